@@ -1,0 +1,3 @@
+//! The only loops, the only background work.
+
+pub(crate) mod clock;

@@ -1,0 +1,181 @@
+//! What can go wrong: one error type, which says whether a request was certainly not applied.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::store::Contention;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A URL, an option or a claim is not valid; the message says what is allowed.
+    Config,
+    /// A name is not valid.
+    InvalidName,
+    /// The store cannot do this; [`Capability`](crate::Capability) says so before one asks.
+    Unsupported,
+    /// `try_acquire`: somebody is ahead. [`Error::contention`] says who.
+    Busy,
+    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it.
+    TimedOut,
+    /// More contenders wait already than `max_waiters` allows.
+    QueueFull,
+    /// Somebody queues under the same name with another kind of lock or another capacity.
+    Conflict,
+    /// The lock was lost, or the session it hung on.
+    Lost,
+    /// The store cannot be reached, or did not answer within the request deadline.
+    Unreachable,
+    /// The store refused: permissions, credentials, read-only.
+    Denied,
+    /// The store has no room: disk, memory, descriptors, quota.
+    Exhausted,
+    /// What the store holds is not what this release understands.
+    Layout,
+    /// The client was closed.
+    Closed,
+    /// The store did something it must not do, or this crate has a bug.
+    Internal,
+}
+
+/// Whether a request that failed can have taken effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It certainly did not.
+    NotApplied,
+    /// Nobody can know without looking.
+    Unknown,
+}
+
+/// An error: its kind, whether a retry can help, whether the request can have taken effect, and where it happened.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    outcome: Outcome,
+    retryable: bool,
+    operation: &'static str,
+    message: Cow<'static, str>,
+    context: Vec<(&'static str, String)>,
+    contention: Option<Contention>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` in `operation`: certainly not applied, and not worth a retry, unless said otherwise.
+    #[must_use]
+    pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            outcome: Outcome::NotApplied,
+            retryable: false,
+            operation,
+            message: message.into(),
+            context: Vec::new(),
+            contention: None,
+            source: None,
+        }))
+    }
+
+    /// Adds a fact that helps to find the cause. Never a secret.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.0.context.push((key, value.to_string()));
+        self
+    }
+
+    /// Says that a retry may help.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.0.retryable = true;
+        self
+    }
+
+    /// Says that the request may have taken effect.
+    #[must_use]
+    pub fn outcome_unknown(mut self) -> Self {
+        self.0.outcome = Outcome::Unknown;
+        self
+    }
+
+    /// Names the error underneath.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn contended(mut self, contention: Contention) -> Self {
+        self.0.contention = Some(contention);
+        self
+    }
+
+    /// What kind of thing went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the request can have taken effect.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.0.outcome
+    }
+
+    /// Whether trying again may help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// The operation that failed.
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// The facts given with [`Error::with`].
+    pub fn context(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.context.iter().map(|(key, value)| (*key, value.as_str()))
+    }
+
+    /// Who was ahead, for [`ErrorKind::Busy`], [`ErrorKind::TimedOut`] and [`ErrorKind::QueueFull`].
+    #[must_use]
+    pub fn contention(&self) -> Option<&Contention> {
+        self.0.contention.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.operation, self.0.message)?;
+        if let Some(contention) = &self.0.contention {
+            write!(f, ": {contention}")?;
+        }
+        for (index, (key, value)) in self.0.context.iter().enumerate() {
+            write!(f, "{}{key} {value}", if index == 0 { " (" } else { ", " })?;
+        }
+        if self.0.context.is_empty() { Ok(()) } else { f.write_str(")") }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({:?}): {self}", self.0.kind, self.0.outcome)?;
+        match &self.0.source {
+            Some(source) => write!(f, ", caused by {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,9 @@
+//! The one idea, pure: a lock is a place in a queue. No I/O in here, and no clock.
+
+mod claim;
+mod rule;
+mod wake;
+
+pub use claim::Claim;
+pub use rule::{Admission, admits};
+pub use wake::{Hear, hears};

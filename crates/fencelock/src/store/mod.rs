@@ -1,0 +1,317 @@
+//! The contract between the engine and a store.
+//!
+//! A store is passive: the engine owns time, retries and loops. The laws that every store keeps are tests in the crate
+//! `fencelock-conformance`:
+//!
+//! - no place ever appears ahead of one already visible, except a holder's own lighter claim;
+//! - a departure is final;
+//! - a dead session's places go within ttl + [`Capability::detection_slack`] by the store's clock;
+//! - the same [`RequestId`] finds the same place;
+//! - a withdrawn request never takes effect;
+//! - tokens rise;
+//! - [`Place::next`] returns within [`Capability::wake_bound`] of the change;
+//! - a dropped [`Session::enter`], once withdrawn, strands nothing;
+//! - one queue has one capacity, else [`Entered::Conflict`];
+//! - the capability tells the truth;
+//! - an idle name leaves nothing beyond [`Capability::residue`].
+
+mod capability;
+mod contention;
+mod registry;
+mod url;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+
+pub use self::capability::{Capability, Liveness, Order, Tokens};
+pub use self::contention::Contention;
+pub use self::registry::{StoreInfo, open_url, stores};
+pub use self::url::StoreUrl;
+use crate::engine::clock::{Clock, Moment};
+use crate::error::Result;
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::token::FencingToken;
+
+/// A coordination store. Passive: it never sleeps, polls or retries on its own, except inside [`Place::next`] and the
+/// bounded re-drives of its protocol.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// What this store promises.
+    fn capability(&self) -> &Capability;
+
+    /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock
+    /// has one of its own.
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        None
+    }
+
+    /// Opens the liveness that places hang on: one session per client.
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>>;
+
+    /// One queue as it stands, front first; empty for a name that nobody queues for.
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>>;
+
+    /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
+}
+
+/// An open session: how long it lives unrenewed, and the moment that counts from.
+pub struct Opened {
+    /// The session itself.
+    pub session: Arc<dyn Session>,
+    /// What happens to the session's places unasked. Ends only with the session.
+    pub events: BoxStream<'static, SessionEvent>,
+    /// The ttl as granted; `None` when places cannot expire.
+    pub ttl: Option<Duration>,
+    /// The moment the ttl counts from: before the request that the store confirmed was sent.
+    pub confirmed: Moment,
+}
+
+/// Something that happened to a session or one of its places, unasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// The session is over, and every place of it.
+    Expired,
+    /// One place is gone.
+    Gone(PlaceId, Loss),
+    /// Something may have happened that only a renewal can tell: renew now.
+    Doubtful,
+}
+
+/// The liveness of one client's places.
+pub trait Session: Send + Sync {
+    /// Joins the queue at its tail, and tells the standing in the same round trip.
+    ///
+    /// With `entry.wait` false, nothing stays behind unless it was granted. The same request id finds the same place.
+    /// May be dropped at any point; the caller then calls [`Session::withdraw`].
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>>;
+
+    /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no
+    /// effect any more. Repeatable.
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>>;
+
+    /// Confirms that the session and these places of it live. Places missing from the list may be left to expire.
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>>;
+
+    /// Ends the session and everything that hangs on it. Repeatable.
+    fn close(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// The answer to a renewal.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// The moment the ttl counts from now on: before the confirmed request was sent.
+    pub confirmed: Moment,
+    /// Places that the store no longer has, and why.
+    pub gone: Vec<(PlaceId, Loss)>,
+    /// The session is over: every place of it is gone.
+    pub expired: bool,
+}
+
+/// One place in one queue, with the store's private cursor. Dropping it ends the subscription, not the place.
+pub trait Place: Send {
+    /// Which place this is.
+    fn id(&self) -> PlaceId;
+
+    /// The standing as last told, without I/O.
+    fn standing(&self) -> Standing;
+
+    /// Returns when the standing may have changed, with the new one; at once if the store already differs; at `until`
+    /// at the latest, with the standing as it is then. Once granted, it returns at once.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point and called again.
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>>;
+
+    /// Replaces the claim of a granted place by a lighter one, keeping the place. Counts as a departure.
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>>;
+
+    /// Gives up this place, and no later one of the same name. Repeatable.
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>>;
+}
+
+/// What `leave` found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// The place was there and is gone now.
+    Released,
+    /// It was gone already.
+    AlreadyGone,
+}
+
+/// The answer to [`Session::enter`].
+pub enum Entered {
+    /// A place in the queue, granted or waiting.
+    In(Box<dyn Place>),
+    /// Only without `wait`: somebody is ahead, and nothing was left behind.
+    Busy,
+    /// Somebody ahead believes in another capacity (its claim is given); nothing was left behind.
+    Conflict(Claim),
+}
+
+/// What a contender asks for.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The lock.
+    pub name: Name,
+    /// What to be admitted as.
+    pub claim: Claim,
+    /// Names this request, for ever.
+    pub id: RequestId,
+    /// Whether to queue when the lock is taken.
+    pub wait: bool,
+    /// What the lock is taken for; shown to others. At most [`Entry::MAX_PURPOSE`] bytes.
+    pub purpose: Option<Arc<str>>,
+    /// How long the grant is wanted at most; shown to others. The engine leaves then.
+    pub lease: Option<Duration>,
+}
+
+impl Entry {
+    /// The longest purpose, in bytes.
+    pub const MAX_PURPOSE: usize = 512;
+}
+
+/// Names one request of one client; no two requests ever share one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    /// A random number that the client drew when it was made.
+    pub client: u64,
+    /// The number of the request within the client, from 1.
+    pub number: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:x}", self.client, self.number)
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Names one place: a lock and the request that took it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlaceId {
+    /// The lock.
+    pub name: Name,
+    /// The request.
+    pub request: RequestId,
+}
+
+/// Where a contender stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It holds the lock.
+    Granted(Grant),
+    /// It waits; who is ahead, where the store can tell.
+    Waiting(Option<Ahead>),
+    /// The place is gone.
+    Lost(Loss),
+}
+
+/// How many contenders are ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Those that hold the lock.
+    pub holders: u32,
+    /// Those that wait.
+    pub waiters: u32,
+}
+
+/// A grant, as the store numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The fencing token; `None` where the store has none.
+    pub token: Option<FencingToken>,
+}
+
+/// Why a place is gone although nobody gave it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The session expired in the store.
+    Expired,
+    /// No renewal was confirmed until the margin before the ttl ran out: a rival may be granted soon.
+    Unconfirmed,
+    /// Somebody removed the place from the store.
+    Removed,
+    /// Somebody broke the grant with a force-release.
+    Broken,
+    /// The lease that was asked for is over.
+    LeaseOver,
+    /// The grant was held for `max_hold`.
+    HeldTooLong,
+    /// The client was closed.
+    Closed,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the session expired in the store",
+            Self::Unconfirmed => "no renewal was confirmed in time",
+            Self::Removed => "somebody removed it from the store",
+            Self::Broken => "it was broken by a force-release",
+            Self::LeaseOver => "its lease is over",
+            Self::HeldTooLong => "it was held for max_hold",
+            Self::Closed => "the client was closed",
+        })
+    }
+}
+
+/// Who a client is, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// A random number, the `client` of all its request ids.
+    pub client: u64,
+    /// The host's name; empty when opaque.
+    pub host: String,
+    /// The process; 0 when opaque.
+    pub pid: u32,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.is_empty() {
+            write!(f, "client {:016x}", self.client)
+        } else {
+            write!(f, "pid {} on {}", self.pid, self.host)
+        }
+    }
+}
+
+/// A queue as it stood when it was read, front first.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// The lock.
+    pub name: Name,
+    /// Everybody in it.
+    pub contenders: Vec<Contender>,
+    /// Things in the store that look like part of this queue and are not.
+    pub strangers: Vec<String>,
+}
+
+/// One contender, as others see it.
+#[derive(Debug, Clone)]
+pub struct Contender {
+    /// Its request.
+    pub id: RequestId,
+    /// Who it is, where the store tells.
+    pub owner: Option<Owner>,
+    /// What it asked for.
+    pub claim: Claim,
+    /// Its grant, if it has one.
+    pub grant: Option<Grant>,
+    /// Since when it holds the lock (when granted) or waits, by the store's clock.
+    pub since: Option<SystemTime>,
+    /// What it wants the lock for.
+    pub purpose: Option<Arc<str>>,
+}

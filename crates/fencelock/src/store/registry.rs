@@ -1,0 +1,55 @@
+//! Which stores there are, and which of them this build can open.
+
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+
+use super::{Capability, Store, StoreUrl};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Opens a store from its URL; takes the options it knows.
+pub(crate) type OpenFn = fn(StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>>;
+
+/// A store that fencelock knows.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreInfo {
+    /// The URL scheme.
+    pub scheme: &'static str,
+    /// The cargo feature that compiles it in.
+    pub feature: &'static str,
+    /// The URL, by example.
+    pub example: &'static str,
+    /// Its options, besides those that every store takes.
+    pub options: &'static [&'static str],
+    /// What it promises by default; `None` when the feature is off.
+    pub capability: Option<fn() -> Capability>,
+    pub(crate) open: Option<OpenFn>,
+}
+
+/// Every store that fencelock knows, whether compiled in or not.
+#[must_use]
+pub fn stores() -> &'static [StoreInfo] {
+    STORES
+}
+
+static STORES: &[StoreInfo] = &[];
+
+/// Opens the store that `url` names; the client's own options must have been taken out before.
+///
+/// # Errors
+/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one whose
+/// feature is off, and whatever the store says.
+pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
+    let Some(info) = STORES.iter().find(|info| info.scheme == url.scheme()) else {
+        let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
+        return Err(Error::new(ErrorKind::Config, "store URL", "unknown scheme")
+            .with("scheme", url.scheme())
+            .with("known", known.join(" ")));
+    };
+    let Some(open) = info.open else {
+        return Err(Error::new(ErrorKind::Unsupported, "store URL", "this build has the store's feature switched off")
+            .with("scheme", info.scheme)
+            .with("feature", info.feature));
+    };
+    open(url).await
+}

@@ -1,0 +1,210 @@
+//! Store URLs: parsed once, secrets never shown, unknown options refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The URL of a store: `scheme://user:password@authority/path?option=value`.
+///
+/// `Display` and `Debug` show neither user nor password, nor the values of options.
+#[derive(Clone)]
+pub struct StoreUrl {
+    scheme: String,
+    credentials: Option<String>,
+    authority: String,
+    path: String,
+    options: BTreeMap<String, String>,
+}
+
+impl StoreUrl {
+    /// Parses `url`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] that names what is wrong, and never repeats credentials.
+    pub fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) =
+            url.split_once(':').ok_or_else(|| bad("a store URL starts with a scheme, as in file:///var/lib/locks"))?;
+        let scheme_is_valid = scheme.starts_with(|c: char| c.is_ascii_lowercase())
+            && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+');
+        if !scheme_is_valid {
+            return Err(bad("the scheme of a store URL is lower-case letters, digits and `+`, starting with a letter"));
+        }
+        if rest.contains('#') {
+            return Err(bad("a store URL has no fragment; write `#` as %23"));
+        }
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+            None => ("", rest),
+        };
+        let (credentials, authority) = match authority.rsplit_once('@') {
+            Some((credentials, authority)) => (Some(decode(credentials)?), authority),
+            None => (None, authority),
+        };
+        Ok(Self {
+            scheme: scheme.to_owned(),
+            credentials,
+            authority: decode(authority)?,
+            path: decode(path)?,
+            options: options(query.unwrap_or_default())?,
+        })
+    }
+
+    /// The scheme, without the colon.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// `user:password` as given, if any. Secret.
+    #[must_use]
+    pub fn credentials(&self) -> Option<&str> {
+        self.credentials.as_deref()
+    }
+
+    /// The hosts, as given, without credentials.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// The path, with its leading slash if it has one.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Takes the option `name` out; what nobody takes is refused by [`StoreUrl::refuse_other_options`].
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        self.options.remove(name)
+    }
+
+    /// Takes the option `name`, a whole number of milliseconds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is not one.
+    pub fn take_ms(&mut self, name: &str) -> Result<Option<Duration>> {
+        self.take(name)
+            .map(|value| {
+                value.parse().map(Duration::from_millis).map_err(|_| {
+                    bad("an option that ends in _ms takes a whole number of milliseconds").with("option", name)
+                })
+            })
+            .transpose()
+    }
+
+    /// Refuses whatever options are left; `known` is what the store and the client would have taken.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] that names the option and the known ones.
+    pub fn refuse_other_options(&self, known: &[&str]) -> Result<()> {
+        match self.options.keys().next() {
+            None => Ok(()),
+            Some(option) => Err(bad("unknown option")
+                .with("option", option)
+                .with("known", if known.is_empty() { "none".to_owned() } else { known.join(" ") })),
+        }
+    }
+}
+
+fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "store URL", message)
+}
+
+fn decode(text: &str) -> Result<String> {
+    let bytes = text.as_bytes();
+    for (index, _) in text.match_indices('%') {
+        let digits = bytes.get(index + 1..index + 3);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(bad("`%` in a store URL is followed by two hexadecimal digits; write `%` itself as %25"));
+        }
+    }
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| bad("a store URL is UTF-8"))?;
+    if decoded.contains('\0') {
+        return Err(bad("a store URL holds no NUL"));
+    }
+    Ok(decoded.into_owned())
+}
+
+fn options(query: &str) -> Result<BTreeMap<String, String>> {
+    let mut options = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| bad("an option is written name=value"))?;
+        let name = decode(name)?;
+        if options.insert(name.clone(), decode(value)?).is_some() {
+            return Err(bad("an option is given twice").with("option", name));
+        }
+    }
+    Ok(options)
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.scheme)?;
+        if !self.authority.is_empty() || self.path.starts_with('/') {
+            f.write_str("//")?;
+        }
+        if self.credentials.is_some() {
+            f.write_str("***@")?;
+        }
+        write!(f, "{}{}", self.authority, self.path)
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let mut url =
+            StoreUrl::parse("zk://me:p%40ss@h1:2181,[::1]:2182/locks/a%20b?ttl_ms=5000&layout=curator").unwrap();
+        assert_eq!(url.scheme(), "zk");
+        assert_eq!(url.credentials(), Some("me:p@ss"));
+        assert_eq!(url.authority(), "h1:2181,[::1]:2182");
+        assert_eq!(url.path(), "/locks/a b");
+        assert_eq!(url.take_ms("ttl_ms").unwrap(), Some(Duration::from_secs(5)));
+        assert!(url.refuse_other_options(&["ttl_ms"]).unwrap_err().to_string().contains("layout"));
+        assert_eq!(url.take("layout").as_deref(), Some("curator"));
+        url.refuse_other_options(&[]).unwrap();
+    }
+
+    #[test]
+    fn credentials_are_never_shown() {
+        let url = StoreUrl::parse("redis://user:s3cret@host/0?password=s3cret").unwrap();
+        for shown in [url.to_string(), format!("{url:?}"), url.refuse_other_options(&[]).unwrap_err().to_string()] {
+            assert!(!shown.contains("s3cret"), "{shown}");
+        }
+        assert_eq!(url.to_string(), "redis://***@host/0");
+    }
+
+    #[test]
+    fn malformed_urls_are_refused() {
+        for url in [
+            "",
+            "nothing",
+            "FILE:///x",
+            ":///x",
+            "1x:///x",
+            "file:///x?a",
+            "file:///x?a=1&a=2",
+            "file:///%zz",
+            "file:///%ff",
+            "file:///a%00b",
+            "file:///a#b",
+            "file:///%é",
+        ] {
+            assert_eq!(StoreUrl::parse(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The stores, one room each with the same roles.
