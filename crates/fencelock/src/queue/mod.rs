@@ -5,5 +5,5 @@ mod rule;
 mod wake;
 
 pub use claim::Claim;
-pub use rule::{Admission, admits};
-pub use wake::{Hear, hears};
+pub use rule::{Admission, admits, granted};
+pub use wake::{Hear, hears, told, told_of_lightening};

@@ -28,3 +28,18 @@ pub fn admits(ahead: impl IntoIterator<Item = Claim>, mine: Claim) -> Admission 
     }
     if taken <= u64::from(mine.capacity()) { Admission::Admitted } else { Admission::Wait }
 }
+
+/// How many at the front of `queue` are granted: the longest prefix that [`admits`] admits.
+///
+/// Looks only at them and at the one behind, so it costs a constant on a queue of mutexes, however many wait.
+#[must_use]
+pub fn granted(queue: &[Claim]) -> usize {
+    let Some(capacity) = queue.first().map(|claim| claim.capacity()) else { return 0 };
+    let mut left = capacity;
+    let fits = |claim: &Claim| {
+        let rest = left.checked_sub(claim.weight());
+        left = rest.unwrap_or(left);
+        rest.is_some() && claim.capacity() == capacity
+    };
+    queue.iter().copied().take_while(fits).count()
+}

@@ -1,0 +1,229 @@
+//! The wake rule on long and mixed queues, in motion: a waiter looks at the queue only when it was told to.
+//!
+//! Notices are delivered in any order and as late as the schedule likes, while others arrive, leave and lighten their
+//! claims. A lost wake-up shows as a contender that the rule admits and that never learns of it.
+
+use fencelock::queue::{Admission, Claim, Hear, admits, granted, hears, told, told_of_lightening};
+use proptest::prelude::*;
+
+/// What a contender waits for, with contenders named by number rather than by position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belief {
+    Granted,
+    Hears(HearOf),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HearOf {
+    Departure(u64),
+    AnyDepartureAhead,
+    GrantOrDeparture(u64),
+}
+
+#[derive(Debug)]
+struct Contender {
+    number: u64,
+    claim: Claim,
+    belief: Belief,
+    told: bool,
+}
+
+#[derive(Debug, Default)]
+struct World {
+    queue: Vec<Contender>,
+    next_number: u64,
+}
+
+impl World {
+    fn claims(&self) -> Vec<Claim> {
+        self.queue.iter().map(|contender| contender.claim).collect()
+    }
+
+    fn arrive(&mut self, claim: Claim) {
+        let (number, belief) = (self.next_number, Belief::Granted);
+        self.next_number += 1;
+        self.queue.push(Contender { number, claim, belief, told: false });
+        self.look(self.queue.len() - 1);
+    }
+
+    /// What a contender does when it is told: looks where it stands and says what it must hear of from now on.
+    fn look(&mut self, position: usize) {
+        let claims = self.claims();
+        let hears = hears(&claims, position).map(|hears| match hears {
+            Hear::Departure(at) => HearOf::Departure(self.queue[at].number),
+            Hear::GrantOrDeparture(at) => HearOf::GrantOrDeparture(self.queue[at].number),
+            Hear::AnyDepartureAhead => HearOf::AnyDepartureAhead,
+        });
+        self.queue[position].told = false;
+        let was_granted = self.queue[position].belief == Belief::Granted;
+        self.queue[position].belief = hears.map_or(Belief::Granted, Belief::Hears);
+        if hears.is_none() && !was_granted {
+            let number = self.queue[position].number;
+            self.tell(position, |hear| hear == HearOf::GrantOrDeparture(number));
+        }
+    }
+
+    fn tell(&mut self, behind: usize, which: impl Fn(HearOf) -> bool) {
+        for contender in &mut self.queue[behind..] {
+            contender.told |= matches!(contender.belief, Belief::Hears(hear) if which(hear));
+        }
+    }
+
+    fn tell_of_departure(&mut self, behind: usize, number: u64) {
+        self.tell(behind, |hear| match hear {
+            HearOf::Departure(of) | HearOf::GrantOrDeparture(of) => of == number,
+            HearOf::AnyDepartureAhead => true,
+        });
+    }
+
+    fn leave(&mut self, position: usize) {
+        let gone = self.queue.remove(position);
+        self.tell_of_departure(position, gone.number);
+    }
+
+    fn lighten(&mut self, position: usize, claim: Claim) {
+        let stays = &mut self.queue[position];
+        if stays.belief == Belief::Granted && claim.weight() < stays.claim.weight() {
+            stays.claim = claim;
+            let number = stays.number;
+            self.tell_of_departure(position + 1, number);
+        }
+    }
+
+    fn deliver(&mut self, which: usize) {
+        let told: Vec<usize> = (0..self.queue.len()).filter(|at| self.queue[*at].told).collect();
+        if !told.is_empty() {
+            self.look(told[which % told.len()]);
+        }
+    }
+
+    /// Nobody believes in a grant that the rule does not give.
+    fn check_safety(&self) {
+        let claims = self.claims();
+        let holders = granted(&claims);
+        for (position, contender) in self.queue.iter().enumerate() {
+            assert!(contender.belief != Belief::Granted || position < holders, "{contender:?} in {claims:?}");
+        }
+    }
+
+    /// Delivers everything; then everybody whom the rule admits knows it.
+    fn settle(&mut self) {
+        while let Some(position) = self.queue.iter().position(|contender| contender.told) {
+            self.look(position);
+            self.check_safety();
+        }
+        let claims = self.claims();
+        for contender in &self.queue[..granted(&claims)] {
+            assert_eq!(contender.belief, Belief::Granted, "{contender:?} is stuck in {claims:?}");
+        }
+    }
+
+    fn drain(&mut self) {
+        self.settle();
+        while !self.queue.is_empty() {
+            assert_eq!(self.queue[0].belief, Belief::Granted, "the first of {:?} is stuck", self.claims());
+            self.leave(0);
+            self.settle();
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive(Claim),
+    Leave(usize),
+    Lighten(usize, Claim),
+    Deliver(usize),
+}
+
+/// Claims of one queue: mutexes, readers and writers, permits, or any weights of an unbounded capacity.
+fn claims() -> impl Strategy<Value = BoxedStrategy<Claim>> {
+    let permits = (1_u32..40).prop_map(|capacity| weights(capacity, 1..=capacity));
+    prop_oneof![
+        Just(Just(Claim::MUTEX).boxed()),
+        Just(prop_oneof![3 => Just(Claim::READER), 1 => Just(Claim::WRITER)].boxed()),
+        permits,
+        Just(odd_weights()),
+    ]
+}
+
+fn weights(capacity: u32, weights: std::ops::RangeInclusive<u32>) -> BoxedStrategy<Claim> {
+    weights.prop_map(move |weight| Claim::new(weight, capacity).unwrap()).boxed()
+}
+
+fn odd_weights() -> BoxedStrategy<Claim> {
+    let all = Claim::UNBOUNDED;
+    prop_oneof![Just(1_u32), Just(2), Just(all / 2), Just(all - 2), Just(all - 1), Just(all)]
+        .prop_map(move |weight| Claim::new(weight, all).unwrap())
+        .boxed()
+}
+
+fn step(claims: BoxedStrategy<Claim>) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => claims.clone().prop_map(Step::Arrive),
+        2 => any::<usize>().prop_map(Step::Leave),
+        1 => (any::<usize>(), claims).prop_map(|(which, claim)| Step::Lighten(which, claim)),
+        3 => any::<usize>().prop_map(Step::Deliver),
+    ]
+}
+
+fn schedule() -> impl Strategy<Value = Vec<Step>> {
+    claims().prop_flat_map(|claims| prop::collection::vec(step(claims), 1..160))
+}
+
+fn queue() -> impl Strategy<Value = Vec<Claim>> {
+    claims().prop_flat_map(|claims| prop::collection::vec(claims, 1..120))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_stuck_who_acts_only_on_what_it_is_told(schedule in schedule()) {
+        let mut world = World::default();
+        for step in schedule {
+            let places = world.queue.len().max(1);
+            match step {
+                Step::Arrive(claim) => world.arrive(claim),
+                Step::Leave(which) if !world.queue.is_empty() => world.leave(which % places),
+                Step::Lighten(which, claim) if !world.queue.is_empty() => world.lighten(which % places, claim),
+                Step::Leave(_) | Step::Lighten(..) => {}
+                Step::Deliver(which) => world.deliver(which),
+            }
+            world.check_safety();
+        }
+        world.drain();
+    }
+
+    #[test]
+    fn on_long_queues_too_whoever_becomes_admitted_is_told(queue in queue(), which in any::<usize>()) {
+        let departed = which % queue.len();
+        let told = told(&queue, departed);
+        let mut after = queue.clone();
+        after.remove(departed);
+        let holders = granted(&queue);
+        for position in 0..granted(&after) {
+            let was = position + usize::from(position >= departed);
+            prop_assert!(was < holders || told.contains(&was), "{was} is not told");
+        }
+        prop_assert!(departed >= holders || told.len() <= granted(&after) + 2 - holders);
+    }
+
+    #[test]
+    fn a_downgraded_writer_tells_every_reader_it_lets_in(readers in 0_usize..200, behind in queue()) {
+        let queue = [vec![Claim::WRITER], vec![Claim::READER; readers], vec![Claim::WRITER], behind].concat();
+        let told = told_of_lightening(&queue, 0, Claim::READER);
+        let expected: Vec<usize> = (1..=readers.max(1)).collect();
+        prop_assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_stale_about_departures_is_never_too_good(queue in queue(), stale in queue(), at in any::<usize>()) {
+        let mine = queue[at % queue.len()];
+        let ahead = || queue.iter().copied().take(at % queue.len());
+        let departed = stale.into_iter().filter(|claim| claim.capacity() == mine.capacity());
+        if admits(ahead().chain(departed), mine) == Admission::Admitted {
+            prop_assert_eq!(admits(ahead(), mine), Admission::Admitted);
+        }
+    }
+}
