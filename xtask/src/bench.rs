@@ -1,0 +1,13 @@
+//! `cargo xtask bench <what>`: hands over to `crates/fencelock-bench`, in a release build.
+
+use crate::packages;
+use crate::shell::{self, Result, cargo};
+
+pub(crate) fn run(args: &[String]) -> Result {
+    if !shell::root().join("crates/fencelock-bench").is_dir() {
+        return Err("there are no benchmarks yet".to_owned());
+    }
+    packages::ensure(packages::BENCH)?;
+    shell::run(cargo(&["build", "--release", "--package", "fencelock-cli"]).args(["--bin", "fencelock"]))?;
+    shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
+}

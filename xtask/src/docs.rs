@@ -1,0 +1,142 @@
+//! `cargo xtask docs`: the parts of the documents that are made from the code.
+
+use std::fmt::Write as _;
+
+use fencelock::Capability;
+use fencelock::store::{Liveness, Order, StoreInfo, Tokens, stores};
+
+use crate::shell::{self, Result};
+
+/// The document with the capability table.
+pub(crate) const STORES: &str = "docs/stores.md";
+
+const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
+const END: &str = "<!-- made by `cargo xtask docs`: end -->";
+
+pub(crate) fn run(args: &[String]) -> Result {
+    shell::no_arguments(args)?;
+    let path = shell::root().join(STORES);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{STORES}: {error}"))?;
+    std::fs::write(&path, current(&text)?).map_err(|error| format!("{STORES}: {error}"))
+}
+
+/// The text of the document as it should be, given the text as it is.
+pub(crate) fn current(text: &str) -> Result<String> {
+    let (before, rest) = text.split_once(BEGIN).ok_or(format!("{STORES} has no line {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).ok_or(format!("{STORES} has no line {END}"))?;
+    Ok(format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(stores())))
+}
+
+/// The features of the library, without `default`.
+pub(crate) fn features() -> Result<Vec<String>> {
+    let manifest = std::fs::read_to_string(shell::root().join("crates/fencelock/Cargo.toml"))
+        .map_err(|error| format!("crates/fencelock/Cargo.toml: {error}"))?;
+    let manifest: toml::Table = manifest.parse().map_err(|error| format!("crates/fencelock/Cargo.toml: {error}"))?;
+    let features = manifest.get("features").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+    Ok(features.into_iter().map(|(name, _)| name).filter(|name| name != "default").collect())
+}
+
+fn table(stores: &[StoreInfo]) -> String {
+    let mut rows: Vec<(&str, Vec<String>)> = ROWS.iter().map(|(title, _)| (*title, Vec::new())).collect();
+    let mut head = "| |".to_owned();
+    let mut rule = "|---|".to_owned();
+    for info in stores {
+        let Some(capability) = info.capability.map(|capability| capability()) else { continue };
+        let _ = write!(head, " `{}:` |", info.scheme);
+        rule.push_str("---|");
+        for ((_, cells), (_, cell)) in rows.iter_mut().zip(ROWS) {
+            cells.push(cell(info, &capability));
+        }
+    }
+    let mut table = format!("{head}\n{rule}\n");
+    for (title, cells) in rows {
+        let _ = writeln!(table, "| {title} | {} |", cells.join(" | "));
+    }
+    table
+}
+
+type Cell = fn(&StoreInfo, &Capability) -> String;
+
+const ROWS: &[(&str, Cell)] = &[
+    ("URL", |info, _| format!("`{}`", info.example)),
+    ("cargo feature", |info, _| format!("`{}`", info.feature)),
+    ("options of its own", |info, _| options(info.options)),
+    ("layout", |_, capability| format!("`{}`", capability.layout)),
+    ("a place lives by", |_, capability| liveness(capability.liveness)),
+    ("order", |_, capability| order(capability.order)),
+    ("fencing tokens", |_, capability| tokens(capability.tokens)),
+    ("\"certainly safe\" presumes", |_, capability| or_none(capability.certainty)),
+    ("readers, writers, permits", |_, capability| yes_no(capability.shared_claims)),
+    ("a dead session's places go within ttl plus", |_, capability| format!("{:?}", capability.detection_slack)),
+    ("a waiter hears of a change within", |_, capability| format!("{:?}", capability.wake_bound)),
+    ("an idle name leaves", |_, capability| or_none(capability.residue)),
+];
+
+fn options(options: &[&str]) -> String {
+    if options.is_empty() {
+        return "none".to_owned();
+    }
+    options.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" ")
+}
+
+fn liveness(liveness: Liveness) -> String {
+    match liveness {
+        Liveness::Process => "its process: the kernel tells, time plays no part",
+        Liveness::Session => "its session, by the servers' monotonic clock",
+        Liveness::Lease => "its lease, by the store's wall clock",
+        Liveness::Memory => "the memory of one process",
+        _ => "see its notes",
+    }
+    .to_owned()
+}
+
+fn order(order: Order) -> String {
+    match order {
+        Order::Fifo => "first come, first served",
+        Order::None => "none: whoever tries at the right moment",
+        _ => "see its notes",
+    }
+    .to_owned()
+}
+
+fn tokens(tokens: Tokens) -> String {
+    match tokens {
+        Tokens::ClockFlooredCounter => "a counter, floored by the store's clock",
+        Tokens::CommitNumber => "the number of the commit",
+        Tokens::None => "none",
+        _ => "see its notes",
+    }
+    .to_owned()
+}
+
+fn or_none(text: &str) -> String {
+    if text.is_empty() { "nothing".to_owned() } else { text.to_owned() }
+}
+
+fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_the_marks_is_replaced_and_the_rest_is_kept() {
+        let text = format!("# Stores\n\n{BEGIN}\n\nold\n\n{END}\n\nmore\n");
+        let once = current(&text).unwrap();
+        assert!(once.starts_with("# Stores\n\n") && once.ends_with("\n\nmore\n") && !once.contains("old"));
+        assert_eq!(current(&once).unwrap(), once);
+    }
+
+    #[test]
+    fn a_document_without_the_marks_is_refused() {
+        assert!(current("# Stores\n").unwrap_err().contains("begin"));
+    }
+
+    #[test]
+    fn every_feature_but_default_is_found() {
+        let features = features().unwrap();
+        assert!(features.contains(&"file".to_owned()) && !features.contains(&"default".to_owned()));
+    }
+}

@@ -1,0 +1,42 @@
+//! The first command of README, run as it stands there.
+
+use std::process::{Command, Stdio};
+
+use crate::shell::{self, Result};
+
+/// Runs README's first command with an empty state directory, and looks at what it prints.
+pub(crate) fn first_command() -> Result {
+    let readme = std::fs::read_to_string(shell::root().join("README.md")).map_err(|error| error.to_string())?;
+    let line = command_in(&readme).ok_or("README has no line that starts with `cargo run --release --`")?;
+    let state = std::env::temp_dir().join(format!("fencelock-readme-{}", std::process::id()));
+    println!("$ {line}");
+    let output = Command::new("sh")
+        .args(["-c", line])
+        .current_dir(shell::root())
+        // Neither the locks nor the settings of whoever runs this play a part.
+        .env("XDG_STATE_HOME", &state)
+        .env("XDG_CONFIG_HOME", &state)
+        .env("FENCELOCK_STORE", format!("file://{}", state.display()))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output();
+    let _ = std::fs::remove_dir_all(&state);
+    let output = output.map_err(|error| error.to_string())?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "I hold the lock" if output.status.success() => Ok(()),
+        printed => Err(format!("README's first command printed {printed:?} and ended with {}", output.status)),
+    }
+}
+
+fn command_in(readme: &str) -> Option<&str> {
+    readme.lines().map(str::trim).find(|line| line.starts_with("cargo run --release --"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_first_command_is_found_in_readme() {
+        let readme = "# x\n\n```console\ncargo run --release -- run deploy -- echo hello\n```\n";
+        assert_eq!(super::command_in(readme), Some("cargo run --release -- run deploy -- echo hello"));
+    }
+}

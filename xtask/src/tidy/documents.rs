@@ -1,0 +1,63 @@
+//! The documents that have to be there, and the parts of them that are made from the code.
+
+use super::Violation;
+use super::tree::Tree;
+use crate::docs;
+
+/// The longest one-page document, in lines.
+const PAGE: usize = 140;
+
+const PAGES: [&str; 6] =
+    ["ARCHITECTURE.md", "STYLE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+
+pub(super) fn current(tree: &Tree) -> Vec<Violation> {
+    let mut violations: Vec<_> = PAGES.iter().filter_map(|page| one_page(tree, page)).collect();
+    if !tree.text("CHANGELOG.md").is_some_and(|text| text.lines().any(|line| line.starts_with("## [Unreleased]"))) {
+        violations.push(whole("CHANGELOG.md", "has no section `## [Unreleased]`", "add it above the newest release"));
+    }
+    match tree.text(docs::STORES) {
+        None => violations.push(whole(docs::STORES, "is missing", "write it, then run `cargo xtask docs`")),
+        Some(text) if docs::current(text).as_deref() != Ok(text) => {
+            violations.push(whole(docs::STORES, "is not what the code says", "run `cargo xtask docs`"));
+        }
+        Some(_) => {}
+    }
+    violations
+}
+
+fn one_page(tree: &Tree, page: &str) -> Option<Violation> {
+    let Some(text) = tree.text(page) else { return Some(whole(page, "is missing", "it is one page of every house")) };
+    // A changelog grows by what it is for.
+    let long = page != "CHANGELOG.md" && text.lines().count() > PAGE;
+    long.then(|| whole(page, "is longer than a page", "say less, or move a part to docs/"))
+}
+
+fn whole(path: &str, fault: &str, fix: &'static str) -> Violation {
+    Violation { path: path.to_owned(), line: 0, fault: fault.to_owned(), fix }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_outgrown_and_stale_documents_are_found() {
+        let stores =
+            docs::current("<!-- made by `cargo xtask docs`: begin -->\n<!-- made by `cargo xtask docs`: end -->\n");
+        let mut files: Vec<(&str, &str)> = PAGES.iter().map(|page| (*page, "# Page\n## [Unreleased]\n")).collect();
+        let stores = stores.unwrap();
+        files.push((docs::STORES, &stores));
+        assert!(current(&Tree::of(&files)).is_empty());
+
+        let paths = |files: &[(&str, &str)]| -> Vec<String> {
+            current(&Tree::of(files)).into_iter().map(|violation| violation.path).collect()
+        };
+        let long = "x\n".repeat(PAGE + 1);
+        files[0].1 = &long;
+        files[4].1 = "# Changelog\n";
+        let stale = stores.replace("| URL", "| Address");
+        files[6].1 = &stale;
+        assert_eq!(paths(&files), ["ARCHITECTURE.md", "CHANGELOG.md", docs::STORES]);
+        assert_eq!(paths(&[]).len(), PAGES.len() + 2);
+    }
+}

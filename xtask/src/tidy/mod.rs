@@ -1,0 +1,98 @@
+//! `cargo xtask tidy`: the rules of the house that text can check.
+//!
+//! A rule is a function from the tree to violations; each one has a test that plants a violation and sees it found.
+
+mod documents;
+mod finished;
+mod library;
+mod links;
+mod manifests;
+mod names;
+mod sleeps;
+mod source;
+mod stores;
+mod tree;
+
+use std::fmt;
+
+use crate::shell::{self, Result};
+use tree::Tree;
+
+/// Something that is not as the house wants it.
+#[derive(Debug)]
+struct Violation {
+    path: String,
+    /// From 1; 0 for the file as a whole.
+    line: usize,
+    fault: String,
+    fix: &'static str,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}\n    {}", self.fault, self.fix)
+    }
+}
+
+struct Rule {
+    name: &'static str,
+    check: fn(&Tree) -> Vec<Violation>,
+}
+
+const RULES: &[Rule] = &[
+    Rule { name: "no unsafe code", check: library::no_unsafe },
+    Rule { name: "cfg(feature) in three files", check: library::features_in_three_files },
+    Rule { name: "no store client's type is public", check: library::no_client_types },
+    Rule { name: "queue/ is pure", check: library::queue_is_pure },
+    Rule { name: "the library is silent", check: library::silent },
+    Rule { name: "only `next` waits in a store", check: sleeps::stores_do_not_sleep },
+    Rule { name: "tests wait on states", check: sleeps::tests_do_not_sleep },
+    Rule { name: "a store has all its parts", check: stores::complete },
+    Rule { name: "manifests", check: manifests::complete },
+    Rule { name: "nothing is left for later", check: finished::nothing_left },
+    Rule { name: "files stay small", check: finished::small_files },
+    Rule { name: "names in documents exist", check: names::exist },
+    Rule { name: "links in documents resolve", check: links::resolve },
+    Rule { name: "documents are there and current", check: documents::current },
+];
+
+pub(crate) fn run(args: &[String]) -> Result {
+    shell::no_arguments(args)?;
+    let tree = Tree::read(shell::root())?;
+    let mut count = 0;
+    for rule in RULES {
+        for violation in (rule.check)(&tree) {
+            println!("{}: {violation}", rule.name);
+            count += 1;
+        }
+    }
+    match count {
+        0 => {
+            println!("tidy: {} rules hold over {} files", RULES.len(), tree.len());
+            Ok(())
+        }
+        _ => Err(format!("{count} violations")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_is_tidy() {
+        let tree = Tree::read(shell::root()).unwrap();
+        let violations: Vec<_> = RULES.iter().flat_map(|rule| (rule.check)(&tree)).map(|v| v.to_string()).collect();
+        assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+    }
+
+    #[test]
+    fn a_violation_says_where_it_is_and_how_to_mend_it() {
+        let violation = Violation { path: "a.rs".into(), line: 3, fault: "is wrong".into(), fix: "make it right" };
+        assert_eq!(violation.to_string(), "a.rs:3: is wrong\n    make it right");
+    }
+}

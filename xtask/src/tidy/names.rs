@@ -1,0 +1,127 @@
+//! What the one-page documents name between backticks exists.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use super::source::identifiers;
+use super::tree::Tree;
+
+const DOCUMENTS: [&str; 5] = ["ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "STYLE.md", "README.md"];
+
+/// A path in a document starts at one of these.
+const STARTS: [&str; 2] = ["", "crates/fencelock/src/"];
+
+/// Names that are somebody else's, so that the tree need not hold them: crates, programs, files on a user's machine.
+const OTHERS: [&str; 6] = ["std", "core", "flock(1)", "/dev/null", "fencelock.toml", "Cargo.lock"];
+
+pub(super) fn exist(tree: &Tree) -> Vec<Violation> {
+    let known = known_identifiers(tree);
+    let mut violations = Vec::new();
+    for path in DOCUMENTS {
+        for (line, name) in tree.text(path).into_iter().flat_map(quoted) {
+            if let Some(fault) = fault(tree, &known, name) {
+                let fix = "name what is there, or write it without backticks";
+                violations.push(Violation { path: path.to_owned(), line, fault, fix });
+            }
+        }
+    }
+    violations
+}
+
+fn known_identifiers(tree: &Tree) -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for source in tree.rust("") {
+        for (_, code) in source.lines() {
+            known.extend(identifiers(code).map(str::to_owned));
+        }
+    }
+    // A lint or a dependency is named in a manifest.
+    for (_, text) in tree.ending("Cargo.toml") {
+        known.extend(identifiers(text).map(str::to_owned));
+    }
+    known
+}
+
+/// What stands between backticks, outside code blocks.
+fn quoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    let prose = text.lines().enumerate().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    prose.flat_map(|(index, line)| line.split('`').skip(1).step_by(2).map(move |name| (index + 1, name)))
+}
+
+fn fault(tree: &Tree, known: &BTreeSet<String>, name: &str) -> Option<String> {
+    if OTHERS.contains(&name) || name.contains(['<', '*', '…', '=']) {
+        return None;
+    }
+    if let Some(verb) = name.strip_prefix("cargo xtask ") {
+        let verb = verb.split(' ').next().unwrap_or(verb);
+        let found = crate::VERBS.iter().any(|known| known.name == verb);
+        return (!found).then(|| format!("names the verb `{verb}` of xtask, which is not there"));
+    }
+    if name.contains(' ') {
+        return None;
+    }
+    if is_path(name) {
+        let found = expand(name).iter().all(|path| STARTS.iter().any(|start| tree.has(&format!("{start}{path}"))));
+        return (!found).then(|| format!("names the path `{name}`, which is not there"));
+    }
+    let missing = code_words(name)?.into_iter().find(|word| !known.contains(*word))?;
+    Some(format!("names `{name}`, and `{missing}` is nowhere in the code"))
+}
+
+fn is_path(name: &str) -> bool {
+    let url = name.contains(':') || name.starts_with('/') || name.starts_with('~');
+    let file = [".rs", ".md", ".toml", ".txt"].iter().any(|end| name.ends_with(end));
+    !url && !name.contains('(') && (name.contains('/') || file)
+}
+
+/// `a/{b,c}.rs` is two paths.
+fn expand(path: &str) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let Some((choices, after)) = rest.split_once('}') else { return vec![path.to_owned()] };
+    choices.split(',').map(|choice| format!("{before}{choice}{after}")).collect()
+}
+
+/// The identifiers of `Type`, `module::item`, `function()` or `some_name`; `None` when it looks like none of these.
+fn code_words(name: &str) -> Option<Vec<&str>> {
+    let call = name.split_once('(').map(|(called, _)| called);
+    let path = call.unwrap_or(name).trim_start_matches("#[").trim_end_matches(['!', ']']);
+    let is_code = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let words: Vec<&str> = path.split("::").flat_map(|part| part.split('.')).collect();
+    if !words.iter().all(|word| is_code(word)) {
+        return None;
+    }
+    let is_type = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_uppercase()) && word.contains(|c: char| c.is_ascii_lowercase())
+    };
+    let says_so = call.is_some() || path.contains("::") || path.contains('_') || is_type(words[0]);
+    says_so.then(|| words.into_iter().filter(|word| !OTHERS.contains(word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(document: &str) -> Vec<usize> {
+        let code = "pub struct Guard;\nimpl Guard { pub fn try_release(&self) {} }\n// Hidden\n";
+        let tree = Tree::of(&[("crates/fencelock/src/a/b.rs", code), ("STYLE.md", document)]);
+        exist(&tree).into_iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn names_that_exist_are_fine_and_words_that_are_no_names_are_left_alone() {
+        let document = "`Guard` `Guard::try_release` `try_release()` `a/b.rs` `crates/fencelock/src/a/` `ttl` `a/{b}.rs`\n\
+            `cargo xtask tidy` `cargo run -- x` `file:///dir` `<name>/x` `n of m`\n```\n`Gone`\n```\n";
+        assert!(faults(document).is_empty(), "{:?}", faults(document));
+    }
+
+    #[test]
+    fn names_of_what_is_gone_are_found() {
+        let document = "`Gone`\n`Guard::gone`\n`gone()`\n`a/gone.rs`\n`cargo xtask gone`\n`Hidden`\n`was_here`\n";
+        assert_eq!(faults(document), [1, 2, 3, 4, 5, 6, 7]);
+    }
+}

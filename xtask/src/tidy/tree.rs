@@ -1,0 +1,82 @@
+//! The files of the repository, in memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::source::Source;
+use crate::shell::Result;
+
+/// Every text file by its path from the root, and the stores that the library knows.
+pub(super) struct Tree {
+    files: BTreeMap<String, String>,
+    /// By the cargo feature that is also the name of the store's folder.
+    pub(super) stores: Vec<String>,
+}
+
+impl Tree {
+    /// Reads the working tree under `root`: what is not text, built, or hidden (but `.ci` and `.cargo`) is left out.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        read_folder(root, "", &mut files).map_err(|error| format!("reading {}: {error}", root.display()))?;
+        let stores = fencelock::store::stores().iter().map(|info| info.feature.to_owned()).collect();
+        Ok(Self { files, stores })
+    }
+
+    /// A tree made up by a test.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        Self { files, stores: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// Every file: path and text.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// Files whose path ends with `end`.
+    pub(super) fn ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.files().filter(move |(path, _)| path.ends_with(end))
+    }
+
+    /// The Rust files under `folder` (`""` for all).
+    pub(super) fn rust(&self, folder: &str) -> impl Iterator<Item = Source<'_>> {
+        self.ending(".rs").filter(move |(path, _)| path.starts_with(folder)).map(|(path, text)| Source::new(path, text))
+    }
+
+    /// Whether `path` is a file or a folder with files in it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let inside = format!("{path}/");
+        self.files.contains_key(path)
+            || self.files.range(inside.clone()..).next().is_some_and(|(p, _)| p.starts_with(&inside))
+    }
+}
+
+fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) -> std::io::Result<()> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo" | ".gitignore");
+        if hidden || path == "target" {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            read_folder(&entry.path(), &format!("{path}/"), files)?;
+        } else if kind.is_file() {
+            // What is not UTF-8 (pictures) is there, and has no text.
+            files.insert(path, String::from_utf8(std::fs::read(entry.path())?).unwrap_or_default());
+        }
+    }
+    Ok(())
+}
