@@ -3,17 +3,25 @@
 //! Holding a guard means: nobody else was granted before [`Guard::remaining`] runs out. After a pause, check
 //! [`Guard::check`]; pass [`Guard::token`] to whatever you write to.
 
+mod client;
 mod engine;
 mod error;
 mod name;
+mod primitives;
 pub mod queue;
 pub mod store;
 mod stores;
 mod token;
 
+pub use client::{Client, ClientBuilder, Health};
 pub use engine::clock::{Clock, Moment, SystemClock};
+pub use engine::hold::GuardState;
+pub use engine::io::Io;
+pub use engine::observe::{Event, Observer};
+pub use engine::options::{Retry, Timing};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
+pub use primitives::{Guard, Mutex};
 pub use queue::Claim;
 pub use store::{Capability, Contender, Contention, Loss, Owner, Queue, StoreUrl};
 pub use token::FencingToken;

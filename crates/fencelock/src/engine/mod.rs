@@ -1,3 +1,231 @@
-//! The only loops, the only background work.
+//! The only loops, the only background work: one engine per client.
 
+pub(crate) mod acquire;
 pub(crate) mod clock;
+pub(crate) mod hold;
+pub(crate) mod io;
+pub(crate) mod observe;
+pub(crate) mod options;
+mod pending;
+mod session;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use self::clock::Clock;
+use self::io::Spawner;
+use self::observe::{Event, Observers};
+use self::options::{Retry, Timing};
+use self::pending::Pending;
+use self::session::{Keeper, Live};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Contention, Loss, Owner, RequestId, Store};
+
+/// The longest that reading who holds a lock may add to an acquire that was busy or timed out.
+const CONTENTION_LIMIT: Duration = Duration::from_secs(1);
+
+/// The longest that the drop of the last handle waits for clean-up under way.
+const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);
+
+/// What all handles of one client share.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timing: Timing,
+    pub(crate) retry: Retry,
+    pub(crate) owner: Owner,
+    pub(crate) observers: Observers,
+    pub(crate) spawner: Spawner,
+    requests: AtomicU64,
+    live: RwLock<Option<Arc<Live>>>,
+    opening: tokio::sync::Mutex<()>,
+    closed: AtomicBool,
+    pending: Arc<Pending>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        timing: Timing,
+        retry: Retry,
+        owner: Owner,
+        observers: Observers,
+        spawner: Spawner,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            timing,
+            retry,
+            owner,
+            observers,
+            spawner,
+            requests: AtomicU64::new(0),
+            live: RwLock::new(None),
+            opening: tokio::sync::Mutex::new(()),
+            closed: AtomicBool::new(false),
+            pending: Arc::new(Pending::default()),
+        }
+    }
+
+    /// A request id that was never used before.
+    pub(crate) fn next_request(&self) -> RequestId {
+        RequestId { client: self.owner.client, number: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    /// The session, if one is open and certain.
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
+        live.filter(|live| live.over().is_none())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The session; opens one when there is none.
+    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let _one_at_a_time = self.opening.lock().await;
+        if self.is_closed() {
+            return Err(Error::new(ErrorKind::Closed, "session", "the client was closed"));
+        }
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        self.forget(Loss::Unconfirmed);
+        let opened = self
+            .in_time("open session", self.store.open(&self.owner, self.timing.ttl, Arc::clone(&self.clock)))
+            .await?;
+        let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
+        let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
+        self.spawner.spawn(keeper.run(events));
+        self.close_when_over(&live);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
+        self.observers.tell(Event::SessionOpened);
+        if self.is_closed() {
+            self.forget(Loss::Closed);
+        }
+        Ok(live)
+    }
+
+    /// Ends the present session, if there is one; its places are told at once.
+    fn forget(&self, loss: Loss) {
+        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(live) = live
+            && live.end(loss)
+        {
+            self.observers.tell(Event::SessionLost(loss));
+        }
+    }
+
+    /// Once `live` is over, closes it in the store as well, so that what is left there goes early.
+    fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
+        let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
+        self.spawner.spawn(async move {
+            let _ = live.ended().await;
+            if let Some(engine) = engine.upgrade() {
+                let _ = engine.close_session(&live).await;
+            }
+        });
+    }
+
+    /// Closes `live` in the store; tries for as long as it could live there.
+    async fn close_session(&self, live: &Live) -> Result<()> {
+        let _counted = self.pending.ticket();
+        let give_up = self.clock.now().after(self.timing.ttl);
+        let mut failures = 0;
+        loop {
+            match self.in_time("close session", live.session().close()).await {
+                Ok(()) => return Ok(()),
+                Err(error) if self.clock.now() >= give_up => return Err(error),
+                Err(error) => tracing::debug!(%error, "closing the session failed"),
+            }
+            failures += 1;
+            self.pause_after(failures).await;
+        }
+    }
+
+    /// Releases everything, and ends the session.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
+        self.closed.store(true, Ordering::Release);
+        let _one_at_a_time = self.opening.lock().await;
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
+        self.forget(Loss::Closed);
+        let closed = match live {
+            Some(live) => self.close_session(&live).await,
+            None => Ok(()),
+        };
+        self.pending.wait().await;
+        closed
+    }
+
+    /// Called when the last handle is gone: starts what [`Engine::close`] does, and on our own thread waits for it a
+    /// bounded time.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            let engine = Arc::clone(self);
+            self.clean_up(async move {
+                engine.pending.wait_for_others(1).await;
+                engine.forget(Loss::Closed);
+            });
+        }
+        if self.spawner.has_own_thread() && !io::on_own_thread() {
+            self.pending.wait_blocking(LAST_DROP_LIMIT);
+        }
+    }
+
+    /// Runs `work` in the background, counted.
+    pub(crate) fn clean_up(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let counted = self.pending.ticket();
+        self.spawner.spawn(async move {
+            work.await;
+            drop(counted);
+        });
+    }
+
+    /// `request`, or an error once the request deadline has passed.
+    pub(crate) async fn in_time<T>(
+        &self,
+        operation: &'static str,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let deadline = self.clock.now().after(self.timing.request_deadline);
+        tokio::select! {
+            biased;
+            answer = request => answer,
+            () = self.clock.sleep_until(deadline) => Err(Error::new(
+                ErrorKind::Unreachable,
+                operation,
+                "the store did not answer within the request deadline",
+            )
+            .with("request_deadline", format!("{:?}", self.timing.request_deadline))
+            .outcome_unknown()
+            .retryable()),
+        }
+    }
+
+    pub(crate) async fn pause_after(&self, failures: u32) {
+        self.clock.sleep_until(self.clock.now().after(self.retry.pause(failures))).await;
+    }
+
+    /// Who is in the queue of `name`, asked for at most a second.
+    pub(crate) async fn contention(&self, name: &Name, mine: Option<RequestId>) -> Contention {
+        let limit = self.clock.now().after(CONTENTION_LIMIT);
+        tokio::select! {
+            biased;
+            queue = self.store.queue(name) => match queue {
+                Ok(queue) => Contention::new(&queue, mine),
+                Err(_) => Contention::unknown(name.clone()),
+            },
+            () = self.clock.sleep_until(limit) => Contention::unknown(name.clone()),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A client: one connection to a store, many locks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::io::{Io, Spawner};
+use crate::engine::observe::{Observer, Observers};
+use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::primitives::Mutex;
+use crate::store::{self, Capability, Owner, Queue, Store, StoreUrl};
+
+/// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
+///
+/// When the last clone and the last guard are gone, the client closes itself in the background; with
+/// [`Io::OwnThread`] that drop waits up to one second for releases under way. [`Client::close`] does it in the open.
+///
+/// Forking a process without `exec` is not supported.
+///
+/// # Examples
+/// ```no_run
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let client = fencelock::Client::connect("memory:").await?;
+/// let guard = client.mutex("deploy")?.acquire().await?;
+/// assert!(guard.check().is_ok());
+/// guard.release().await?;
+/// client.close().await?;
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    engine: Arc<Engine>,
+    lifeline: Arc<Lifeline>,
+}
+
+/// Shared by clients, locks and guards; when the last one goes, the client closes itself.
+pub(crate) struct Lifeline(Arc<Engine>);
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// How a client is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not
+    /// ([`Duration::MAX`] where nothing expires).
+    Confirmed(Duration),
+    /// A renewal is overdue; certain for this long.
+    Suspect(Duration),
+    /// There is no session. The next acquire opens one.
+    NoSession,
+    /// The client was closed.
+    Closed,
+}
+
+impl Client {
+    /// Connects to the store that `url` names, with the default options.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// A client with options.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The mutex `name`: one holder at a time, first come, first served where the store keeps order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`].
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        Ok(Mutex::new(self.clone(), Name::new(name)?))
+    }
+
+    /// What the store promises.
+    #[must_use]
+    pub fn capability(&self) -> &Capability {
+        self.engine.store.capability()
+    }
+
+    /// The times that this client lives by.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.engine.timing
+    }
+
+    /// How this client appears to others.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.engine.owner
+    }
+
+    /// Who holds and who waits for `name`, front first.
+    ///
+    /// # Errors
+    /// Whatever the store says; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
+    pub async fn queue(&self, name: &Name) -> Result<Queue> {
+        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+        let read = async move { engine.in_time("queue", engine.store.queue(&name)).await };
+        self.engine.spawner.run(read).await
+    }
+
+    /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
+    ///
+    /// # Errors
+    /// As [`Client::queue`].
+    pub async fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        let (engine, prefix, from) = (Arc::clone(&self.engine), prefix.to_owned(), from.cloned());
+        let read = async move { engine.in_time("names", engine.store.names(&prefix, from.as_ref(), limit)).await };
+        self.engine.spawner.run(read).await
+    }
+
+    /// How the client is doing, from memory: for readiness probes.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        if self.engine.is_closed() {
+            return Health::Closed;
+        }
+        match self.engine.current() {
+            None => Health::NoSession,
+            Some(live) => {
+                let remaining = live.safe_until().since(self.engine.clock.now());
+                if live.is_suspect() { Health::Suspect(remaining) } else { Health::Confirmed(remaining) }
+            }
+        }
+    }
+
+    /// How many places (held and waiting) this client keeps alive.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.engine.current().map_or(0, |live| live.len())
+    }
+
+    /// Releases everything and ends the session. Guards that are still held are lost, with
+    /// [`Loss::Closed`](crate::Loss::Closed).
+    ///
+    /// # Errors
+    /// When the store could not be told; what was held there then goes with the session's ttl.
+    pub async fn close(&self) -> Result<()> {
+        let engine = Arc::clone(&self.engine);
+        self.engine.spawner.run_to_end(async move { engine.close().await }).await
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn lifeline(&self) -> &Arc<Lifeline> {
+        &self.lifeline
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("store", &self.engine.store)
+            .field("owner", &self.engine.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of a [`Client`]. What is set here wins over what the URL says.
+#[derive(Default)]
+#[must_use]
+pub struct ClientBuilder {
+    timing: TimingOptions,
+    retry: Retry,
+    io: Io,
+    opaque: Option<bool>,
+    observers: Observers,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl ClientBuilder {
+    /// How long places outlive the last confirmed renewal: 100 ms to 24 h, 10 s by default.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.timing.ttl = Some(ttl);
+        self
+    }
+
+    /// How often the session is renewed: ttl / 4 by default.
+    pub fn renew_interval(mut self, interval: Duration) -> Self {
+        self.timing.renew_interval = Some(interval);
+        self
+    }
+
+    /// How long before the ttl runs out a guard stops being certain: the larger of ttl / 10 and 500 ms by default.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.timing.margin = Some(margin);
+        self
+    }
+
+    /// How long one request to the store may take: ttl / 3 by default.
+    pub fn request_deadline(mut self, deadline: Duration) -> Self {
+        self.timing.request_deadline = Some(deadline);
+        self
+    }
+
+    /// How requests that failed for a passing reason are tried again.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Where background work runs: on a thread of our own by default.
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
+        self
+    }
+
+    /// Hides host and pid from others (the URL option is `owner=opaque`).
+    pub fn opaque_owner(mut self, opaque: bool) -> Self {
+        self.opaque = Some(opaque);
+        self
+    }
+
+    /// Adds an observer of everything that happens to this client's locks.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
+    /// The clock to live by; only for tests. A store with a clock of its own (`memory:` with a virtual one) wins.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Connects to the store that `url` names, and opens the session.
+    ///
+    /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole
+    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a URL or option that is not valid, [`ErrorKind::Unsupported`] for a store that was not
+    /// compiled in, and whatever the store says.
+    pub async fn connect(mut self, url: &str) -> Result<Client> {
+        let mut url = StoreUrl::parse(url)?;
+        self.timing.fill_from(&mut url)?;
+        let opaque = match url.take("owner").as_deref() {
+            None => None,
+            Some("full") => Some(false),
+            Some("opaque") => Some(true),
+            Some(_) => {
+                return Err(Error::new(ErrorKind::Config, "store URL", "the option owner is `full` or `opaque`"));
+            }
+        };
+        self.opaque = self.opaque.or(opaque);
+        self.timing.resolve()?;
+        let store = store::open_url(url).await?;
+        self.connect_store(store).await
+    }
+
+    /// Connects to a store that exists already, for instance one of your own, or a `memory:` store shared by tests.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::connect`].
+    pub async fn connect_store(self, store: Arc<dyn Store>) -> Result<Client> {
+        let timing = self.timing.resolve()?;
+        let spawner = Spawner::new(self.io, store.capability().blocking)?;
+        let clock = store.clock().or(self.clock).unwrap_or_else(|| Arc::new(SystemClock));
+        let owner = owner(self.opaque.unwrap_or(false))?;
+        let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
+        let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine };
+        let opening = Arc::clone(&client.engine);
+        client.engine.spawner.run(async move { opening.session().await.map(drop) }).await?;
+        Ok(client)
+    }
+
+    /// The options that every store takes in its URL.
+    #[must_use]
+    pub fn url_options() -> &'static [&'static str] {
+        URL_OPTIONS
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("timing", &self.timing).field("io", &self.io).finish_non_exhaustive()
+    }
+}
+
+fn owner(opaque: bool) -> Result<Owner> {
+    let client = getrandom::u64().map_err(|error| {
+        Error::new(ErrorKind::Exhausted, "connect", "no random numbers").caused_by(error.to_string())
+    })?;
+    if opaque {
+        return Ok(Owner { client, host: String::new(), pid: 0 });
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(Owner { client, host, pid: std::process::id() })
+}

@@ -1,0 +1,357 @@
+//! The one acquire loop, for queue and race layouts alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::clock::Moment;
+use super::hold::Hold;
+use super::observe::Event;
+use super::session::{Live, WaitSlot};
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Ahead, Contention, Entered, Entry, Grant, Loss, Place, PlaceId, RequestId, Standing};
+
+/// What an acquire asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) name: Name,
+    pub(crate) claim: Claim,
+    pub(crate) wait: Wait,
+    pub(crate) purpose: Option<Arc<str>>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_waiters: Option<u32>,
+}
+
+/// How long an acquire queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Not at all.
+    No,
+    /// At most this long.
+    For(Duration),
+    /// As long as it takes.
+    Forever,
+}
+
+/// Acquires, or says why not. Dropped at any point, it leaves nothing in the store once clean-up has run.
+pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>> {
+    let started = engine.clock.now();
+    let until = match wish.wait {
+        Wait::No => started.after(engine.timing.request_deadline),
+        Wait::For(limit) => started.after(limit),
+        Wait::Forever => Moment::NEVER,
+    };
+    let name = wish.name.clone();
+    let acquired = Acquire { engine: Arc::clone(&engine), wish, until, failures: Failures::default() }.run().await;
+    match &acquired {
+        Ok(hold) => {
+            let waited = engine.clock.now().since(started);
+            engine.observers.tell(Event::Granted { name: &name, token: hold.token(), waited });
+        }
+        Err(error) => engine.observers.tell(Event::Refused { name: &name, error }),
+    }
+    acquired
+}
+
+struct Acquire {
+    engine: Arc<Engine>,
+    wish: Wish,
+    until: Moment,
+    failures: Failures,
+}
+
+/// The failures since the last success.
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    first: Option<Moment>,
+}
+
+/// What became of one entry into the queue.
+enum Round {
+    Done(Arc<Hold>),
+    /// The place went away while waiting: enter again, at the tail.
+    Again(Loss),
+}
+
+impl Acquire {
+    async fn run(mut self) -> Result<Arc<Hold>> {
+        loop {
+            let Some(live) = self.session().await? else { continue };
+            match self.round(&live).await? {
+                Round::Done(hold) => return Ok(hold),
+                Round::Again(cause) => {
+                    self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
+                    if self.is_late() {
+                        return Err(self.timed_out(None).await);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The session; `None` after a failure that is worth another try.
+    async fn session(&mut self) -> Result<Option<Arc<Live>>> {
+        if let Some(live) = self.engine.current() {
+            return Ok(Some(live));
+        }
+        match self.engine.session().await {
+            Ok(live) => Ok(Some(live)),
+            Err(error) => {
+                self.failed(error).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// One entry: from the tail of the queue to the grant, or to the loss of the place.
+    async fn round(&mut self, live: &Arc<Live>) -> Result<Round> {
+        let id = PlaceId { name: self.wish.name.clone(), request: self.engine.next_request() };
+        let mut attempt = Attempt { engine: &self.engine.clone(), live, id, stage: Stage::Fresh, tracked: false };
+        let entry = self.entry(attempt.id.request);
+        let mut known_since = self.engine.clock.now();
+        let mut slot = None;
+        if let Some(over) = self.enter(&mut attempt, &entry).await? {
+            return Ok(Round::Again(over));
+        }
+        loop {
+            match attempt.standing() {
+                Standing::Granted(_) if live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
+                Standing::Granted(grant) => return Ok(Round::Done(self.granted(&mut attempt, grant, known_since))),
+                Standing::Lost(cause) => {
+                    attempt.stage = Stage::Fresh;
+                    return Ok(Round::Again(cause));
+                }
+                Standing::Waiting(ahead) if slot.is_none() => {
+                    self.may_wait(attempt.id.request, ahead).await?;
+                    slot = Some(attempt.track());
+                    self.engine.observers.tell(Event::Waiting { name: &self.wish.name, ahead });
+                }
+                Standing::Waiting(_) => {}
+            }
+            let Some(slot) = &slot else { continue };
+            known_since = self.engine.clock.now();
+            if let Some(over) = self.wait(&mut attempt, slot).await? {
+                return Ok(Round::Again(over));
+            }
+        }
+    }
+
+    fn entry(&self, id: RequestId) -> Arc<Entry> {
+        Arc::new(Entry {
+            name: self.wish.name.clone(),
+            claim: self.wish.claim,
+            id,
+            wait: self.wish.wait != Wait::No,
+            purpose: self.wish.purpose.clone(),
+            lease: self.wish.lease,
+        })
+    }
+
+    /// Enters, with the same request id until the store has answered. `Some` when the session ended meanwhile.
+    async fn enter(&mut self, attempt: &mut Attempt<'_>, entry: &Arc<Entry>) -> Result<Option<Loss>> {
+        loop {
+            attempt.stage = Stage::Entering;
+            let request = attempt.live.session().enter(Arc::clone(entry));
+            let engine = Arc::clone(&self.engine);
+            let answer = tokio::select! {
+                biased;
+                answer = engine.in_time("acquire", request) => answer,
+                () = engine.clock.sleep_until(self.until) => return Err(self.timed_out(None).await),
+                cause = attempt.live.ended() => return Ok(Some(cause)),
+            };
+            match answer {
+                Ok(Entered::In(place)) => attempt.stage = Stage::Placed(place),
+                Ok(Entered::Busy) => {
+                    attempt.stage = Stage::Fresh;
+                    return Err(self.refused(ErrorKind::Busy, "the lock is taken", None).await);
+                }
+                Ok(Entered::Conflict(claim)) => {
+                    attempt.stage = Stage::Fresh;
+                    return Err(self.conflict(claim).await);
+                }
+                Err(error) => {
+                    if error.outcome() == Outcome::NotApplied && !error.is_retryable() {
+                        attempt.stage = Stage::Fresh;
+                    }
+                    self.failed(error).await?;
+                    if let Some(cause) = attempt.live.over() {
+                        return Ok(Some(cause));
+                    }
+                    continue;
+                }
+            }
+            self.failures = Failures::default();
+            return Ok(None);
+        }
+    }
+
+    /// Waits for news. `Some` when the place went away with its session.
+    async fn wait(&mut self, attempt: &mut Attempt<'_>, slot: &WaitSlot) -> Result<Option<Loss>> {
+        let Stage::Placed(place) = &mut attempt.stage else { return Ok(Some(Loss::Removed)) };
+        let news = tokio::select! {
+            biased;
+            news = place.next(self.until) => news,
+            cause = slot.lost() => return Ok(Some(cause)),
+            cause = attempt.live.ended() => return Ok(Some(cause)),
+            // A store that overruns its time must not make us overrun ours.
+            () = self.engine.clock.sleep_until(self.until) => Ok(place.standing()),
+        };
+        match news {
+            Ok(standing) => {
+                self.failures = Failures::default();
+                let granted = matches!(standing, Standing::Granted(_));
+                if !granted && self.is_late() {
+                    return Err(self.timed_out(Some(attempt.id.request)).await);
+                }
+                self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
+            }
+            Err(error) => {
+                self.failed(error).await?;
+                if self.is_late() {
+                    return Err(self.timed_out(Some(attempt.id.request)).await);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_late(&self) -> bool {
+        self.engine.clock.now() >= self.until
+    }
+
+    /// Pauses before another try, or gives the error back when another try cannot help or the time is over.
+    async fn failed(&mut self, error: Error) -> Result<()> {
+        let now = self.engine.clock.now();
+        let first = *self.failures.first.get_or_insert(now);
+        let hopeless = !error.is_retryable() || now.since(first) >= self.engine.retry.give_up_after;
+        if hopeless || now >= self.until || self.engine.is_closed() {
+            return Err(error.with("name", &self.wish.name));
+        }
+        self.failures.count += 1;
+        self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
+        let again = now.after(self.engine.retry.pause(self.failures.count)).min(self.until);
+        self.engine.clock.sleep_until(again).await;
+        if self.is_late() { Err(error.with("name", &self.wish.name)) } else { Ok(()) }
+    }
+
+    /// Refuses to wait behind more waiters than was allowed.
+    async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
+        match (self.wish.max_waiters, ahead) {
+            (Some(limit), Some(ahead)) if ahead.waiters >= limit => {
+                let error = self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine)).await;
+                Err(error.with("waiting", ahead.waiters).with("max_waiters", limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn timed_out(&self, mine: Option<RequestId>) -> Error {
+        match self.wish.wait {
+            Wait::No => {
+                Error::new(ErrorKind::Unreachable, "acquire", "the store did not answer within the request deadline")
+                    .with("name", &self.wish.name)
+                    .retryable()
+            }
+            _ => self.refused(ErrorKind::TimedOut, "the wait limit passed", mine).await,
+        }
+    }
+
+    async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
+        let contention: Contention = self.engine.contention(&self.wish.name, mine).await;
+        Error::new(kind, "acquire", message).with("name", &self.wish.name).contended(contention)
+    }
+
+    async fn conflict(&self, theirs: Claim) -> Error {
+        let message = "somebody queues under this name with another kind of lock or another capacity";
+        self.refused(ErrorKind::Conflict, message, None).await.with("theirs", theirs).with("ours", self.wish.claim)
+    }
+
+    fn granted(&self, attempt: &mut Attempt<'_>, grant: Grant, known_since: Moment) -> Arc<Hold> {
+        let lease = self.wish.lease.map(|lease| (known_since.after(lease), Loss::LeaseOver));
+        let most = self.wish.max_hold.map(|most| (known_since.after(most), Loss::HeldTooLong));
+        let deadline = [lease, most].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
+        let Stage::Placed(place) = std::mem::replace(&mut attempt.stage, Stage::Fresh) else {
+            unreachable!("a grant is read off a place")
+        };
+        attempt.tracked = false;
+        Hold::new(
+            Arc::clone(&self.engine),
+            Arc::clone(attempt.live),
+            place,
+            grant.token,
+            self.engine.clock.now(),
+            deadline,
+        )
+    }
+}
+
+/// One request in flight; dropped before its end, it undoes itself in the background.
+struct Attempt<'a> {
+    engine: &'a Arc<Engine>,
+    live: &'a Arc<Live>,
+    id: PlaceId,
+    stage: Stage,
+    tracked: bool,
+}
+
+enum Stage {
+    /// Nothing can be in the store.
+    Fresh,
+    /// Something may be.
+    Entering,
+    /// A place is.
+    Placed(Box<dyn Place>),
+}
+
+impl Attempt<'_> {
+    fn standing(&self) -> Standing {
+        match &self.stage {
+            Stage::Placed(place) => place.standing(),
+            _ => Standing::Lost(Loss::Removed),
+        }
+    }
+
+    /// Puts the waiting place under renewal.
+    fn track(&mut self) -> Arc<WaitSlot> {
+        self.tracked = true;
+        self.live.track_waiting(self.id.clone())
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.tracked {
+            self.live.untrack(self.id.request);
+        }
+        let place = match std::mem::replace(&mut self.stage, Stage::Fresh) {
+            Stage::Fresh => return,
+            Stage::Entering => None,
+            Stage::Placed(place) => Some(place),
+        };
+        if self.live.over().is_none() {
+            let (engine, live, id) = (Arc::clone(self.engine), Arc::clone(self.live), self.id.clone());
+            self.engine.clean_up(async move { undo(&engine, &live, &id, place).await });
+        }
+    }
+}
+
+/// Takes an abandoned request back, again and again until it is done or the session is over.
+async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<dyn Place>>) {
+    let mut failures = 0;
+    while live.over().is_none() {
+        let undone = match &mut place {
+            Some(place) => engine.in_time("leave", place.leave()).await.map(drop),
+            None => engine.in_time("withdraw", live.session().withdraw(&id.name, id.request)).await,
+        };
+        match undone {
+            Ok(()) => return,
+            Err(error) => engine.observers.tell(Event::ReleaseFailed { name: &id.name, error: &error }),
+        }
+        failures += 1;
+        engine.pause_after(failures).await;
+    }
+}

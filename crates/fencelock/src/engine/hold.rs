@@ -1,0 +1,245 @@
+//! One grant, as long as it is held: the place, who shares it, and how it ends.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Engine;
+use super::clock::Moment;
+use super::observe::Event;
+use super::session::Live;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Left, Loss, Place, PlaceId};
+use crate::token::FencingToken;
+
+/// What a guard can say about its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// Held: nobody else was granted.
+    Held,
+    /// Still held, but a renewal is overdue: [`Guard::remaining`](crate::Guard::remaining) runs down.
+    Suspect,
+    /// Lost, for this reason. Final.
+    Lost(Loss),
+    /// Given up.
+    Released,
+}
+
+/// A granted place. Guards share it; the session's list of places holds it too, so that renewal ends with it.
+pub(crate) struct Hold {
+    engine: Arc<Engine>,
+    live: Arc<Live>,
+    id: PlaceId,
+    token: Option<FencingToken>,
+    since: Moment,
+    deadline: Option<(Moment, Loss)>,
+    place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
+    guards: AtomicUsize,
+    given_up: AtomicBool,
+    cause: OnceLock<Loss>,
+    lost: CancellationToken,
+}
+
+impl Hold {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        live: Arc<Live>,
+        place: Box<dyn Place>,
+        token: Option<FencingToken>,
+        since: Moment,
+        deadline: Option<(Moment, Loss)>,
+    ) -> Arc<Self> {
+        let hold = Arc::new(Self {
+            engine,
+            id: place.id(),
+            token,
+            since,
+            deadline,
+            place: tokio::sync::Mutex::new(Some(place)),
+            guards: AtomicUsize::new(1),
+            given_up: AtomicBool::new(false),
+            cause: OnceLock::new(),
+            lost: CancellationToken::new(),
+            live: Arc::clone(&live),
+        });
+        live.track_held(&hold);
+        hold.watch_deadline();
+        hold
+    }
+
+    fn watch_deadline(self: &Arc<Self>) {
+        let Some((deadline, loss)) = self.deadline else { return };
+        let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost.clone());
+        self.engine.spawner.spawn(async move {
+            tokio::select! {
+                () = clock.sleep_until(deadline) => {}
+                () = over.cancelled() => {}
+            }
+            if let Some(hold) = hold.upgrade() {
+                hold.lose(loss);
+            }
+        });
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn id(&self) -> &PlaceId {
+        &self.id
+    }
+
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    /// What is certain now; finds out by itself that time ran out.
+    pub(crate) fn state(self: &Arc<Self>) -> GuardState {
+        if let Some(cause) = self.cause.get() {
+            return GuardState::Lost(*cause);
+        }
+        if self.given_up.load(Ordering::Acquire) {
+            return GuardState::Released;
+        }
+        let over = self.deadline.filter(|(deadline, _)| self.engine.clock.now() >= *deadline).map(|(_, loss)| loss);
+        if let Some(loss) = over.or_else(|| self.live.over()) {
+            self.lose(loss);
+            return GuardState::Lost(self.cause.get().copied().unwrap_or(loss));
+        }
+        if self.live.is_suspect() { GuardState::Suspect } else { GuardState::Held }
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.cause.get().is_some() || self.given_up.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
+        end.min(self.live.safe_until()).since(self.engine.clock.now())
+    }
+
+    /// Cancelled when the lock is lost (or given up; then there is no cause).
+    pub(crate) fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    pub(crate) fn cause(&self) -> Option<Loss> {
+        self.cause.get().copied()
+    }
+
+    /// Marks the lock lost, tells everybody, and leaves the place in the background. The first cause stays.
+    pub(crate) fn lose(self: &Arc<Self>, loss: Loss) {
+        if self.given_up.load(Ordering::Acquire) || self.cause.set(loss).is_err() {
+            return;
+        }
+        self.live.untrack(self.id.request);
+        self.lost.cancel();
+        tracing::warn!(name = %self.id.name, %loss, "lock lost");
+        self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+        self.leave_in_background();
+    }
+
+    fn held(&self) -> Duration {
+        self.engine.clock.now().since(self.since)
+    }
+
+    /// One more guard of the same hold; `false` when the last one was given back already.
+    pub(crate) fn share(&self) -> bool {
+        let more = |guards| (guards > 0).then_some(guards + 1);
+        let shared = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        if shared {
+            self.engine.observers.tell(Event::Reentered { name: &self.id.name });
+        }
+        shared
+    }
+
+    /// One guard less; says whether it was the last one.
+    pub(crate) fn unshare(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether every guard was given back.
+    pub(crate) fn is_unshared(&self) -> bool {
+        self.guards.load(Ordering::Acquire) == 0
+    }
+
+    /// Gives the place up, whoever shares it. Repeatable: a failure forgets nothing.
+    ///
+    /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
+        if self.cause.get().is_none() {
+            self.given_up.store(true, Ordering::Release);
+        }
+        self.live.untrack(self.id.request);
+        let left = self.leave().await;
+        if let Some(loss) = self.cause.get() {
+            return Err(self.lost_before(*loss));
+        }
+        match left {
+            Ok(Some(Left::AlreadyGone)) if self.cause.set(self.live.over().unwrap_or(Loss::Removed)).is_ok() => {
+                let loss = self.cause.get().copied().unwrap_or(Loss::Removed);
+                self.lost.cancel();
+                self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+                Err(self.lost_before(loss))
+            }
+            Ok(Some(_)) => {
+                self.lost.cancel();
+                self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.engine.observers.tell(Event::ReleaseFailed { name: &self.id.name, error: &error });
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn lost_before(&self, loss: Loss) -> Error {
+        Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name)
+    }
+
+    /// `None` when it was left before.
+    async fn leave(&self) -> Result<Option<Left>> {
+        let mut slot = self.place.lock().await;
+        let Some(place) = slot.as_mut() else { return Ok(None) };
+        let left = self.engine.in_time("release", place.leave()).await?;
+        *slot = None;
+        Ok(Some(left))
+    }
+
+    /// Leaves the place, again and again until it is done or the session is over.
+    pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        let hold = Arc::clone(self);
+        self.engine.clean_up(async move {
+            let mut failures = 0;
+            while hold.place_is_there().await {
+                if hold.cause.get().is_some() {
+                    if hold.leave().await.is_ok() {
+                        return;
+                    }
+                } else if hold.release().await.is_ok() || hold.cause.get().is_some() {
+                    return;
+                }
+                if hold.live.over().is_some() {
+                    return;
+                }
+                failures += 1;
+                hold.engine.pause_after(failures).await;
+            }
+        });
+    }
+
+    async fn place_is_there(&self) -> bool {
+        self.place.lock().await.is_some()
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold").field("id", &self.id).field("token", &self.token).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! Where background work runs: by default on a thread of our own, so that blocking user code cannot stop renewals.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where a client's sessions, renewals, requests and clean-up run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Io {
+    /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that
+    /// blocks or starves its runtime cannot stop renewals, a guard dropped at the end of `main` is released, and any
+    /// executor will do. Costs two wake-ups of a thread per call.
+    #[default]
+    OwnThread,
+    /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time
+    /// and I/O drivers. Saves the wake-ups; but code that blocks that runtime delays renewals, short system calls of
+    /// stores on disk are made right there, and what a guard's drop starts is lost when the runtime ends.
+    CurrentRuntime,
+}
+
+/// Runs futures where [`Io`] says.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawner {
+    handle: Handle,
+    own_thread: bool,
+}
+
+impl Spawner {
+    /// The spawner for `io`; `blocking` stores get a thread apart from the others, so that a hung disk delays nobody else.
+    pub(crate) fn new(io: Io, blocking: bool) -> Result<Self> {
+        match io {
+            Io::OwnThread => Ok(Self { handle: own_thread(blocking)?, own_thread: true }),
+            Io::CurrentRuntime => {
+                let handle = Handle::try_current().map_err(|error| {
+                    Error::new(ErrorKind::Config, "connect", "Io::CurrentRuntime needs a tokio runtime around the call")
+                        .caused_by(error)
+                })?;
+                Ok(Self { handle, own_thread: false })
+            }
+        }
+    }
+
+    /// Whether work goes to a thread of ours.
+    pub(crate) fn has_own_thread(&self) -> bool {
+        self.own_thread
+    }
+
+    /// Starts `task` in the background.
+    pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(task)
+    }
+
+    /// Runs `work` where requests belong, and waits for it. Dropping the returned future drops `work`.
+    pub(crate) async fn run<F, T>(&self, work: F) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        if self.own_thread { AbortOnDrop(self.handle.spawn(work)).await } else { work.await }
+    }
+
+    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`.
+    pub(crate) async fn run_to_end<F, T>(&self, work: F) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.handle.spawn(work).await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+struct AbortOnDrop<T>(JoinHandle<Result<T>>);
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|joined| joined.unwrap_or_else(|_| Err(stopped())))
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Internal, "background work", "the runtime that it ran on was stopped, or it panicked")
+        .outcome_unknown()
+}
+
+thread_local! {
+    static IS_OURS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether this is one of our own threads, which must never wait for work that runs on it.
+pub(crate) fn on_own_thread() -> bool {
+    IS_OURS.get()
+}
+
+fn own_thread(blocking: bool) -> Result<Handle> {
+    static GENERAL: OnceLock<io::Result<Handle>> = OnceLock::new();
+    static BLOCKING: OnceLock<io::Result<Handle>> = OnceLock::new();
+    let (cell, name) = if blocking { (&BLOCKING, "fencelock-disk") } else { (&GENERAL, "fencelock-io") };
+    match cell.get_or_init(|| start_thread(name)) {
+        Ok(handle) => Ok(handle.clone()),
+        Err(error) => Err(Error::new(ErrorKind::Exhausted, "connect", "cannot start the I/O thread")
+            .with("thread", name)
+            .caused_by(io::Error::new(error.kind(), error.to_string()))),
+    }
+}
+
+fn start_thread(name: &str) -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        IS_OURS.set(true);
+        runtime.block_on(std::future::pending::<()>());
+    })?;
+    Ok(handle)
+}

@@ -1,0 +1,126 @@
+//! Everything that happens to a client's locks, told to whoever wants to know.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::store::{Ahead, Loss};
+use crate::token::FencingToken;
+
+/// Hears of every event in the life of a client's locks, failures included.
+pub trait Observer: Send + Sync + 'static {
+    /// Called on the engine's thread (or the caller's), never under a lock of ours. Must return quickly and not block.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// One event in the life of a client or one of its locks.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A session was opened.
+    SessionOpened,
+    /// A session is over; every lock on it is lost.
+    SessionLost(Loss),
+    /// A renewal failed; the session goes on as long as it is certain.
+    RenewalFailed(&'a Error),
+    /// No renewal was confirmed for longer than usual: the locks are still held, but doubtful.
+    Suspect,
+    /// The session is confirmed again.
+    Confirmed,
+    /// An acquire queues behind others.
+    Waiting {
+        /// The lock.
+        name: &'a Name,
+        /// Who is ahead, where the store can tell.
+        ahead: Option<Ahead>,
+    },
+    /// A waiter was woken by the store, and is granted or waits on.
+    Woken {
+        /// The lock.
+        name: &'a Name,
+        /// Whether it has the lock now.
+        granted: bool,
+    },
+    /// A waiter's place went away with its session; it enters again at the tail.
+    Requeued {
+        /// The lock.
+        name: &'a Name,
+        /// Why.
+        cause: Loss,
+    },
+    /// A request of an acquire failed and is tried again.
+    Retried {
+        /// The lock.
+        name: &'a Name,
+        /// Why.
+        error: &'a Error,
+    },
+    /// A lock was granted.
+    Granted {
+        /// The lock.
+        name: &'a Name,
+        /// Its token.
+        token: Option<FencingToken>,
+        /// The time from the call to the grant.
+        waited: Duration,
+    },
+    /// An acquire ended without the lock.
+    Refused {
+        /// The lock.
+        name: &'a Name,
+        /// Why.
+        error: &'a Error,
+    },
+    /// A holder took its own lock again.
+    Reentered {
+        /// The lock.
+        name: &'a Name,
+    },
+    /// A held lock was lost.
+    Lost {
+        /// The lock.
+        name: &'a Name,
+        /// Why.
+        cause: Loss,
+        /// How long it was held.
+        held: Duration,
+    },
+    /// A lock was released.
+    Released {
+        /// The lock.
+        name: &'a Name,
+        /// How long it was held.
+        held: Duration,
+    },
+    /// A release, or a clean-up behind an abandoned acquire, failed; clean-ups are tried again.
+    ReleaseFailed {
+        /// The lock.
+        name: &'a Name,
+        /// Why.
+        error: &'a Error,
+    },
+}
+
+/// The observers of one client.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    pub(crate) fn add(&mut self, observer: Arc<dyn Observer>) {
+        self.0.push(observer);
+    }
+
+    pub(crate) fn tell(&self, event: Event<'_>) {
+        for observer in &self.0 {
+            observer.observe(&event);
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} observers", self.0.len())
+    }
+}

@@ -1,0 +1,171 @@
+//! The numbers that a client lives by: one table, and the relations between them.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::StoreUrl;
+
+/// What was asked for; `None` means the default, which depends on the ttl.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TimingOptions {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renew_interval: Option<Duration>,
+    pub(crate) margin: Option<Duration>,
+    pub(crate) request_deadline: Option<Duration>,
+}
+
+/// The times that a client lives by.
+///
+/// | value | default | allowed |
+/// |---|---|---|
+/// | ttl | 10 s | 100 ms to 24 h |
+/// | renew interval | ttl / 4 | at least 1 ms; twice the interval plus the margin fit in the ttl |
+/// | margin | the larger of ttl / 10 and 500 ms | under the ttl, see above |
+/// | request deadline | ttl / 3 | 1 ms to ttl |
+///
+/// A session is suspect when a renewal stays unanswered for one renew interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timing {
+    /// How long places outlive their client's last confirmed renewal.
+    pub ttl: Duration,
+    /// How often a session is renewed.
+    pub renew_interval: Duration,
+    /// How long before the ttl runs out a guard stops being certain.
+    pub margin: Duration,
+    /// How long a single request to the store may take.
+    pub request_deadline: Duration,
+}
+
+const TTL: Duration = Duration::from_secs(10);
+const TTL_LEAST: Duration = Duration::from_millis(100);
+const TTL_MOST: Duration = Duration::from_secs(24 * 3600);
+const MARGIN_LEAST: Duration = Duration::from_millis(500);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The URL options that every store takes.
+pub(crate) const URL_OPTIONS: &[&str] = &["ttl_ms", "renew_interval_ms", "margin_ms", "request_deadline_ms", "owner"];
+
+impl TimingOptions {
+    /// Takes the times out of `url` where they were not given explicitly.
+    pub(crate) fn fill_from(&mut self, url: &mut StoreUrl) -> Result<()> {
+        let places = [&mut self.ttl, &mut self.renew_interval, &mut self.margin, &mut self.request_deadline];
+        for (place, option) in places.into_iter().zip(URL_OPTIONS) {
+            let given = url.take_ms(option)?;
+            *place = place.or(given);
+        }
+        Ok(())
+    }
+
+    /// Fills in the defaults and checks the relations.
+    pub(crate) fn resolve(&self) -> Result<Timing> {
+        let ttl = self.ttl.unwrap_or(TTL);
+        let timing = Timing {
+            ttl,
+            renew_interval: self.renew_interval.unwrap_or(ttl / 4),
+            margin: self.margin.unwrap_or((ttl / 10).max(MARGIN_LEAST)),
+            request_deadline: self.request_deadline.unwrap_or(ttl / 3),
+        };
+        match fault(&timing) {
+            None => Ok(timing),
+            Some(fault) => Err(Error::new(ErrorKind::Config, "timing", fault)
+                .with("ttl", format!("{ttl:?}"))
+                .with("renew_interval", format!("{:?}", timing.renew_interval))
+                .with("margin", format!("{:?}", timing.margin))
+                .with("request_deadline", format!("{:?}", timing.request_deadline))),
+        }
+    }
+}
+
+fn fault(timing: &Timing) -> Option<&'static str> {
+    if !(TTL_LEAST..=TTL_MOST).contains(&timing.ttl) {
+        return Some("the ttl is 100 ms to 24 h");
+    }
+    if timing.renew_interval < SHORTEST {
+        return Some("the renew interval is at least 1 ms");
+    }
+    if !(SHORTEST..=timing.ttl).contains(&timing.request_deadline) {
+        return Some("the request deadline is 1 ms to ttl");
+    }
+    if timing.renew_interval.saturating_mul(2).saturating_add(timing.margin) > timing.ttl {
+        return Some(
+            "two renew intervals and the margin must fit in the ttl, or one slow renewal would lose every lock",
+        );
+    }
+    None
+}
+
+/// How the engine retries requests that failed for a passing reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// The pause after the first failure; doubles with each further one.
+    pub shortest_pause: Duration,
+    /// The longest pause.
+    pub longest_pause: Duration,
+    /// An acquire whose requests failed for this long without one success in between reports the error.
+    pub give_up_after: Duration,
+}
+
+impl Default for Retry {
+    /// 20 ms, doubling up to 1 s, for 30 s.
+    fn default() -> Self {
+        Self {
+            shortest_pause: Duration::from_millis(20),
+            longest_pause: Duration::from_secs(1),
+            give_up_after: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Retry {
+    /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.
+    pub(crate) fn pause(&self, failures: u32) -> Duration {
+        let doubled = self.shortest_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let pause = doubled.min(self.longest_pause);
+        let spread = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
+        let random = getrandom::u64().unwrap_or_default();
+        pause.saturating_sub(Duration::from_nanos(if spread == 0 { 0 } else { random % spread }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Option<Duration> {
+        Some(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_defaults_follow_the_ttl() {
+        let timing = TimingOptions::default().resolve().unwrap();
+        assert_eq!((timing.ttl, timing.renew_interval, timing.margin), (TTL, TTL / 4, TTL / 10));
+        let timing = TimingOptions { ttl: ms(1000), ..Default::default() }.resolve().unwrap();
+        assert_eq!((timing.renew_interval, timing.margin), (Duration::from_millis(250), Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn violated_relations_are_refused() {
+        for options in [
+            TimingOptions { ttl: ms(0), ..Default::default() },
+            TimingOptions { ttl: ms(99), ..Default::default() },
+            TimingOptions { ttl: Some(Duration::MAX), ..Default::default() },
+            TimingOptions { margin: ms(6000), ..Default::default() },
+            TimingOptions { renew_interval: ms(0), ..Default::default() },
+            TimingOptions { renew_interval: ms(5000), ..Default::default() },
+            TimingOptions { request_deadline: ms(0), ..Default::default() },
+            TimingOptions { request_deadline: ms(10_001), ..Default::default() },
+        ] {
+            assert_eq!(options.resolve().unwrap_err().kind(), ErrorKind::Config, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_code_says_wins_over_the_url() {
+        let mut url = StoreUrl::parse("memory:?ttl_ms=5000&margin_ms=700").unwrap();
+        let mut options = TimingOptions { ttl: ms(8000), ..Default::default() };
+        options.fill_from(&mut url).unwrap();
+        assert_eq!((options.ttl, options.margin), (ms(8000), ms(700)));
+        url.refuse_other_options(&[]).unwrap();
+    }
+}
