@@ -32,7 +32,20 @@ pub fn stores() -> &'static [StoreInfo] {
     STORES
 }
 
-static STORES: &[StoreInfo] = &[];
+impl StoreInfo {
+    /// A store that this build leaves out.
+    #[allow(dead_code, reason = "with every feature on, nothing is left out")]
+    const fn off(scheme: &'static str, feature: &'static str, example: &'static str) -> Self {
+        Self { scheme, feature, example, options: &[], capability: None, open: None }
+    }
+}
+
+static STORES: &[StoreInfo] = &[
+    #[cfg(feature = "memory")]
+    crate::stores::memory::INFO,
+    #[cfg(not(feature = "memory"))]
+    StoreInfo::off("memory", "memory", "memory:test"),
+];
 
 /// Opens the store that `url` names; the client's own options must have been taken out before.
 ///

@@ -1,1 +1,4 @@
 //! The stores, one room each with the same roles.
+
+#[cfg(feature = "memory")]
+pub mod memory;

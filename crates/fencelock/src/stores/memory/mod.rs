@@ -1,0 +1,307 @@
+//! Locks inside one process, for tests: a real queue with a clock and faults that a test owns.
+//!
+//! [`MemoryStore`] keeps every promise of a store but one: it forgets everything with the process. Each client under
+//! test gets its own handle with [`MemoryStore::another_process`]; faults are scripted per handle.
+
+mod clock;
+mod held;
+mod link;
+mod session;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+pub use self::clock::VirtualClock;
+pub use self::held::DelayedRequest;
+pub use self::link::Operation;
+use self::link::{Link, Shared};
+use self::session::{Core, MemorySession};
+use crate::engine::clock::{Clock, Moment, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Capability, Liveness, Opened, Order, Owner, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens};
+
+/// A store in the memory of this process.
+///
+/// Clones are the same client's way to the same store. [`MemoryStore::another_process`] is another client's way to it:
+/// faults meet the sessions opened through one handle and its clones, and nobody else's.
+///
+/// It promises nothing beyond the process: two processes never see each other's locks.
+#[derive(Clone)]
+pub struct MemoryStore {
+    link: Arc<Link>,
+}
+
+impl MemoryStore {
+    /// An empty store on the system's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(Shared::new(Arc::new(SystemClock), false))
+    }
+
+    /// An empty store on a clock that stands still until the test moves it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fencelock::{memory::MemoryStore, store::Store};
+    ///
+    /// let (store, clock) = MemoryStore::with_virtual_clock();
+    /// clock.advance(Duration::from_secs(3600));
+    /// assert!(store.clock().is_some());
+    /// ```
+    #[must_use]
+    pub fn with_virtual_clock() -> (Self, VirtualClock) {
+        let clock = VirtualClock::new();
+        (Self::on(Shared::new(Arc::new(clock.clone()), true)), clock)
+    }
+
+    /// The store that everybody in this process who asks for `name` shares, as the URL `memory:NAME` does. It lasts as
+    /// long as one handle of it.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        static NAMED: LazyLock<Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, store| store.strong_count() > 0);
+        let store = named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let store = Shared::new(Arc::new(SystemClock), false);
+            named.insert(name.to_owned(), Arc::downgrade(&store));
+            store
+        });
+        Self::on(store)
+    }
+
+    /// Another client's way to this store, with no fault scripted.
+    ///
+    /// ```
+    /// let store = fencelock::memory::MemoryStore::new();
+    /// let (alice, bob) = (store.another_process(), store.another_process());
+    /// alice.partition(); // bob notices nothing
+    /// # let _ = bob;
+    /// ```
+    #[must_use]
+    pub fn another_process(&self) -> Self {
+        Self::on(Arc::clone(&self.link.shared))
+    }
+
+    fn on(shared: Arc<Shared>) -> Self {
+        Self { link: Link::new(shared) }
+    }
+
+    /// Expires every session of this client now, whatever its ttl; the client is told, unless it is cut off.
+    ///
+    /// ```
+    /// # let store = fencelock::memory::MemoryStore::new();
+    /// let client = store.another_process();
+    /// client.expire_sessions();
+    /// assert_eq!(store.census().sessions, 0);
+    /// ```
+    pub fn expire_sessions(&self) {
+        let sessions = self.link.sessions();
+        self.link.shared.with(|state, _| {
+            for session in sessions {
+                state.end(session, crate::store::Loss::Expired);
+            }
+        });
+    }
+
+    /// Cuts this client off from the store, until [`MemoryStore::heal`].
+    ///
+    /// Its requests hang and have no effect; those still awaited when it is healed arrive then, dropped ones never do
+    /// (for one that arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant hears nothing,
+    /// and fails as [`ErrorKind::Unreachable`] at its end. The store goes on: the client's sessions expire unrenewed.
+    ///
+    /// ```
+    /// # let store = fencelock::memory::MemoryStore::new();
+    /// let client = store.another_process();
+    /// client.partition();
+    /// client.heal();
+    /// ```
+    pub fn partition(&self) {
+        self.link.cut(true);
+    }
+
+    /// Ends a partition: what hangs arrives now.
+    pub fn heal(&self) {
+        self.link.cut(false);
+    }
+
+    /// Kills this client: nothing of it reaches the store any more, and nothing it awaits from the store is ever
+    /// answered. Its sessions expire unrenewed. There is no way back; a restart is another handle.
+    ///
+    /// ```
+    /// # let store = fencelock::memory::MemoryStore::new();
+    /// let client = store.another_process();
+    /// client.crash();
+    /// let restarted = store.another_process();
+    /// # let _ = restarted;
+    /// ```
+    pub fn crash(&self) {
+        self.link.crash();
+    }
+
+    /// Makes every renewal of this client from now on reach the store `delay` late, by the store's clock; zero ends it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # let store = fencelock::memory::MemoryStore::new();
+    /// let client = store.another_process();
+    /// client.slow_renewals(Duration::from_secs(3));
+    /// client.slow_renewals(Duration::ZERO);
+    /// ```
+    pub fn slow_renewals(&self, delay: Duration) {
+        self.link.slow_renewals(delay);
+    }
+
+    /// Loses the answer to this client's next request of that kind: the request takes effect, and fails as
+    /// [`ErrorKind::Unreachable`] with [`Outcome::Unknown`](crate::Outcome::Unknown). Calls add up.
+    ///
+    /// ```
+    /// use fencelock::memory::{MemoryStore, Operation};
+    /// # let store = MemoryStore::new();
+    /// let client = store.another_process();
+    /// client.lose_next_reply(Operation::Enter); // a ghost is in the queue unless the client cleans up
+    /// ```
+    pub fn lose_next_reply(&self, operation: Operation) {
+        self.link.lose_reply(operation);
+    }
+
+    /// Holds back this client's next request of that kind until it is released: it then takes effect, even if the
+    /// caller gave up long ago, unless it was withdrawn meanwhile. Calls add up.
+    ///
+    /// ```
+    /// use fencelock::memory::{MemoryStore, Operation};
+    /// # let store = MemoryStore::new();
+    /// let client = store.another_process();
+    /// let late = client.delay_next(Operation::Enter);
+    /// // … the client enters, gives up, withdraws; then the request arrives:
+    /// assert!(!late.release(), "no effect");
+    /// ```
+    pub fn delay_next(&self, operation: Operation) -> DelayedRequest {
+        DelayedRequest { trap: self.link.hold(operation), shared: Arc::clone(&self.link.shared) }
+    }
+
+    /// Takes one place out of its queue, as somebody with access to the store might; its client is told. Says whether
+    /// it was there.
+    pub fn remove(&self, place: &PlaceId) -> bool {
+        self.link.shared.with(|state, _| state.remove(place))
+    }
+
+    /// What is in the store now.
+    ///
+    /// ```
+    /// assert_eq!(fencelock::memory::MemoryStore::new().census(), Default::default());
+    /// ```
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let (sessions, names, places) = self.link.shared.with(|state, _| state.count());
+        Census { sessions, names, places }
+    }
+}
+
+/// What is in a [`MemoryStore`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Sessions that live.
+    pub sessions: usize,
+    /// Names that anything is kept for.
+    pub names: usize,
+    /// Places, of holders and waiters.
+    pub places: usize,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryStore({:?})", self.census())
+    }
+}
+
+static CAPABILITY: Capability = Capability {
+    store: "memory",
+    layout: "memory 1",
+    liveness: Liveness::Memory,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    certainty: "that the process lives",
+    shared_claims: true,
+    detection_slack: Duration::ZERO,
+    wake_bound: Duration::from_millis(100),
+    residue: "",
+    blocking: false,
+};
+
+impl Store for MemoryStore {
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.link.shared.is_virtual.then(|| Arc::clone(&self.link.shared.clock))
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(async move {
+            if ttl.is_zero() {
+                return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
+            }
+            let (confirmed, owner) = (clock.now(), owner.clone());
+            let open = move |state: &mut state::State, now| Ok(state.open(&owner, ttl, now));
+            let session = self.link.send(Operation::Open, None, open).await?;
+            let core = Arc::new(Core::new(Arc::clone(&self.link), session, clock));
+            let events = Arc::clone(&core).events();
+            Ok(Opened { session: Arc::new(MemorySession(core)), events, ttl: Some(ttl), confirmed })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move {
+            let name = name.clone();
+            self.link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name))).await
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move {
+            let (prefix, from) = (prefix.to_owned(), from.cloned());
+            let names = move |state: &mut state::State, _: Moment| Ok(state.names(&prefix, from.as_ref(), limit));
+            self.link.send(Operation::Names, None, names).await
+        })
+    }
+}
+
+/// The store's row in the registry.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "memory",
+    feature: "memory",
+    example: "memory:test",
+    options: &[],
+    capability: Some(|| CAPABILITY.clone()),
+    open: Some(open),
+};
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        url.refuse_other_options(INFO.options)?;
+        if url.credentials().is_some() || !url.authority().is_empty() || url.path().starts_with('/') {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "store URL",
+                "a memory store is `memory:` for one of its own, or `memory:NAME` for one shared in the process",
+            ));
+        }
+        let store = if url.path().is_empty() { MemoryStore::new() } else { MemoryStore::named(url.path()) };
+        Ok(Arc::new(store) as Arc<dyn Store>)
+    })
+}

@@ -1,0 +1,401 @@
+//! What the store holds: queues and sessions, changed under one lock, by the store's clock.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, SystemTime};
+
+use super::held::Held;
+use crate::engine::clock::{Clock, Moment};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::{Admission, Claim, admits};
+use crate::store::{
+    Ahead, Contender, Entry, Grant, Left, Loss, Owner, PlaceId, Queue, RequestId, SessionEvent, Standing,
+};
+use crate::token::FencingToken;
+
+/// Everything in one store.
+pub(super) struct State {
+    clock: Arc<dyn Clock>,
+    lines: HashMap<Name, Line>,
+    sessions: HashMap<u64, Record>,
+    pub(super) held: Vec<Held>,
+    last_number: u64,
+    last_session: u64,
+    /// No live session expires before this; found anew when it is reached.
+    next_expiry: Moment,
+    /// The memory of a queue that went idle, for the next one: an uncontended cycle allocates nothing here.
+    spare: VecDeque<Ticket>,
+    /// Whom to wake once the lock is given back.
+    pub(super) wakes: Vec<Waker>,
+}
+
+/// One queue, front first. The granted are a prefix of it.
+struct Line {
+    tickets: VecDeque<Ticket>,
+    granted: usize,
+}
+
+struct Ticket {
+    /// Order and grant in one; unique in the store.
+    number: u64,
+    id: RequestId,
+    session: u64,
+    claim: Claim,
+    since: SystemTime,
+    purpose: Option<Arc<str>>,
+    waker: Option<Waker>,
+}
+
+/// One session, kept until nobody can ask for it any more.
+struct Record {
+    owner: Arc<Owner>,
+    ttl: Duration,
+    deadline: Moment,
+    over: Option<Loss>,
+    orphaned: bool,
+    events: VecDeque<SessionEvent>,
+    listener: Option<Waker>,
+}
+
+/// What became of an `enter`.
+pub(super) enum Joined {
+    In(u64, Standing),
+    Busy,
+    Conflict(Claim),
+}
+
+impl State {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            lines: HashMap::new(),
+            sessions: HashMap::new(),
+            held: Vec::new(),
+            last_number: 0,
+            last_session: 0,
+            next_expiry: Moment::NEVER,
+            spare: VecDeque::new(),
+            wakes: Vec::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, owner: &Owner, ttl: Duration, now: Moment) -> u64 {
+        self.last_session += 1;
+        let deadline = now.after(ttl);
+        self.next_expiry = self.next_expiry.min(deadline);
+        let record = Record {
+            owner: Arc::new(owner.clone()),
+            ttl,
+            deadline,
+            over: None,
+            orphaned: true,
+            events: VecDeque::new(),
+            listener: None,
+        };
+        self.sessions.insert(self.last_session, record);
+        self.last_session
+    }
+
+    /// The answer to `open` arrived: from now on somebody holds the session.
+    pub(super) fn adopt(&mut self, session: u64) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.orphaned = false;
+        }
+    }
+
+    /// The session's handles are gone. Its places stay until it expires, as those of a vanished process do.
+    pub(super) fn forget(&mut self, session: u64) {
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.orphaned = true;
+            if record.over.is_some() {
+                self.sessions.remove(&session);
+            }
+        }
+    }
+
+    /// Expires whatever has run out; every look at the store begins with it.
+    pub(super) fn sweep(&mut self, now: Moment) {
+        if now < self.next_expiry {
+            return;
+        }
+        let mut expired: Vec<u64> =
+            self.sessions.iter().filter(|(_, r)| r.over.is_none() && r.deadline <= now).map(|(id, _)| *id).collect();
+        expired.sort_unstable();
+        for session in expired {
+            self.end(session, Loss::Expired);
+        }
+        let live = self.sessions.values().filter(|record| record.over.is_none());
+        self.next_expiry = live.map(|record| record.deadline).min().unwrap_or(Moment::NEVER);
+    }
+
+    /// The next moment at which somebody may expire.
+    pub(super) fn next_expiry(&self) -> Moment {
+        self.next_expiry
+    }
+
+    /// Ends a session and everything that hangs on it.
+    pub(super) fn end(&mut self, session: u64, why: Loss) {
+        let Some(record) = self.sessions.get_mut(&session).filter(|record| record.over.is_none()) else {
+            return;
+        };
+        record.over = Some(why);
+        if why != Loss::Closed {
+            record.events.push_back(SessionEvent::Expired);
+        }
+        self.wakes.extend(record.listener.take());
+        if record.orphaned {
+            self.sessions.remove(&session);
+        }
+        self.held.retain(|held| !held.is_of(session, None));
+        let mut names: Vec<Name> = self.lines.keys().cloned().collect();
+        names.sort_unstable();
+        for name in names {
+            self.depart(&name, |ticket| ticket.session == session);
+        }
+    }
+
+    pub(super) fn enter(&mut self, session: u64, entry: &Entry) -> Result<Joined> {
+        let record = self.sessions.get(&session);
+        if record.is_none_or(|record| record.over.is_some()) {
+            return Err(Error::new(ErrorKind::Lost, "enter", "the session is over"));
+        }
+        let line = self.lines.get(&entry.name);
+        let is_same = |ticket: &Ticket| ticket.id == entry.id && ticket.session == session;
+        if let Some((line, index)) = line.and_then(|line| Some((line, line.tickets.iter().position(is_same)?))) {
+            return Ok(Joined::In(line.tickets[index].number, line.standing(index)));
+        }
+        let ahead = line.iter().flat_map(|line| &line.tickets).map(|ticket| ticket.claim);
+        let granted = match admits(ahead, entry.claim) {
+            Admission::Admitted => true,
+            Admission::Wait if entry.wait => false,
+            Admission::Wait => return Ok(Joined::Busy),
+            Admission::Conflict(claim) => return Ok(Joined::Conflict(claim)),
+        };
+        self.join(session, entry, granted)
+    }
+
+    fn join(&mut self, session: u64, entry: &Entry, granted: bool) -> Result<Joined> {
+        let since = self.clock.wall();
+        let number = self.draw(since)?;
+        let spare = &mut self.spare;
+        let line =
+            self.lines.entry(entry.name.clone()).or_insert_with(|| Line { tickets: std::mem::take(spare), granted: 0 });
+        line.tickets.push_back(Ticket {
+            number,
+            id: entry.id,
+            session,
+            claim: entry.claim,
+            since,
+            purpose: entry.purpose.clone(),
+            waker: None,
+        });
+        line.granted += usize::from(granted);
+        Ok(Joined::In(number, line.standing(line.tickets.len() - 1)))
+    }
+
+    /// The next number: past the last one, and never behind the store's clock in 1/128 ms, so that the numbers of a
+    /// name rise although nothing of an idle name is kept.
+    fn draw(&mut self, wall: SystemTime) -> Result<u64> {
+        let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let clock = since_epoch.as_secs() * 128_000 + u64::from(since_epoch.subsec_nanos()) * 128 / 1_000_000;
+        let number = clock.max(self.last_number + 1);
+        if number >= FencingToken::GRANT_LIMIT {
+            return Err(Error::new(ErrorKind::Exhausted, "enter", "the clock is past the last fencing token"));
+        }
+        self.last_number = number;
+        Ok(number)
+    }
+
+    /// Removes every ticket of `name` that `gone` picks, grants what that admits, and wakes exactly the newly granted:
+    /// here the store sees every grant, so nobody needs to be woken to look for himself.
+    fn depart(&mut self, name: &Name, gone: impl Fn(&Ticket) -> bool) -> usize {
+        let Some(line) = self.lines.get_mut(name) else {
+            return 0;
+        };
+        let (before, granted) = (line.tickets.len(), line.granted);
+        let (mut index, mut still_granted) = (0, 0);
+        let wakes = &mut self.wakes;
+        line.tickets.retain_mut(|ticket| {
+            let goes = gone(ticket);
+            still_granted += usize::from(index < granted && !goes);
+            index += 1;
+            if goes {
+                wakes.extend(ticket.waker.take());
+            }
+            !goes
+        });
+        line.granted = still_granted;
+        let departed = before - line.tickets.len();
+        if departed > 0 {
+            self.settle(name);
+        }
+        departed
+    }
+
+    /// Grants whoever fits now, and forgets the queue when it is empty.
+    fn settle(&mut self, name: &Name) {
+        let Some(line) = self.lines.get_mut(name) else {
+            return;
+        };
+        while let Some(first) = line.tickets.get(line.granted) {
+            let ahead = line.tickets.range(..line.granted).map(|ticket| ticket.claim);
+            if admits(ahead, first.claim) != Admission::Admitted {
+                break;
+            }
+            let ticket = &mut line.tickets[line.granted];
+            ticket.since = self.clock.wall();
+            self.wakes.extend(ticket.waker.take());
+            line.granted += 1;
+        }
+        if line.tickets.is_empty() {
+            self.spare = self.lines.remove(name).map(|line| line.tickets).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, session: u64, name: &Name, id: RequestId) {
+        self.held.retain(|held| !held.is_of(session, Some(id)));
+        self.depart(name, |ticket| ticket.id == id && ticket.session == session);
+    }
+
+    pub(super) fn leave(&mut self, session: u64, name: &Name, number: u64, id: RequestId) -> Left {
+        // A repeated `enter` still on its way must not bring back what is left now.
+        self.held.retain(|held| !held.is_of(session, Some(id)));
+        let Some(line) = self.lines.get_mut(name) else {
+            return Left::AlreadyGone;
+        };
+        let Some(index) = line.index(number) else {
+            return Left::AlreadyGone;
+        };
+        line.tickets.remove(index);
+        line.granted -= usize::from(index < line.granted);
+        self.settle(name);
+        Left::Released
+    }
+
+    pub(super) fn lighten(&mut self, session: u64, name: &Name, number: u64, claim: Claim) -> Result<()> {
+        let line = self.lines.get_mut(name);
+        let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) else {
+            let loss = self.loss(session);
+            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("because", loss));
+        };
+        let granted = index < line.granted;
+        let ticket = &mut line.tickets[index];
+        if !granted || claim.capacity() != ticket.claim.capacity() || claim.weight() > ticket.claim.weight() {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "lighten",
+                "only a granted claim becomes lighter, within one capacity",
+            )
+            .with("from", ticket.claim)
+            .with("to", claim));
+        }
+        ticket.claim = claim;
+        self.settle(name);
+        Ok(())
+    }
+
+    /// Prolongs the session; `None` when it is over, else the places of the list that are gone.
+    pub(super) fn renew(&mut self, session: u64, places: &[PlaceId], now: Moment) -> Option<Vec<(PlaceId, Loss)>> {
+        let record = self.sessions.get_mut(&session).filter(|record| record.over.is_none())?;
+        record.deadline = now.after(record.ttl);
+        let is_here = |place: &&PlaceId| {
+            let line = self.lines.get(&place.name);
+            line.is_some_and(|line| line.tickets.iter().any(|t| t.id == place.request && t.session == session))
+        };
+        let gone = places.iter().filter(|place| !is_here(place));
+        Some(gone.map(|place| (place.clone(), Loss::Removed)).collect())
+    }
+
+    /// The standing of one place as it is now.
+    pub(super) fn look(&self, session: u64, name: &Name, number: u64) -> Standing {
+        let line = self.lines.get(name);
+        match line.and_then(|line| line.index(number).map(|index| line.standing(index))) {
+            Some(standing) => standing,
+            None => Standing::Lost(self.loss(session)),
+        }
+    }
+
+    /// Whom to wake when that place is granted or gone.
+    pub(super) fn watch(&mut self, name: &Name, number: u64, waker: Option<&Waker>) {
+        let line = self.lines.get_mut(name);
+        if let Some(ticket) = line.and_then(|line| line.index(number).map(|index| &mut line.tickets[index])) {
+            ticket.waker = waker.cloned();
+        }
+    }
+
+    /// Takes one place out, as somebody with access to the store might.
+    pub(super) fn remove(&mut self, place: &PlaceId) -> bool {
+        let line = self.lines.get(&place.name);
+        let ticket = line.and_then(|line| line.tickets.iter().find(|ticket| ticket.id == place.request));
+        let Some(session) = ticket.map(|ticket| ticket.session) else {
+            return false;
+        };
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.events.push_back(SessionEvent::Gone(place.clone(), Loss::Removed));
+            self.wakes.extend(record.listener.take());
+        }
+        self.depart(&place.name, |ticket| ticket.id == place.request) > 0
+    }
+
+    /// The session's next event, or `Err(true)` when there will be none any more.
+    pub(super) fn event(&mut self, session: u64, waker: &Waker) -> Result<SessionEvent, bool> {
+        let record = self.sessions.get_mut(&session).ok_or(true)?;
+        record.events.pop_front().ok_or_else(|| {
+            record.listener = Some(waker.clone());
+            record.over.is_some()
+        })
+    }
+
+    pub(super) fn queue(&self, name: &Name) -> Queue {
+        let line = self.lines.get(name);
+        let tickets = line.iter().flat_map(|line| line.tickets.iter().enumerate());
+        let contenders = tickets.map(|(index, ticket)| Contender {
+            id: ticket.id,
+            owner: self.sessions.get(&ticket.session).map(|record| Owner::clone(&record.owner)),
+            claim: ticket.claim,
+            grant: line.filter(|line| index < line.granted).map(|_| ticket.grant()),
+            since: Some(ticket.since),
+            purpose: ticket.purpose.clone(),
+        });
+        Queue { name: name.clone(), contenders: contenders.collect(), strangers: Vec::new() }
+    }
+
+    pub(super) fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Vec<Name> {
+        let fits = |name: &&Name| name.as_str().starts_with(prefix) && from.is_none_or(|from| *name > from);
+        let sorted: BTreeSet<&Name> = self.lines.keys().filter(fits).collect();
+        sorted.into_iter().take(limit).cloned().collect()
+    }
+
+    /// Live sessions, names that are queued for, and places in all.
+    pub(super) fn count(&self) -> (usize, usize, usize) {
+        let live = self.sessions.values().filter(|record| record.over.is_none()).count();
+        (live, self.lines.len(), self.lines.values().map(|line| line.tickets.len()).sum())
+    }
+
+    fn loss(&self, session: u64) -> Loss {
+        self.sessions.get(&session).and_then(|record| record.over).unwrap_or(Loss::Removed)
+    }
+}
+
+impl Line {
+    /// Numbers rise along the queue.
+    fn index(&self, number: u64) -> Option<usize> {
+        self.tickets.binary_search_by_key(&number, |ticket| ticket.number).ok()
+    }
+
+    fn standing(&self, index: usize) -> Standing {
+        if index < self.granted {
+            return Standing::Granted(self.tickets[index].grant());
+        }
+        let count = |places: usize| u32::try_from(places).unwrap_or(u32::MAX);
+        Standing::Waiting(Some(Ahead { holders: count(self.granted), waiters: count(index - self.granted) }))
+    }
+}
+
+impl Ticket {
+    fn grant(&self) -> Grant {
+        Grant { token: FencingToken::new(self.number, 0) }
+    }
+}
