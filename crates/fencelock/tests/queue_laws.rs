@@ -37,16 +37,12 @@ fn admitted(queue: &[Claim]) -> Vec<bool> {
 /// Every queue of up to `longest` places with these claims.
 fn every_queue(claims: &[Claim], longest: usize) -> Vec<Vec<Claim>> {
     let mut queues = vec![vec![]];
-    let mut newest = 0;
+    let mut newest = queues.clone();
     for _ in 0..longest {
-        for shorter in newest..queues.len() {
-            for claim in claims {
-                let mut queue: Vec<Claim> = queues[shorter].clone();
-                queue.push(*claim);
-                queues.push(queue);
-            }
-            newest = shorter + 1;
-        }
+        let with_one_more =
+            |shorter: &Vec<Claim>| claims.iter().map(|claim| [&shorter[..], &[*claim]].concat()).collect::<Vec<_>>();
+        newest = newest.iter().flat_map(with_one_more).collect();
+        queues.extend(newest.iter().cloned());
     }
     queues
 }
