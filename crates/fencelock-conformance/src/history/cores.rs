@@ -1,0 +1,117 @@
+//! The laws about cores: exclusion with weights, rising tokens, and order. One sort by start, one sweep for each lock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fencelock::Claim;
+
+use super::check::{Law, Laws, Report, Violation};
+use super::section::{Answer, History, Section};
+
+struct Core {
+    lock: u32,
+    start: u64,
+    end: u64,
+    section: usize,
+}
+
+pub(super) fn check(history: &History, laws: Laws, report: &mut Report) {
+    let mut cores: Vec<Core> = history.sections.iter().enumerate().filter_map(core_of).collect();
+    report.grants = cores.len();
+    // Ends break ties: a section of no length fits beside one that starts at the same moment, in that order only.
+    cores.sort_unstable_by_key(|core| (core.lock, core.start, core.end));
+    for of_lock in cores.chunk_by(|a, b| a.lock == b.lock) {
+        overlaps(history, of_lock, &mut report.violations);
+        if laws.tokens {
+            tokens(history, of_lock, &mut report.violations);
+        }
+        if laws.order {
+            order(history, of_lock, &mut report.violations);
+        }
+    }
+}
+
+fn core_of((index, section): (usize, &Section)) -> Option<Core> {
+    section.core().map(|(start, end)| Core { lock: section.lock, start, end, section: index })
+}
+
+fn overlaps(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
+    // Those inside, the next to leave first.
+    let mut inside: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut taken = 0_u64;
+    for core in cores {
+        while let Some(Reverse((end, section))) = inside.peek().copied().filter(|Reverse((end, _))| *end <= core.start)
+        {
+            debug_assert!(end <= core.start);
+            taken -= u64::from(history.sections[section].claim.weight());
+            inside.pop();
+        }
+        let mine = history.sections[core.section].claim;
+        taken += u64::from(mine.weight());
+        let rival = inside.peek().map(|Reverse((_, rival))| *rival);
+        if let Some(rival) = rival
+            && let Some(law) = broken(mine, history.sections[rival].claim, taken)
+        {
+            violations.push(Violation { law, lock: core.lock, who: core.section, against: Some(rival) });
+        }
+        inside.push(Reverse((core.end, core.section)));
+    }
+}
+
+/// The law that `mine` breaks when it comes inside beside `other`, and `taken` is taken by then.
+fn broken(mine: Claim, other: Claim, taken: u64) -> Option<Law> {
+    if mine.capacity() != other.capacity() {
+        return Some(Law::OneCapacity);
+    }
+    match mine.capacity() {
+        capacity if taken <= u64::from(capacity) => None,
+        1 => Some(Law::Exclusion),
+        Claim::UNBOUNDED => Some(Law::Sharing),
+        _ => Some(Law::Permits),
+    }
+}
+
+fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
+    let mut highest: Option<(i64, usize)> = None;
+    for core in cores {
+        let section = &history.sections[core.section];
+        let Answer::Granted { token: Some(token), .. } = section.answer else { continue };
+        if !section.claim.is_whole() {
+            continue;
+        }
+        match highest {
+            Some((highest, against)) if token <= highest => violations.push(Violation {
+                law: Law::TokensRise,
+                lock: core.lock,
+                who: core.section,
+                against: Some(against),
+            }),
+            _ => highest = Some((token, core.section)),
+        }
+    }
+}
+
+/// Whoever was in the queue before another arrived starts first; only of two that exclude each other, since two that
+/// share may hear of their grants in any order.
+fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
+    // For each weight: the latest arrival among those that started already.
+    let mut latest: Vec<(Claim, u64, usize)> = Vec::new();
+    for core in cores {
+        let section = &history.sections[core.section];
+        let (mine, place) = (section.claim, section.enqueued());
+        let overtook = latest.iter().find(|(claim, called, _)| excludes(*claim, mine) && *called > place.returned);
+        if let Some((_, _, overtaker)) = overtook {
+            let (law, who, against) = (Law::Order, *overtaker, Some(core.section));
+            violations.push(Violation { law, lock: core.lock, who, against });
+        }
+        match latest.iter_mut().find(|(claim, _, _)| *claim == mine) {
+            Some(known) if known.1 >= place.called => {}
+            Some(known) => *known = (mine, place.called, core.section),
+            None => latest.push((mine, place.called, core.section)),
+        }
+    }
+}
+
+fn excludes(a: Claim, b: Claim) -> bool {
+    a.capacity() == b.capacity() && u64::from(a.weight()) + u64::from(b.weight()) > u64::from(a.capacity())
+}

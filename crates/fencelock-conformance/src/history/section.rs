@@ -1,0 +1,156 @@
+//! The records of a history.
+
+use std::collections::HashMap;
+
+use fencelock::Claim;
+
+/// A history: every section that the processes logged, and every write that the resource saw, in its order.
+///
+/// Times are nanoseconds on one clock that all processes share.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// The sections, in no order.
+    pub sections: Vec<Section>,
+    /// The writes to the fenced resources, in the order in which these decided on them.
+    pub writes: Vec<Write>,
+    /// The names of the locks, by [`Section::lock`].
+    pub locks: Vec<String>,
+    /// The names of the clients, by [`Section::client`].
+    pub clients: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl History {
+    /// The number of the lock `name`.
+    pub fn lock(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = numbered(&self.locks);
+        self.locks.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// A new client; names need not be unique.
+    pub fn client(&mut self, name: &str) -> u32 {
+        let number = numbered(&self.clients);
+        self.clients.push(name.to_owned());
+        number
+    }
+}
+
+/// The number of the next of `list`; a history that names more than four thousand million locks saturates.
+fn numbered(list: &[String]) -> u32 {
+    u32::try_from(list.len()).unwrap_or(u32::MAX)
+}
+
+/// One attempt to take a lock, and what became of it, as its client saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// Which lock, an index into [`History::locks`].
+    pub lock: u32,
+    /// Whose section, an index into [`History::clients`].
+    pub client: u32,
+    /// What was asked for.
+    pub claim: Claim,
+    /// When the acquire was called.
+    pub called: u64,
+    /// When the place was taken in the queue, where the client can tell; the last time if it had to queue again.
+    pub enqueue: Option<Enqueue>,
+    /// How the acquire ended.
+    pub answer: Answer,
+    /// The last moment at which the holder certainly was inside; for a holder that crashed. 0 when there is none.
+    pub seen_inside: u64,
+    /// When the release was called.
+    pub released: Option<u64>,
+    /// The moment from which the holder no longer believed in its lock: told of a loss, or past its own deadline.
+    pub belief_end: Option<u64>,
+    /// When the place was certainly gone from the store; `None` when nobody knows.
+    pub gone: Option<u64>,
+}
+
+/// When a place in the queue was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enqueue {
+    /// Not before this.
+    pub called: u64,
+    /// Certainly by then.
+    pub returned: u64,
+}
+
+/// How an acquire ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It was never answered: the process died, or the history ended.
+    Unanswered,
+    /// Granted.
+    Granted {
+        /// When the caller had the answer.
+        at: u64,
+        /// The fencing token, packed; `None` where the store has none.
+        token: Option<i64>,
+    },
+    /// A `try_acquire` found somebody ahead.
+    Busy {
+        /// When the caller had the answer.
+        at: u64,
+    },
+    /// Timed out, cancelled or failed.
+    GaveUp {
+        /// When the caller had the answer.
+        at: u64,
+    },
+}
+
+impl Section {
+    /// A section that was called and nothing else yet.
+    #[must_use]
+    pub const fn called(lock: u32, client: u32, claim: Claim, called: u64) -> Self {
+        Self {
+            lock,
+            client,
+            claim,
+            called,
+            enqueue: None,
+            answer: Answer::Unanswered,
+            seen_inside: 0,
+            released: None,
+            belief_end: None,
+            gone: None,
+        }
+    }
+
+    /// From when to when the holder certainly was inside and believed so; `None` when it never was.
+    ///
+    /// The core of a holder that crashed ends at the last moment it proved to be inside; that of a release without an
+    /// answer at the call.
+    #[must_use]
+    pub fn core(&self) -> Option<(u64, u64)> {
+        let Answer::Granted { at: start, .. } = self.answer else { return None };
+        let left = self.released.unwrap_or_else(|| self.seen_inside.max(start));
+        let end = self.belief_end.map_or(left, |belief_end| left.min(belief_end));
+        (start <= end).then_some((start, end))
+    }
+
+    /// When the place was taken: not before, and certainly by.
+    #[must_use]
+    pub fn enqueued(&self) -> Enqueue {
+        let answered = match self.answer {
+            Answer::Granted { at, .. } | Answer::Busy { at } | Answer::GaveUp { at } => at,
+            Answer::Unanswered => u64::MAX,
+        };
+        self.enqueue.unwrap_or(Enqueue { called: self.called, returned: answered })
+    }
+}
+
+/// One write to a fenced resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// The lock that protects the resource, an index into [`History::locks`].
+    pub lock: u32,
+    /// The token that came with it, packed.
+    pub token: i64,
+    /// Whether the resource accepted it.
+    pub accepted: bool,
+}
