@@ -1,3 +1,8 @@
 //! Programs whose resource objects: each detects two holders, and panics.
 //!
-//! They live in `src/bin/`; `cargo xtask examples` runs every one.
+//! They live in `src/bin/`; `cargo xtask examples` runs every one. The program in README is compiled and run as a test of
+//! this crate.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
