@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the parts of the documents that are made from the code.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use fencelock::Capability;
 use fencelock::store::{Liveness, Order, StoreInfo, Tokens, stores};
@@ -67,8 +68,8 @@ const ROWS: &[(&str, Cell)] = &[
     ("fencing tokens", |_, capability| tokens(capability.tokens)),
     ("\"certainly safe\" presumes", |_, capability| or_none(capability.certainty)),
     ("readers, writers, permits", |_, capability| yes_no(capability.shared_claims)),
-    ("a dead session's places go within ttl plus", |_, capability| format!("{:?}", capability.detection_slack)),
-    ("a waiter hears of a change within", |_, capability| format!("{:?}", capability.wake_bound)),
+    ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
+    ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
     ("an idle name leaves", |_, capability| or_none(capability.residue)),
 ];
 
@@ -107,6 +108,10 @@ fn tokens(tokens: Tokens) -> String {
         _ => "see its notes",
     }
     .to_owned()
+}
+
+fn duration(duration: Duration) -> String {
+    if duration.is_zero() { "nothing".to_owned() } else { format!("{duration:?}") }
 }
 
 fn or_none(text: &str) -> String {

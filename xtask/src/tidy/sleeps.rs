@@ -11,7 +11,8 @@ const REVIEWED_TESTS: &str = "xtask/reviewed/test-sleeps.txt";
 pub(super) fn stores_do_not_sleep(tree: &Tree) -> Vec<Violation> {
     const WORDS: [&str; 5] = ["time::sleep", "sleep_until", "thread::sleep", "time::interval", "time::timeout"];
     let found = tree.rust(STORES).flat_map(|source| {
-        let waits = |code: &str| WORDS.iter().any(|word| has_word(code, word));
+        // A clock of a store's own has to say what sleeping on it means.
+        let waits = |code: &str| !code.contains("fn sleep_until") && WORDS.iter().any(|word| has_word(code, word));
         let lines: Vec<_> = source.shipped_lines().filter(|(_, code)| waits(code)).map(|(line, _)| line).collect();
         lines.into_iter().map(move |line| (source.path.to_owned(), line)).collect::<Vec<_>>()
     });
