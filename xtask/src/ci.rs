@@ -57,6 +57,9 @@ fn perform(part: &'static Part) -> Done {
         println!("FAILED {}: {fault}", part.name);
     }
     println!("=== {} took {:.1} s", part.name, took.as_secs_f64());
+    if took.as_secs() > part.budget {
+        println!("WARNING: {} is over its budget of {} s", part.name, part.budget);
+    }
     Done { part, took, result }
 }
 

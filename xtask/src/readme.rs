@@ -34,6 +34,16 @@ fn command_in(readme: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use crate::shell;
+
+    #[test]
+    fn readme_opens_with_the_two_commands() {
+        let readme = std::fs::read_to_string(shell::root().join("README.md")).unwrap();
+        let block = readme.split("```").nth(1).unwrap();
+        let commands: Vec<_> = block.lines().skip(1).collect();
+        assert_eq!(commands, ["cargo run --release -- run deploy -- echo \"I hold the lock\"", "cargo xtask test"]);
+    }
+
     #[test]
     fn the_first_command_is_found_in_readme() {
         let readme = "# x\n\n```console\ncargo run --release -- run deploy -- echo hello\n```\n";

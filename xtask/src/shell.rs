@@ -23,10 +23,6 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
-    // Set for us by `cargo run`; a child that inherits them would take this package for its own.
-    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
-        command.env_remove(name);
-    }
     command
 }
 

@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     Rule { name: "manifests", check: manifests::complete },
     Rule { name: "nothing is left for later", check: finished::nothing_left },
     Rule { name: "files stay small", check: finished::small_files },
+    Rule { name: "functions stay small", check: finished::small_functions },
     Rule { name: "names in documents exist", check: names::exist },
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there and current", check: documents::current },
