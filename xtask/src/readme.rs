@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::shell::{self, Result};
 
-/// Runs README's first command with an empty state directory, and looks at what it prints.
+/// Runs README's first command on the default store, and looks at what it prints.
 pub(crate) fn first_command() -> Result {
     let readme = std::fs::read_to_string(shell::root().join("README.md")).map_err(|error| error.to_string())?;
     let line = command_in(&readme).ok_or("README has no line that starts with `cargo run --release --`")?;
@@ -13,10 +13,10 @@ pub(crate) fn first_command() -> Result {
     let output = Command::new("sh")
         .args(["-c", line])
         .current_dir(shell::root())
-        // Neither the locks nor the settings of whoever runs this play a part.
+        // Neither the locks nor the settings of whoever runs this play a part (root's default store is the host's).
         .env("XDG_STATE_HOME", &state)
         .env("XDG_CONFIG_HOME", &state)
-        .env("FENCELOCK_STORE", format!("file://{}", state.display()))
+        .env_remove("FENCELOCK_STORE")
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output();
