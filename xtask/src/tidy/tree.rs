@@ -67,7 +67,8 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo" | ".gitignore");
-        if hidden || path == "target" {
+        // Cargo marks what it builds into, wherever that is.
+        if hidden || entry.path().join("CACHEDIR.TAG").exists() {
             continue;
         }
         let kind = entry.file_type()?;
