@@ -3,6 +3,7 @@
 //! Holding a guard means: nobody else was granted before [`Guard::remaining`] runs out. After a pause, check
 //! [`Guard::check`]; pass [`Guard::token`] to whatever you write to.
 
+pub mod blocking;
 mod client;
 mod engine;
 mod error;

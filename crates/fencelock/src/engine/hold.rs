@@ -202,6 +202,10 @@ impl Hold {
         Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name)
     }
 
+    pub(crate) fn released_before(&self) -> Error {
+        Error::new(ErrorKind::Closed, "lock", "it was released").with("name", &self.id.name)
+    }
+
     /// `None` when it was left before.
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Lifeline;
 use crate::engine::hold::{GuardState, Hold};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::store::Loss;
 use crate::token::FencingToken;
@@ -33,6 +33,21 @@ pub struct Guard {
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>, lifeline: Arc<Lifeline>) -> Self {
         Self { hold, given_up: AtomicBool::new(false), lifeline }
+    }
+
+    /// Another guard of `hold`, unless it is over.
+    pub(crate) fn share(hold: &Arc<Hold>, lifeline: &Arc<Lifeline>) -> Result<Self> {
+        let guard_of = |hold: &Arc<Hold>| Self::new(Arc::clone(hold), Arc::clone(lifeline));
+        match hold.state() {
+            GuardState::Held | GuardState::Suspect if hold.share() => Ok(guard_of(hold)),
+            GuardState::Lost(loss) => Err(hold.lost_before(loss)),
+            _ => Err(hold.released_before()),
+        }
+    }
+
+    /// The hold, without holding it.
+    pub(crate) fn downgrade(&self) -> Weak<Hold> {
+        Arc::downgrade(&self.hold)
     }
 
     /// The lock.
@@ -64,17 +79,13 @@ impl Guard {
     /// `Ok` while the lock is certainly held.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the cause, or [`ErrorKind::Closed`] after a release.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) with the cause, or [`ErrorKind::Closed`](crate::ErrorKind::Closed) after a release.
     pub fn check(&self) -> Result<()> {
         match self.state() {
             GuardState::Held | GuardState::Suspect => Ok(()),
             GuardState::Lost(loss) => Err(self.hold.lost_before(loss)),
-            GuardState::Released => Err(self.released()),
+            GuardState::Released => Err(self.hold.released_before()),
         }
-    }
-
-    fn released(&self) -> Error {
-        Error::new(ErrorKind::Closed, "lock", "it was released").with("name", self.name())
     }
 
     /// Completes with the cause when the lock is lost; never once it was released.
@@ -99,20 +110,19 @@ impl Guard {
     /// Another guard of the same hold, with the same token; the lock is released when all of them are.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] or [`ErrorKind::Closed`] when there is nothing left to share.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) or [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is nothing left to share.
     pub fn reenter(&self) -> Result<Self> {
-        self.check()?;
-        if self.given_up.load(Ordering::Acquire) || !self.hold.share() {
-            return Err(self.released());
+        if self.given_up.load(Ordering::Acquire) {
+            return Err(self.hold.released_before());
         }
-        Ok(Self::new(Arc::clone(&self.hold), Arc::clone(&self.lifeline)))
+        Self::share(&self.hold, &self.lifeline)
     }
 
     /// Gives this guard back; the last one of a hold releases the lock. May be called again after an error: a failed
     /// release forgets nothing, and nothing renews the lock meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lock was lost before: what was done under it may have overlapped with others.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have overlapped with others.
     /// Otherwise whatever the store says.
     ///
     /// # Cancel safety
@@ -138,7 +148,7 @@ impl Guard {
     /// Runs `body` under this guard and releases the lock, as [`Mutex::run`](crate::Mutex::run) does.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`].
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost).
     pub async fn run<T, F, Fut>(self, body: F) -> Result<T>
     where
         F: FnOnce(Self) -> Fut,

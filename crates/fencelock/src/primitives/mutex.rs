@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Guard;
 use crate::client::Client;
 use crate::engine::acquire::{Wait, Wish, acquire};
+use crate::engine::hold::Hold;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
@@ -129,6 +130,11 @@ impl Mutex {
     /// As [`Mutex::acquire`].
     pub async fn try_acquire(&self) -> Result<Guard> {
         self.acquire_waiting(Wait::No).await
+    }
+
+    /// One more guard of a hold of this mutex.
+    pub(crate) fn guard_of(&self, hold: &Arc<Hold>) -> Result<Guard> {
+        Guard::share(hold, self.client.lifeline())
     }
 
     async fn acquire_waiting(&self, wait: Wait) -> Result<Guard> {

@@ -1,0 +1,76 @@
+//! A held lock, for code that blocks.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::wait;
+use crate::engine::hold::GuardState;
+use crate::error::Result;
+use crate::name::Name;
+use crate::token::FencingToken;
+
+/// A [`crate::Guard`] for code that blocks. Dropping it releases the lock in the background.
+#[must_use = "a guard that is dropped releases its lock"]
+#[derive(Debug)]
+pub struct Guard(crate::Guard);
+
+impl Guard {
+    pub(crate) fn new(guard: crate::Guard) -> Self {
+        Self(guard)
+    }
+
+    /// The lock.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.0.name()
+    }
+
+    /// The fencing token of this grant.
+    #[must_use]
+    pub fn token(&self) -> Option<FencingToken> {
+        self.0.token()
+    }
+
+    /// Where the lock stands now.
+    #[must_use]
+    pub fn state(&self) -> GuardState {
+        self.0.state()
+    }
+
+    /// How long it is still certain that nobody else was granted.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// `Ok` while the lock is certainly held.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::check`].
+    pub fn check(&self) -> Result<()> {
+        self.0.check()
+    }
+
+    /// Cancelled when the lock is lost, and when it is released.
+    #[must_use]
+    pub fn lost_token(&self) -> CancellationToken {
+        self.0.lost_token()
+    }
+
+    /// Another guard of the same hold.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::reenter`].
+    pub fn reenter(&self) -> Result<Self> {
+        self.0.reenter().map(Self)
+    }
+
+    /// Gives this guard back; the last one of a hold releases the lock.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::release`].
+    pub fn release(&self) -> Result<()> {
+        wait(self.0.release())
+    }
+}

@@ -1,0 +1,130 @@
+//! The same locks for code that blocks: threads instead of tasks, no runtime needed.
+//!
+//! Stands on the same I/O thread as the rest ([`Io::OwnThread`]), so sessions are kept alive however long a thread
+//! blocks. Not for use inside async tasks: these calls park the thread.
+//!
+//! # Examples
+//! ```no_run
+//! let client = fencelock::blocking::Client::connect("memory:")?;
+//! let guard = client.mutex("deploy")?.acquire()?;
+//! guard.check()?;
+//! guard.release()?;
+//! # Ok::<(), fencelock::Error>(())
+//! ```
+
+mod guard;
+mod mutex;
+mod reentrant;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+pub use self::guard::Guard;
+pub use self::mutex::Mutex;
+pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
+use crate::client::{ClientBuilder, Health};
+use crate::engine::io::{Io, on_own_thread};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Capability, Queue, Store};
+
+/// A [`crate::Client`] for code that blocks.
+#[derive(Debug, Clone)]
+pub struct Client(crate::Client);
+
+impl Client {
+    /// Connects to the store that `url` names, with the default options.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(crate::Client::builder(), url)
+    }
+
+    /// Connects with options; where background work runs is not one of them.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub fn connect_with(options: ClientBuilder, url: &str) -> Result<Self> {
+        wait(options.io(Io::OwnThread).connect(url)).map(Self)
+    }
+
+    /// Connects to a store that exists already.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub fn connect_store(options: ClientBuilder, store: Arc<dyn Store>) -> Result<Self> {
+        wait(options.io(Io::OwnThread).connect_store(store)).map(Self)
+    }
+
+    /// The mutex `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`].
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        self.0.mutex(name).map(Mutex::new)
+    }
+
+    /// What the store promises.
+    #[must_use]
+    pub fn capability(&self) -> &Capability {
+        self.0.capability()
+    }
+
+    /// How the client is doing, from memory.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.0.health()
+    }
+
+    /// Who holds and who waits for `name`, front first.
+    ///
+    /// # Errors
+    /// As [`crate::Client::queue`].
+    pub fn queue(&self, name: &Name) -> Result<Queue> {
+        wait(self.0.queue(name))
+    }
+
+    /// Up to `limit` names that somebody queues for.
+    ///
+    /// # Errors
+    /// As [`crate::Client::names`].
+    pub fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        wait(self.0.names(prefix, from, limit))
+    }
+
+    /// Releases everything and ends the session.
+    ///
+    /// # Errors
+    /// As [`crate::Client::close`].
+    pub fn close(&self) -> Result<()> {
+        wait(self.0.close())
+    }
+}
+
+/// Runs `future` to its end on this thread, which parks in between.
+pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    if on_own_thread() {
+        let message = "a blocking call on the I/O thread (from an observer?) would wait for itself";
+        return Err(Error::new(ErrorKind::Config, "blocking call", message));
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
