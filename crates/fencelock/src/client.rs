@@ -22,7 +22,7 @@ use crate::store::{self, Capability, Owner, Queue, Store, StoreUrl};
 /// Forking a process without `exec` is not supported.
 ///
 /// # Examples
-/// ```no_run
+/// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let client = fencelock::Client::connect("memory:").await?;
 /// let guard = client.mutex("deploy")?.acquire().await?;

@@ -4,7 +4,7 @@
 //! blocks. Not for use inside async tasks: these calls park the thread.
 //!
 //! # Examples
-//! ```no_run
+//! ```
 //! let client = fencelock::blocking::Client::connect("memory:")?;
 //! let guard = client.mutex("deploy")?.acquire()?;
 //! guard.check()?;

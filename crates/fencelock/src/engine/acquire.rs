@@ -98,7 +98,13 @@ impl Acquire {
         if let Some(live) = self.engine.current() {
             return Ok(Some(live));
         }
-        match self.engine.session().await {
+        let engine = Arc::clone(&self.engine);
+        let opened = tokio::select! {
+            biased;
+            opened = engine.session() => opened,
+            () = engine.clock.sleep_until(self.until) => return Err(self.timed_out(None).await),
+        };
+        match opened {
             Ok(live) => Ok(Some(live)),
             Err(error) => {
                 self.failed(error).await?;

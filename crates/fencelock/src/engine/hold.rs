@@ -11,7 +11,7 @@ use super::Engine;
 use super::clock::Moment;
 use super::observe::Event;
 use super::session::Live;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::store::{Left, Loss, Place, PlaceId};
 use crate::token::FencingToken;
 
@@ -40,6 +40,8 @@ pub(crate) struct Hold {
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicUsize,
     given_up: AtomicBool,
+    /// A release whose answer never came may have worked: a place that is gone then is no loss.
+    may_be_left: AtomicBool,
     cause: OnceLock<Loss>,
     lost: CancellationToken,
 }
@@ -62,6 +64,7 @@ impl Hold {
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicUsize::new(1),
             given_up: AtomicBool::new(false),
+            may_be_left: AtomicBool::new(false),
             cause: OnceLock::new(),
             lost: CancellationToken::new(),
             live: Arc::clone(&live),
@@ -210,7 +213,14 @@ impl Hold {
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
-        let left = self.engine.in_time("release", place.leave()).await?;
+        let left = match self.engine.in_time("release", place.leave()).await {
+            Ok(Left::AlreadyGone) if self.may_be_left.load(Ordering::Acquire) => Left::Released,
+            Ok(left) => left,
+            Err(error) => {
+                self.may_be_left.fetch_or(error.outcome() == Outcome::Unknown, Ordering::AcqRel);
+                return Err(error);
+            }
+        };
         *slot = None;
         Ok(Some(left))
     }

@@ -110,27 +110,25 @@ impl Engine {
         self.close_when_over(&live);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
         self.observers.tell(Event::SessionOpened);
-        if self.is_closed() {
-            self.forget(Loss::Closed);
-        }
         Ok(live)
     }
 
     /// Ends the present session, if there is one; its places are told at once.
-    fn forget(&self, loss: Loss) {
-        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(live) = live
-            && live.end(loss)
-        {
+    fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
+        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
+        if live.end(loss) {
             self.observers.tell(Event::SessionLost(loss));
         }
+        Some(live)
     }
 
     /// Once `live` is over, closes it in the store as well, so that what is left there goes early.
     fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
         let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
         self.spawner.spawn(async move {
-            let _ = live.ended().await;
+            if live.ended().await == Loss::Closed {
+                return; // Whoever closes the client closes its session, and waits for it.
+            }
             if let Some(engine) = engine.upgrade() {
                 let _ = engine.close_session(&live).await;
             }
@@ -156,15 +154,17 @@ impl Engine {
     /// Releases everything, and ends the session.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         self.closed.store(true, Ordering::Release);
-        let _one_at_a_time = self.opening.lock().await;
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
-        self.forget(Loss::Closed);
-        let closed = match live {
-            Some(live) => self.close_session(&live).await,
-            None => Ok(()),
-        };
+        let closed = self.close_current().await;
         self.pending.wait().await;
         closed
+    }
+
+    async fn close_current(&self) -> Result<()> {
+        let _one_at_a_time = self.opening.lock().await;
+        match self.forget(Loss::Closed) {
+            Some(live) => self.close_session(&live).await,
+            None => Ok(()),
+        }
     }
 
     /// Called when the last handle is gone: starts what [`Engine::close`] does, and on our own thread waits for it a
@@ -174,7 +174,7 @@ impl Engine {
             let engine = Arc::clone(self);
             self.clean_up(async move {
                 engine.pending.wait_for_others(1).await;
-                engine.forget(Loss::Closed);
+                let _ = engine.close_current().await;
             });
         }
         if self.spawner.has_own_thread() && !io::on_own_thread() {

@@ -1,0 +1,346 @@
+//! What a guard promises, on a clock that the test owns.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencelock::memory::Operation;
+use fencelock::{Clock, ErrorKind, GuardState, Loss, Outcome};
+use futures_util::FutureExt;
+use support::{World, ms, on_one_thread, secs, settle};
+use tokio::sync::Notify;
+
+#[test]
+fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        for _ in 0..20 {
+            world.advance(ms(1700)).await;
+            assert_eq!(guard.state(), GuardState::Held);
+            assert!(guard.remaining() >= secs(6), "{:?}", guard.remaining());
+        }
+        guard.release().await.unwrap();
+        assert_eq!(guard.state(), GuardState::Released);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let opened = world.clock.now();
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        assert_eq!(guard.remaining(), secs(9));
+        process.store.slow_renewals(secs(1));
+        world.advance(ms(3500)).await;
+        let certain_until = world.clock.now().after(guard.remaining());
+        assert_eq!(certain_until, opened.after(ms(2500)).after(secs(9)), "from the sending of the first renewal");
+    });
+}
+
+#[test]
+fn a_late_renewal_makes_a_guard_suspect_and_its_answer_makes_it_held_again() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        process.store.slow_renewals(secs(3));
+        world.advance(ms(4900)).await;
+        assert_eq!(guard.state(), GuardState::Held);
+        world.advance(ms(200)).await;
+        assert_eq!(guard.state(), GuardState::Suspect, "{:?}", process.events.all());
+        guard.check().unwrap();
+        world.advance(ms(600)).await;
+        assert_eq!(guard.state(), GuardState::Held, "{:?}", process.events.all());
+        assert_eq!((process.events.count("Suspect"), process.events.count("Confirmed")), (1, 1));
+    });
+}
+
+#[test]
+fn loss_is_told_before_a_rival_is_granted() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, rival) = (world.process().await, world.process().await);
+        let guard = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+        let lock = rival.client.mutex("a").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        world.advance(secs(1)).await;
+        holder.store.partition();
+        let told = loop {
+            world.advance(ms(100)).await;
+            assert!(!waiting.is_finished(), "a rival holds the lock and nobody was told");
+            if let Some(loss) = guard.lost().now_or_never() {
+                break loss;
+            }
+        };
+        assert_eq!(told, Loss::Unconfirmed);
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+        world.advance(secs(2)).await;
+        let token = waiting.await.unwrap().unwrap().token();
+        assert!(token > guard.token());
+    });
+}
+
+#[test]
+fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_meanwhile() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        world.clock.advance(secs(9));
+        assert_eq!(guard.remaining(), secs(0));
+        assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
+        assert_eq!(guard.lost().now_or_never(), Some(Loss::Unconfirmed));
+    });
+}
+
+#[test]
+fn a_loss_is_final_although_the_store_comes_back() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        process.store.partition();
+        world.advance(ms(9500)).await;
+        process.store.heal();
+        world.advance(secs(5)).await;
+        assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        world.assert_no_place_is_left().await;
+        let again = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        assert!(again.token() > guard.token());
+    });
+}
+
+#[test]
+fn an_expired_session_and_a_removed_place_are_losses_with_their_cause() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = process.client.mutex("a").unwrap();
+        let guard = lock.acquire().await.unwrap();
+        process.store.expire_sessions();
+        assert_eq!(guard.lost().await, Loss::Expired);
+        let guard = lock.acquire().await.unwrap();
+        let queue = process.client.queue(guard.name()).await.unwrap();
+        let place =
+            fencelock::store::PlaceId { name: guard.name().clone(), request: queue.contenders.first().unwrap().id };
+        assert!(process.store.remove(&place));
+        assert_eq!(guard.lost().await, Loss::Removed);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_jump_of_the_wall_clock_makes_guards_suspect_until_the_session_is_confirmed_anew() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let _guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        world.clock.jump_wall(secs(30));
+        world.advance(ms(2600)).await;
+        assert_eq!((process.events.count("Suspect"), process.events.count("Confirmed")), (1, 1));
+    });
+}
+
+#[test]
+fn a_dropped_guard_releases_in_the_background() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        drop(process.client.mutex("a").unwrap().acquire().await.unwrap());
+        world.assert_no_place_is_left().await;
+        assert_eq!(process.events.count("Released"), 1);
+        assert_eq!(process.client.places(), 0);
+    });
+}
+
+#[test]
+fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        process.store.lose_next_reply(Operation::Leave);
+        let error = guard.release().await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::Unknown));
+        assert_eq!(guard.state(), GuardState::Released);
+        assert_eq!(process.client.places(), 0, "nothing renews it meanwhile");
+        guard.release().await.unwrap();
+        guard.release().await.unwrap();
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
+    on_one_thread(async {
+        let world = World::new();
+        let (first, second) = (world.process().await, world.process().await);
+        let guard = first.client.mutex("a").unwrap().acquire().await.unwrap();
+        first.store.lose_next_reply(Operation::Leave);
+        guard.release().await.unwrap_err();
+        let newer = second.client.mutex("a").unwrap().try_acquire().await.unwrap();
+        guard.release().await.unwrap();
+        drop(guard);
+        settle().await;
+        newer.check().unwrap();
+        assert_eq!(world.store.census().places, 1);
+    });
+}
+
+#[test]
+fn a_release_dropped_half_way_goes_on() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let late = process.store.delay_next(Operation::Leave);
+        assert!(guard.release().now_or_never().is_none());
+        std::mem::forget(guard);
+        world.assert_no_place_is_left().await;
+        drop(late);
+    });
+}
+
+#[test]
+fn a_body_is_dropped_at_its_next_await_when_the_lock_is_lost() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = process.client.mutex("a").unwrap();
+        let (late, store) = (Rc::new(Cell::new(false)), process.store.clone());
+        let is_late = Rc::clone(&late);
+        let result = lock
+            .run(|_guard| async move {
+                store.expire_sessions();
+                std::future::pending::<()>().await;
+                is_late.set(true);
+            })
+            .await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(!late.get());
+        assert_eq!(Rc::strong_count(&late), 1, "the body is gone");
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_body_that_ends_or_panics_or_is_dropped_releases_the_lock() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = process.client.mutex("a").unwrap();
+        assert_eq!(lock.run(|guard| async move { guard.check().map(|()| 7) }).await.unwrap().unwrap(), 7);
+        world.assert_no_place_is_left().await;
+        let panicking = lock.clone();
+        let body = |_| async {
+            if true {
+                panic!("in the body")
+            }
+        };
+        let panicked = tokio::spawn(async move { panicking.run(body).await });
+        assert!(panicked.await.unwrap_err().is_panic());
+        world.assert_no_place_is_left().await;
+        assert!(lock.run(|_| std::future::pending::<()>()).now_or_never().is_none());
+        world.assert_no_place_is_left().await;
+        let stashed = lock.run(|guard| async move { guard }).await.unwrap();
+        world.assert_no_place_is_left().await;
+        assert_eq!(stashed.state(), GuardState::Released);
+    });
+}
+
+#[test]
+fn a_body_that_blocks_past_the_margin_ends_in_an_error() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let clock = world.clock.clone();
+        let result = process.client.mutex("a").unwrap().run(|_| async move { clock.advance(secs(9)) }).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_lease_and_max_hold_end_the_grant_although_the_session_is_renewed() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, rival) = (world.process().await, world.process().await);
+        let lock = process.client.mutex("a").unwrap();
+        for (lock, cause) in [
+            (lock.clone().lease(secs(30)), Loss::LeaseOver),
+            (lock.clone().max_hold(secs(30)).lease(secs(40)), Loss::HeldTooLong),
+        ] {
+            let guard = lock.acquire().await.unwrap();
+            world.advance(ms(29_900)).await;
+            guard.check().unwrap();
+            assert!(guard.remaining() <= ms(100));
+            world.advance(ms(200)).await;
+            assert_eq!(guard.lost().await, cause);
+            rival.client.mutex("a").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        }
+    });
+}
+
+#[test]
+fn reentered_guards_share_one_hold_and_the_last_one_releases() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let outer = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let inner = outer.reenter().unwrap();
+        assert_eq!(inner.token(), outer.token());
+        outer.release().await.unwrap();
+        inner.check().unwrap();
+        assert_eq!(outer.reenter().unwrap_err().kind(), ErrorKind::Closed);
+        drop(inner.reenter().unwrap());
+        settle().await;
+        assert_eq!(world.store.census().places, 1);
+        drop(inner);
+        world.assert_no_place_is_left().await;
+        assert_eq!(process.events.count("Released"), 1);
+    });
+}
+
+#[test]
+fn lost_never_completes_for_a_lock_that_was_released() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let told = guard.lost_token();
+        guard.release().await.unwrap();
+        assert!(told.is_cancelled());
+        process.store.expire_sessions();
+        settle().await;
+        assert!(guard.lost().now_or_never().is_none());
+    });
+}
+
+#[test]
+fn closing_a_client_tells_its_guards_and_leaves_nothing() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = process.client.mutex("a").unwrap();
+        let guard = Arc::new(lock.acquire().await.unwrap());
+        let (told, watched) = (Arc::new(Notify::new()), Arc::clone(&guard));
+        let tell = Arc::clone(&told);
+        tokio::spawn(async move {
+            assert_eq!(watched.lost().await, Loss::Closed);
+            tell.notify_one();
+        });
+        process.client.close().await.unwrap();
+        told.notified().await;
+        assert_eq!(world.store.census(), Default::default());
+        assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+        process.client.close().await.unwrap();
+    });
+}

@@ -1,0 +1,103 @@
+//! What the law tests share: a store in memory, clients on one thread, a clock that the test owns.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::store::Store;
+use fencelock::{Client, Event, Io, Observer};
+
+/// Runs `test` on a runtime of one thread.
+pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// Lets every task run that can: nothing here waits for anything but the virtual clock, so that is soon over.
+pub(crate) async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A store with a virtual clock, and its clients.
+pub(crate) struct World {
+    pub(crate) store: MemoryStore,
+    pub(crate) clock: VirtualClock,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        Self { store, clock }
+    }
+
+    /// A process of its own, with the default times: ttl 10 s, renewed every 2.5 s, margin 1 s.
+    pub(crate) async fn process(&self) -> Process {
+        let store = self.store.another_process();
+        let events = Events::default();
+        let client = Client::builder()
+            .io(Io::CurrentRuntime)
+            .observer(Arc::new(events.clone()))
+            .connect_store(Arc::new(store.clone()) as Arc<dyn Store>)
+            .await
+            .unwrap();
+        Process { store, client, events }
+    }
+
+    /// Moves the clock on, stopping wherever somebody wakes.
+    pub(crate) async fn advance(&self, duration: Duration) {
+        use fencelock::Clock;
+        let end = self.clock.now().after(duration);
+        settle().await;
+        while self.clock.now() < end {
+            let next = self.clock.next_sleeper().unwrap_or(end).min(end);
+            let step = next.since(self.clock.now()).max(Duration::from_nanos(1));
+            self.clock.advance(step);
+            settle().await;
+        }
+    }
+
+    /// Whether nothing hangs on the store but sessions.
+    pub(crate) async fn assert_no_place_is_left(&self) {
+        settle().await;
+        assert_eq!(self.store.census().places, 0, "{:?}", self.store.census());
+    }
+}
+
+pub(crate) struct Process {
+    pub(crate) store: MemoryStore,
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+}
+
+/// What an observer heard, as text.
+#[derive(Clone, Default)]
+pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Events {
+    fn observe(&self, event: &Event<'_>) {
+        self.0.lock().unwrap().push(format!("{event:?}"));
+    }
+}
+
+impl Events {
+    /// How many events start with `start`.
+    pub(crate) fn count(&self, start: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

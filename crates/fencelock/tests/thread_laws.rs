@@ -1,0 +1,186 @@
+//! What the I/O thread is for, on the real clock: blocking code costs nobody a lock, and ends leave nothing.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use fencelock::blocking;
+use fencelock::memory::MemoryStore;
+use fencelock::store::Store;
+use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io};
+use support::{ms, on_one_thread, secs};
+
+/// ttl 800 ms, renewed every 200 ms, certain for 600 ms.
+fn short() -> ClientBuilder {
+    Client::builder().ttl(ms(800)).renew_interval(ms(200)).margin(ms(200)).request_deadline(ms(250))
+}
+
+fn shared(store: &MemoryStore) -> Arc<dyn Store> {
+    Arc::new(store.another_process())
+}
+
+/// Blocks the thread for as long as a rude program would, without ever yielding.
+fn block_for(duration: Duration) {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn code_that_blocks_its_runtime_keeps_its_lock() {
+    on_one_thread(async {
+        let client = short().connect_store(shared(&MemoryStore::new())).await.unwrap();
+        let guard = client.mutex("a").unwrap().acquire().await.unwrap();
+        block_for(secs(2));
+        assert_eq!(guard.state(), GuardState::Held);
+    });
+}
+
+#[test]
+fn on_the_callers_runtime_blocking_code_costs_the_lock_and_the_guard_says_so() {
+    on_one_thread(async {
+        let client = short().io(Io::CurrentRuntime).connect_store(shared(&MemoryStore::new())).await.unwrap();
+        let guard = client.mutex("a").unwrap().acquire().await.unwrap();
+        block_for(secs(1));
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_guard_dropped_at_the_end_of_a_program_is_released() {
+    for _ in 0..200 {
+        let store = MemoryStore::new();
+        on_one_thread(async {
+            let client = Client::builder().connect_store(shared(&store)).await.unwrap();
+            let _guard = client.mutex("a").unwrap().acquire().await.unwrap();
+        });
+        assert_eq!(store.census(), Default::default());
+    }
+}
+
+#[test]
+fn any_executor_will_do() {
+    futures_executor::block_on(async {
+        let client = Client::connect("memory:").await.unwrap();
+        let lock = client.mutex("a").unwrap();
+        let guard = lock.acquire().await.unwrap();
+        assert_eq!(lock.acquire_within(ms(20)).await.unwrap_err().kind(), ErrorKind::TimedOut);
+        guard.release().await.unwrap();
+        client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn the_callers_runtime_is_asked_for_only_when_wanted() {
+    let connecting = Client::builder().io(Io::CurrentRuntime).connect("memory:");
+    assert_eq!(futures_executor::block_on(connecting).unwrap_err().kind(), ErrorKind::Config);
+}
+
+#[test]
+fn health_tells_how_the_session_is_doing() {
+    let store = MemoryStore::new().another_process();
+    let options = short().retry(fencelock::Retry { give_up_after: ms(1), ..Default::default() });
+    let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
+    assert!(matches!(client.health(), Health::Confirmed(certain) if certain <= ms(600)));
+    store.partition();
+    let end = Instant::now() + secs(10);
+    let mut seen = (false, false);
+    while seen != (true, true) {
+        match client.health() {
+            Health::Suspect(_) => seen.0 = true,
+            Health::NoSession => seen.1 = true,
+            _ => {}
+        }
+        assert!(Instant::now() < end, "{seen:?}");
+        std::thread::yield_now();
+    }
+    assert!(client.mutex("a").unwrap().try_acquire().is_err());
+    store.heal();
+    client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
+    client.close().unwrap();
+    assert_eq!(client.health(), Health::Closed);
+}
+
+#[test]
+fn blocking_threads_exclude_each_other() {
+    let store = MemoryStore::new();
+    let mut counter = Box::new(0_u32);
+    let inside = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let (store, inside) = (shared(&store), Arc::clone(&inside));
+            scope.spawn(move || {
+                let client = blocking::Client::connect_store(Client::builder(), store).unwrap();
+                let lock = client.mutex("a").unwrap();
+                for _ in 0..50 {
+                    lock.run(|guard| {
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "two are inside");
+                        guard.check().unwrap();
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    *counter += 1;
+    assert_eq!(store.census(), Default::default());
+}
+
+#[test]
+fn a_reentrant_mutex_lets_its_thread_in_again_and_nobody_else() {
+    let client = blocking::Client::connect("memory:").unwrap();
+    let lock = client.mutex("a").unwrap().reentrant();
+    let outer = lock.acquire().unwrap();
+    let inner = lock.clone().acquire().unwrap();
+    assert_eq!(inner.token(), outer.token());
+    let other = lock.clone();
+    let busy = std::thread::spawn(move || other.try_acquire().map(|_| ()).unwrap_err().kind()).join().unwrap();
+    assert_eq!(busy, ErrorKind::Busy);
+    drop(outer);
+    inner.check().unwrap();
+    inner.release().unwrap();
+    let other = lock.clone();
+    std::thread::spawn(move || other.try_acquire().unwrap().release().unwrap()).join().unwrap();
+    let again = lock.acquire().unwrap();
+    assert!(again.token() > inner.token());
+}
+
+#[test]
+fn a_thread_that_still_has_a_lost_guard_is_told_instead_of_let_in_again() {
+    let store = MemoryStore::new().another_process();
+    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let lock = client.mutex("a").unwrap().reentrant();
+    let outer = lock.acquire().unwrap();
+    store.expire_sessions();
+    futures_executor::block_on(outer.lost_token().cancelled_owned());
+    assert_eq!(lock.acquire().map(|_| ()).unwrap_err().kind(), ErrorKind::Lost);
+    drop(outer);
+    lock.acquire().unwrap().check().unwrap();
+}
+
+#[test]
+fn a_blocking_call_from_the_io_thread_is_an_error_and_not_a_deadlock() {
+    struct Caller(std::sync::Mutex<Option<blocking::Client>>, mpsc::Sender<ErrorKind>);
+    impl fencelock::Observer for Caller {
+        fn observe(&self, event: &fencelock::Event<'_>) {
+            if let (fencelock::Event::Granted { .. }, Some(client)) = (event, &*self.0.lock().unwrap()) {
+                let _ = self.1.send(client.mutex("b").unwrap().acquire().unwrap_err().kind());
+            }
+        }
+    }
+    let (kinds, told) = mpsc::channel();
+    let caller = Arc::new(Caller(std::sync::Mutex::default(), kinds));
+    let client = blocking::Client::connect_store(
+        Client::builder().observer(Arc::clone(&caller) as Arc<dyn fencelock::Observer>),
+        shared(&MemoryStore::new()),
+    )
+    .unwrap();
+    *caller.0.lock().unwrap() = Some(client.clone());
+    client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
+    assert_eq!(told.recv().unwrap(), ErrorKind::Config);
+    *caller.0.lock().unwrap() = None;
+}
