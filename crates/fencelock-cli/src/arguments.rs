@@ -1,0 +1,122 @@
+//! How arguments become values: every one is checked once, and the error names the argument and what is allowed.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Command, Error};
+use fencelock::Name;
+use fencelock::store::Entry;
+
+/// The longest duration that is taken: about a century, so that no sum of times can overflow.
+const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
+
+/// Parses UTF-8 text into a value.
+#[derive(Debug)]
+pub(crate) struct Text<T> {
+    parse: fn(&str) -> Result<T, String>,
+    secret: bool,
+}
+
+impl<T> Clone for Text<T> {
+    fn clone(&self) -> Self {
+        Self { parse: self.parse, secret: self.secret }
+    }
+}
+
+impl<T> Text<T> {
+    const fn new(parse: fn(&str) -> Result<T, String>) -> Self {
+        Self { parse, secret: false }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Text<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, Error> {
+        let fault = match value.to_str() {
+            None => "it is not UTF-8".to_owned(),
+            Some(text) => match (self.parse)(text) {
+                Ok(parsed) => return Ok(parsed),
+                Err(fault) => fault,
+            },
+        };
+        let arg = arg.map_or_else(|| "an argument".to_owned(), ToString::to_string);
+        let value = if self.secret { "the value".to_owned() } else { format!("{value:?}") };
+        Err(Error::raw(ErrorKind::ValueValidation, format!("{value} does not do for {arg}: {fault}\n"))
+            .with_cmd(command))
+    }
+}
+
+/// The name of a lock.
+pub(crate) fn name() -> Text<Name> {
+    Text::new(|text| Name::new(text).map_err(|error| error.to_string()))
+}
+
+/// The start of lock names; empty for all.
+pub(crate) fn prefix() -> Text<String> {
+    Text::new(|text| Ok(text.to_owned()))
+}
+
+/// A store URL, which is never repeated in an error.
+pub(crate) fn store() -> Text<String> {
+    Text {
+        parse: |text| if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) },
+        secret: true,
+    }
+}
+
+/// What a lock is taken for, as others see it.
+pub(crate) fn purpose() -> Text<String> {
+    Text::new(|text| purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err))
+}
+
+/// What is wrong with a purpose, if anything.
+pub(crate) fn purpose_fault(text: &str) -> Option<String> {
+    if text.len() > Entry::MAX_PURPOSE {
+        return Some(format!("it has {} bytes, and {} are allowed", text.len(), Entry::MAX_PURPOSE));
+    }
+    text.contains(char::is_control).then(|| "it holds control characters".to_owned())
+}
+
+/// A duration longer than nothing.
+pub(crate) fn duration() -> Text<Duration> {
+    Text::new(|text| match any_duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    })
+}
+
+/// A duration that may be nothing.
+pub(crate) fn duration_or_zero() -> Text<Duration> {
+    Text::new(any_duration)
+}
+
+fn any_duration(text: &str) -> Result<Duration, String> {
+    const ALLOWED: &str = "a duration is a number with its unit, as in 500ms, 30s, 5m, 1h 30m, up to 100 years";
+    if text.trim_start().starts_with('-') {
+        return Err(format!("it is negative; {ALLOWED}"));
+    }
+    if text.trim() == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; {ALLOWED}"))?;
+    if duration > LONGEST { Err(format!("it is too long; {ALLOWED}")) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_carry_units_and_have_bounds() {
+        assert_eq!(any_duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(any_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(any_duration("250ms"), Ok(Duration::from_millis(250)));
+        for bad in ["", "5", "-5s", "101years", "99999999999999999999s", "soon"] {
+            let fault = any_duration(bad).unwrap_err();
+            assert!(fault.contains("a duration is a number with its unit"), "{bad}: {fault}");
+        }
+    }
+}

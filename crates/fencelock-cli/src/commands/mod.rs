@@ -1,0 +1,105 @@
+//! The verbs, one file each, and what they share: the store they speak to.
+
+mod held;
+mod ls;
+mod run;
+mod show;
+mod stores;
+
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use fencelock::{Client, ClientBuilder};
+
+use crate::arguments;
+use crate::say::{Outcome, say};
+use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, Surroundings};
+
+/// Distributed locks for programs and scripts: first come first served, on the store that you run, or on a directory.
+#[derive(Debug, Parser)]
+#[command(name = "fencelock", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+pub(crate) struct Fencelock {
+    #[command(flatten)]
+    store: StoreArguments,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+The store is the first of: --store, FENCELOCK_STORE, fencelock.toml here, in fencelock/ of the
+user's configuration directory, /etc/fencelock.toml, and a directory of this user on this host.
+
+Exit codes: 64 usage, 65 unknown data in the store, 69 store unreachable, 70 bug, 71 no resources,
+74 output, 77 store refused, 78 configuration. `fencelock run --help` has those of `run`.";
+
+#[derive(Debug, clap::Args)]
+struct StoreArguments {
+    /// The store: file:///dir, or any URL that `fencelock stores` lists. Give credentials by FENCELOCK_STORE or a file.
+    #[arg(long, global = true, value_name = "URL", value_parser = arguments::store())]
+    store: Option<String>,
+    /// Refuse to fall back to a directory on this host when no store is named.
+    #[arg(long, global = true)]
+    require_store: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Run),
+    Ls(ls::Ls),
+    Show(show::Show),
+    Stores(stores::Stores),
+}
+
+/// Runs the verb; says with which code to exit.
+pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
+    let store = &fencelock.store;
+    match &fencelock.verb {
+        Verb::Run(run) => run.run(store).await,
+        Verb::Ls(ls) => ls.run(store).await,
+        Verb::Show(show) => show.run(store).await,
+        Verb::Stores(stores) => stores.run(),
+    }
+}
+
+impl StoreArguments {
+    /// The store that is meant; warns of what its user may not expect, unless `quiet`.
+    fn choose(&self, quiet: bool) -> Outcome<Chosen> {
+        let chosen = settings::choose(self.store.as_deref(), &Surroundings::of_this_process())?;
+        if chosen.origin == Origin::Default {
+            if self.require_store {
+                return Err(settings::none_is_named());
+            }
+            if !quiet {
+                say("no store is named: locking on this host only");
+            }
+        }
+        if chosen.origin == Origin::Option && chosen.has_credentials() {
+            say(format_args!(
+                "the password in --store can be read in the list of processes: use {STORE_VARIABLE} or a file"
+            ));
+        }
+        Ok(chosen)
+    }
+
+    /// A client of the store that is meant.
+    async fn connect(&self) -> Outcome<Client> {
+        connect(Client::builder(), &self.choose(true)?, false).await
+    }
+}
+
+/// Connects to `chosen`; with `inherit`, commands started later keep a `file:` store's session alive.
+async fn connect(builder: ClientBuilder, chosen: &Chosen, inherit: bool) -> Outcome<Client> {
+    if chosen.origin == Origin::Default {
+        settings::make_parents(&chosen.url)?;
+    }
+    let connected = builder.connect(&chosen.inherited(inherit)).await;
+    Ok(connected.map_err(|error| error.with("store from", &chosen.origin))?)
+}
+
+/// How long the end of a session may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Ends the client's session. What it leaves behind when the store does not answer goes by itself.
+async fn farewell(client: &Client) {
+    let _ = tokio::time::timeout(FAREWELL, client.close()).await;
+}

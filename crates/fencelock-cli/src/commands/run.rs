@@ -1,0 +1,184 @@
+//! `fencelock run`: takes the lock, runs a command under it, and never lets the command outlive the lock.
+
+use std::ffi::OsString;
+use std::future::pending;
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::{Client, Contention, Error, ErrorKind, Guard, Mutex, Name};
+use nix::sys::signal::Signal;
+
+use super::held::{Held, Limits};
+use super::{StoreArguments, connect, farewell};
+use crate::arguments;
+use crate::job::Job;
+use crate::say::{Failure, Outcome, chain, code, say};
+use crate::signals::Signals;
+
+/// Waiting for longer than this is worth a word.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Run a command while holding a lock.
+///
+/// Waits for the lock without limit unless --wait or --try is given. The command runs in a process group of its own,
+/// gets the terminal if there is one, and is told FENCELOCK_NAME and FENCELOCK_TOKEN. TERM, INT, HUP, QUIT, USR1, USR2
+/// and WINCH are passed on to its group.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Run {
+    /// The lock's name: 1 to 512 bytes of UTF-8.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m).
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    wait: Option<Duration>,
+    /// Give up at once if the lock is not free.
+    #[arg(long = "try", conflicts_with = "wait")]
+    at_once: bool,
+    /// Exit with this code when the lock was busy or the wait limit passed.
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY)]
+    busy_exit_code: u8,
+    /// Say nothing about the default store, about waiting and about a busy lock.
+    #[arg(short, long)]
+    quiet: bool,
+    /// What the lock is taken for, as others see it; the command's name if not given.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    purpose: Option<String>,
+    /// Stop the command when it has run this long.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    max_hold: Option<Duration>,
+    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would lapse.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
+          allow_hyphen_values = true)]
+    grace: Duration,
+    /// With file:, do not let the command keep the lock if fencelock itself is killed.
+    #[arg(long)]
+    close: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: the command's own (128 + n if signal n ended it), or
+  64   wrong usage               126  the command cannot be executed
+  69   store unreachable         127  the command was not found
+  75   busy or timed out (-E)    128 + n  signal n while waiting for the lock
+  76   the lock was lost or --max-hold was over, and the command was stopped";
+
+impl Run {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let mut signals = Signals::take_over()?;
+        let chosen = store.choose(self.quiet)?;
+        let client = tokio::select! {
+            client = connect(Client::builder(), &chosen, !self.close) => client?,
+            signal = signals.asked_to_end() => return Ok(interrupted(signal)),
+        };
+        let ended = self.run_with(&client, &mut signals).await;
+        // The lock is given back or lost by now; what is left is the session.
+        farewell(&client).await;
+        ended
+    }
+
+    async fn run_with(&self, client: &Client, signals: &mut Signals) -> Outcome<u8> {
+        let guard = tokio::select! {
+            biased;
+            signal = signals.asked_to_end() => Err(signal),
+            guard = self.acquire(client) => Ok(guard?),
+        };
+        match guard {
+            Ok(guard) => self.hold(guard, Limits::new(self.grace, self.max_hold, client.timing()), signals).await,
+            Err(signal) => {
+                // The dropped acquire is cleaned up behind us; a second signal ends even that.
+                tokio::select! {
+                    () = farewell(client) => {}
+                    _ = signals.asked_to_end() => {}
+                }
+                Ok(interrupted(signal))
+            }
+        }
+    }
+
+    fn lock(&self, client: &Client) -> Outcome<Mutex> {
+        let purpose = self.purpose.clone().or_else(|| purpose_of(&self.command));
+        let mut lock = client.mutex(&self.name)?;
+        if let Some(purpose) = purpose {
+            lock = lock.purpose(purpose);
+        }
+        if let Some(wait) = self.wait {
+            lock = lock.wait(wait);
+        }
+        Ok(lock)
+    }
+
+    async fn acquire(&self, client: &Client) -> Outcome<Guard> {
+        let lock = self.lock(client)?;
+        let acquired = if self.at_once {
+            lock.try_acquire().await
+        } else {
+            tokio::select! {
+                acquired = lock.acquire() => acquired,
+                () = self.say_for_whom(client) => pending().await,
+            }
+        };
+        acquired.map_err(|error| self.not_acquired(error))
+    }
+
+    /// Says once for whom we wait, if we wait for long, and then nothing any more.
+    async fn say_for_whom(&self, client: &Client) {
+        if !self.quiet {
+            tokio::time::sleep(SILENCE).await;
+            let ahead = match client.queue(&self.name).await {
+                Ok(queue) => Contention::new(&queue, None),
+                Err(_) => Contention::unknown(self.name.clone()),
+            };
+            say(format_args!("waiting for {}, {ahead}", self.name));
+        }
+        pending().await
+    }
+
+    fn not_acquired(&self, error: Error) -> Failure {
+        match error.kind() {
+            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
+                Failure::silent(self.busy_exit_code)
+            }
+            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => {
+                Failure::new(self.busy_exit_code, chain(&error))
+            }
+            _ => error.into(),
+        }
+    }
+
+    /// Runs the command under `guard` to its end, and gives the lock back.
+    async fn hold(&self, guard: Guard, limits: Limits, signals: &mut Signals) -> Outcome<u8> {
+        let variables = [
+            ("FENCELOCK_NAME", Some(self.name.to_string())),
+            ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
+        ];
+        let ended = match Job::start(&self.command, &variables) {
+            Ok(job) => Held::new(&guard, job, limits).serve(signals).await,
+            Err(failure) => Err(failure),
+        };
+        match guard.release().await {
+            Ok(()) => ended,
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                say(format_args!("the lock {} was lost: {}", self.name, chain(&error)));
+                ended.map(|_| code::LOST)
+            }
+            Err(error) => {
+                say(format_args!("the lock {} was not given back: {}", self.name, chain(&error)));
+                ended
+            }
+        }
+    }
+}
+
+fn interrupted(signal: Signal) -> u8 {
+    128 + u8::try_from(signal as i32).unwrap_or(0)
+}
+
+/// The program's name, which says enough to recognise a job and holds no secrets that arguments may hold.
+fn purpose_of(command: &[OsString]) -> Option<String> {
+    let program = std::path::Path::new(command.first()?).file_name()?.to_str()?;
+    arguments::purpose_fault(program).is_none().then(|| program.to_owned())
+}

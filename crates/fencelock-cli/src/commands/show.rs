@@ -1,0 +1,50 @@
+//! `fencelock show`: everybody in one queue.
+
+use std::io::{self, Write as _};
+
+use clap::Args;
+use fencelock::Name;
+
+use super::StoreArguments;
+use crate::arguments;
+use crate::say::{Outcome, harmless, say};
+use crate::show::{Everybody, Shown, print_json, print_table};
+
+/// Show who holds a lock, and who waits for it in which order.
+///
+/// With --json: an object with `name`, `contenders` and `strangers` (things in the store that only look like
+/// contenders). A contender has `position` (from 1), `state` ("holder" or "waiter"), `claim`, `host`, `pid`, `client`,
+/// `request`, `purpose`, `since` (RFC 3339, by the store's clock) and `token` (a string, as it does not fit a double);
+/// what the store does not tell is null.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The lock's name.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let client = store.connect().await?;
+        let queue = client.queue(&self.name).await;
+        super::farewell(&client).await;
+        let shown = Everybody::new(&queue?);
+        if self.json {
+            print_json(&shown)?;
+            return Ok(0);
+        }
+        if shown.contenders.is_empty() {
+            writeln!(io::stdout().lock(), "nobody holds or waits for {}", harmless(self.name.as_str(), false))?;
+        } else {
+            let heads = ["POSITION", "STATE", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
+            print_table(&heads, shown.contenders.iter().map(Shown::row))?;
+        }
+        for stranger in &shown.strangers {
+            say(format_args!("not part of the queue: {stranger}"));
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,54 @@
+//! `fencelock`: programs run under distributed locks, and who holds them. One page about it: `docs/command.md`.
+
+mod arguments;
+mod commands;
+mod job;
+mod say;
+mod settings;
+mod show;
+mod signals;
+mod terminal;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use crate::commands::Fencelock;
+use crate::say::{Failure, Outcome, code, say};
+
+fn main() -> ExitCode {
+    let ended = match Fencelock::try_parse() {
+        Ok(fencelock) => dispatch(&fencelock),
+        Err(error) => not_parsed(&error),
+    };
+    ExitCode::from(ended.unwrap_or_else(|failure| {
+        if let Some(message) = failure.message {
+            say(message);
+        }
+        failure.code
+    }))
+}
+
+fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::os("cannot start", &error))?;
+    let ended = runtime.block_on(commands::dispatch(fencelock));
+    // A blocking call that hangs must not hold up the end.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Help and version were asked for; everything else is wrong usage.
+fn not_parsed(error: &clap::Error) -> Outcome<u8> {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        writeln!(std::io::stdout().lock(), "{text}")?;
+        return Ok(0);
+    }
+    Err(Failure::new(code::USAGE, text))
+}

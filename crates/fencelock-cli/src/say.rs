@@ -1,0 +1,177 @@
+//! What the command says on stderr, and how it ends: one line per message, no secrets, nothing a terminal obeys.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+
+use fencelock::{Error, ErrorKind};
+
+/// Exit codes besides the child's own. Numbers from `sysexits.h` where it has one; 126 and 127 as shells use them.
+pub(crate) mod code {
+    /// Wrong usage: arguments, names, durations, store URLs.
+    pub(crate) const USAGE: u8 = 64;
+    /// The store holds something that this release does not understand, or another kind of lock has the name.
+    pub(crate) const DATA: u8 = 65;
+    /// The store cannot be reached.
+    pub(crate) const UNAVAILABLE: u8 = 69;
+    /// A bug of fencelock or of the store.
+    pub(crate) const SOFTWARE: u8 = 70;
+    /// The store or the machine has no room: disk, memory, descriptors, processes.
+    pub(crate) const OS: u8 = 71;
+    /// Output could not be written.
+    pub(crate) const IO: u8 = 74;
+    /// The lock was busy, or the wait limit passed.
+    pub(crate) const BUSY: u8 = 75;
+    /// The lock was lost, or held for `--max-hold`, and the command was stopped.
+    pub(crate) const LOST: u8 = 76;
+    /// The store refused: permissions, credentials.
+    pub(crate) const DENIED: u8 = 77;
+    /// A configuration file, or what stands in for it in the environment, is wrong or missing.
+    pub(crate) const CONFIG: u8 = 78;
+    /// The command exists and cannot be executed.
+    pub(crate) const NOT_EXECUTABLE: u8 = 126;
+    /// The command was not found.
+    pub(crate) const NOT_FOUND: u8 = 127;
+}
+
+/// Why the command ends without success: what it says, if anything, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: Option<String>,
+}
+
+/// The result of a verb.
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: Some(message.into()) }
+    }
+
+    /// Ends with `code` and says nothing more.
+    pub(crate) fn silent(code: u8) -> Self {
+        Self { code, message: None }
+    }
+
+    /// An operating system's error while doing `what`.
+    pub(crate) fn os(what: impl fmt::Display, error: &io::Error) -> Self {
+        Self::new(code::OS, format!("{what}: {error}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(code_of(error.kind()), chain(&error))
+    }
+}
+
+/// Output that could not be written; a reader that went away is no failure.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::silent(0),
+            _ => Self::new(code::IO, format!("cannot write: {error}")),
+        }
+    }
+}
+
+fn code_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Unsupported => code::USAGE,
+        ErrorKind::Conflict | ErrorKind::Layout => code::DATA,
+        ErrorKind::Unreachable => code::UNAVAILABLE,
+        ErrorKind::Exhausted => code::OS,
+        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => code::BUSY,
+        ErrorKind::Lost => code::LOST,
+        ErrorKind::Denied => code::DENIED,
+        _ => code::SOFTWARE,
+    }
+}
+
+/// `error` and everything underneath it, in one line.
+pub(crate) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// Says `message` on stderr. A stderr that cannot be written to is nobody's failure.
+pub(crate) fn say(message: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(&message.to_string()), true));
+}
+
+/// Control characters written out, so that names and purposes of strangers cannot drive a terminal.
+///
+/// With `lines`, line breaks stay (usage messages have several lines).
+pub(crate) fn harmless(text: &str, lines: bool) -> String {
+    let obeyed = |c: char| (c.is_control() || is_reordering(c)) && !(lines && c == '\n');
+    if !text.contains(obeyed) {
+        return text.to_owned();
+    }
+    text.chars().fold(String::with_capacity(text.len() + 8), |mut escaped, c| {
+        if obeyed(c) {
+            escaped.extend(c.escape_default())
+        } else {
+            escaped.push(c)
+        }
+        escaped
+    })
+}
+
+/// Characters that change the order in which the rest of the line is shown.
+fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `text` with the user and password of every URL in it replaced, and the values of options that may be secret.
+pub(crate) fn redacted(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("://") {
+        let (before, after) = rest.split_at(start + 3);
+        shown.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || matches!(c, '/' | '\'' | '"' | '`')).unwrap_or(after.len());
+        match after[..end].rfind('@') {
+            Some(at) => {
+                shown.push_str("***");
+                rest = &after[at..];
+            }
+            None => rest = after,
+        }
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_replaced_wherever_a_url_stands() {
+        assert_eq!(redacted("no URL at all"), "no URL at all");
+        assert_eq!(redacted("'redis://me:s@cret@h:1/0' and zk://h"), "'redis://***@h:1/0' and zk://h");
+        assert_eq!(redacted("a://b@c d://e@f"), "a://***@c d://***@f");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(harmless("plain é", false), "plain é");
+        assert_eq!(harmless("a\u{1b}[2Jb\nc", false), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(harmless("a\nb", true), "a\nb");
+        assert_eq!(harmless("abc\u{202e}txt", false), "abc\\u{202e}txt");
+    }
+
+    #[test]
+    fn an_error_is_shown_with_everything_underneath() {
+        let error = Error::new(ErrorKind::Denied, "open", "refused").caused_by(io::Error::other("the cause"));
+        let failure = Failure::from(error);
+        assert_eq!(failure.code, code::DENIED);
+        assert_eq!(failure.message.as_deref(), Some("open: refused: the cause"));
+    }
+}

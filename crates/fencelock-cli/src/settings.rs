@@ -1,0 +1,314 @@
+//! Which store is meant: the option, the environment, a configuration file, or the default on this host.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use fencelock::StoreUrl;
+use serde::Deserialize;
+
+use crate::say::{Failure, Outcome, code};
+
+/// The environment variable that names the store.
+pub(crate) const STORE_VARIABLE: &str = "FENCELOCK_STORE";
+/// The configuration file's name, wherever it stands.
+const FILE: &str = "fencelock.toml";
+/// Root's default store; also the last place that is looked at for a configuration file is root's.
+const ROOT_STATE: &str = "/var/lib/fencelock";
+const SYSTEM_FILE: &str = "/etc/fencelock.toml";
+
+/// What of the surroundings decides about the store; taken once, so that tests can own it.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) store: Option<OsString>,
+    pub(crate) home: Option<OsString>,
+    pub(crate) state_home: Option<OsString>,
+    pub(crate) config_home: Option<OsString>,
+    pub(crate) is_root: bool,
+    pub(crate) directory: PathBuf,
+    pub(crate) system_file: PathBuf,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Self {
+        Self {
+            store: env::var_os(STORE_VARIABLE),
+            home: env::var_os("HOME"),
+            state_home: env::var_os("XDG_STATE_HOME"),
+            config_home: env::var_os("XDG_CONFIG_HOME"),
+            is_root: nix::unistd::geteuid().is_root(),
+            directory: PathBuf::from("."),
+            system_file: PathBuf::from(SYSTEM_FILE),
+        }
+    }
+}
+
+/// Where the URL came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Option,
+    Environment,
+    File(PathBuf),
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option => f.write_str("--store"),
+            Self::Environment => f.write_str(STORE_VARIABLE),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Default => f.write_str("the default"),
+        }
+    }
+}
+
+/// A store URL and where it came from. The URL may hold secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) url: String,
+    pub(crate) origin: Origin,
+}
+
+impl fmt::Debug for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a store URL from {}", self.origin)
+    }
+}
+
+impl Chosen {
+    /// The URL with the session descriptor of a `file:` store inherited by commands, or not.
+    #[must_use]
+    pub(crate) fn inherited(&self, inherit: bool) -> String {
+        if !self.url.starts_with("file:") {
+            return self.url.clone();
+        }
+        let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let others = query.split('&').filter(|option| !option.is_empty() && !option.starts_with("inherit="));
+        let mut options: Vec<_> = others.collect();
+        if inherit {
+            options.push("inherit=true");
+        }
+        if options.is_empty() { base.to_owned() } else { format!("{base}?{}", options.join("&")) }
+    }
+
+    /// Whether it names a user or a password.
+    pub(crate) fn has_credentials(&self) -> bool {
+        StoreUrl::parse(&self.url).is_ok_and(|url| url.credentials().is_some())
+    }
+}
+
+/// A configuration file. Nothing else may stand in it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    store: Option<String>,
+}
+
+/// Chooses the store: `option`, else the environment, else the first configuration file that names one, else the
+/// directory of this user on this host.
+pub(crate) fn choose(option: Option<&str>, around: &Surroundings) -> Outcome<Chosen> {
+    if let Some(url) = option {
+        return Ok(Chosen { url: url.to_owned(), origin: Origin::Option });
+    }
+    if let Some(value) = &around.store {
+        let wrong =
+            |what| Failure::new(code::CONFIG, format!("{STORE_VARIABLE} {what}: set it to a store URL, or unset it"));
+        let url = value.to_str().ok_or_else(|| wrong("is not UTF-8"))?;
+        if url.is_empty() {
+            return Err(wrong("is empty"));
+        }
+        return Ok(Chosen { url: url.to_owned(), origin: Origin::Environment });
+    }
+    for path in files(around) {
+        if let Some(url) = read(&path)? {
+            return Ok(Chosen { url, origin: Origin::File(path) });
+        }
+    }
+    Ok(Chosen { url: default(around)?, origin: Origin::Default })
+}
+
+/// The configuration files, the nearest first.
+fn files(around: &Surroundings) -> Vec<PathBuf> {
+    let mut files = vec![around.directory.join(FILE)];
+    files.extend(
+        base(around.config_home.as_ref(), around.home.as_ref(), ".config").map(|dir| dir.join("fencelock").join(FILE)),
+    );
+    files.push(around.system_file.clone());
+    files
+}
+
+/// A directory of the XDG base directory specification: relative ones are to be ignored.
+fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Option<PathBuf> {
+    let absolute = |path: &OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    xdg.and_then(absolute).or_else(|| home.and_then(absolute).map(|home| home.join(under_home)))
+}
+
+/// The URL in the file at `path`; `None` when there is no such file, or none in it.
+fn read(path: &Path) -> Outcome<Option<String>> {
+    let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(wrong(&error)),
+    };
+    // The parser's own display repeats the line, which may hold a password.
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        wrong(&format!("line {line}: {}; the only key is store = \"URL\"", error.message()))
+    })?;
+    match file.store {
+        Some(url) if url.is_empty() => Err(wrong(&"store is empty")),
+        store => Ok(store),
+    }
+}
+
+/// Nothing names a store, and the default was refused.
+pub(crate) fn none_is_named() -> Failure {
+    let wanted =
+        format!("no store is named, and --require-store refuses the default: give --store URL, set {STORE_VARIABLE}");
+    Failure::new(code::CONFIG, format!("{wanted}, or write store = \"URL\" into {SYSTEM_FILE}"))
+}
+
+/// Makes the directories above the default store's; the store makes its own.
+pub(crate) fn make_parents(url: &str) -> Outcome<()> {
+    let url = StoreUrl::parse(url)?;
+    match Path::new(url.path()).parent() {
+        Some(parent) => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)
+            .map_err(|error| Failure::os(format_args!("cannot make {}", parent.display()), &error)),
+        None => Ok(()),
+    }
+}
+
+/// The store of this user on this host.
+fn default(around: &Surroundings) -> Outcome<String> {
+    let directory = if around.is_root {
+        PathBuf::from(ROOT_STATE)
+    } else {
+        let state = base(around.state_home.as_ref(), around.home.as_ref(), ".local/state").ok_or_else(|| {
+            Failure::new(
+                code::CONFIG,
+                format!(
+                    "no store is configured, and there is no home directory for a local one: give --store URL, or set {STORE_VARIABLE}, HOME or XDG_STATE_HOME (absolute paths)"
+                ),
+            )
+        })?;
+        state.join("fencelock")
+    };
+    file_url(&directory)
+}
+
+/// The URL of the `file:` store in `directory`.
+fn file_url(directory: &Path) -> Outcome<String> {
+    let path = directory.to_str().ok_or_else(|| {
+        Failure::new(
+            code::CONFIG,
+            format!("the directory {directory:?} is not UTF-8: give --store, or set {STORE_VARIABLE}"),
+        )
+    })?;
+    let mut url = String::from("file://");
+    for c in path.chars() {
+        match c {
+            '%' | '?' | '#' | '@' => url.push_str(&format!("%{:02X}", u32::from(c))),
+            c => url.push(c),
+        }
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(directory: &Path) -> Surroundings {
+        Surroundings {
+            store: None,
+            home: None,
+            state_home: None,
+            config_home: None,
+            is_root: false,
+            directory: directory.join("cwd"),
+            system_file: directory.join("etc.toml"),
+        }
+    }
+
+    fn url(option: Option<&str>, around: &Surroundings) -> String {
+        choose(option, around).unwrap().url
+    }
+
+    #[test]
+    fn the_nearest_place_that_names_a_store_wins() {
+        let root = tempfile::tempdir().unwrap();
+        let mut around = nothing(root.path());
+        around.home = Some(root.path().join("home").into());
+        assert_eq!(url(None, &around), format!("file://{}/home/.local/state/fencelock", root.path().display()));
+        fs::write(&around.system_file, "store = 'file:///system'").unwrap();
+        assert_eq!(url(None, &around), "file:///system");
+        let user = root.path().join("home/.config/fencelock");
+        fs::create_dir_all(&user).unwrap();
+        fs::write(user.join(FILE), "store = 'file:///user'").unwrap();
+        assert_eq!(url(None, &around), "file:///user");
+        fs::create_dir(&around.directory).unwrap();
+        fs::write(around.directory.join(FILE), "# names none\n").unwrap();
+        assert_eq!(url(None, &around), "file:///user");
+        fs::write(around.directory.join(FILE), "store = 'file:///here'").unwrap();
+        assert_eq!(url(None, &around), "file:///here");
+        around.store = Some("file:///variable".into());
+        assert_eq!(url(None, &around), "file:///variable");
+        assert_eq!(url(Some("file:///option"), &around), "file:///option");
+    }
+
+    #[test]
+    fn without_a_home_the_error_says_what_to_set() {
+        let root = tempfile::tempdir().unwrap();
+        let mut around = nothing(root.path());
+        around.home = Some("relative".into());
+        let failure = choose(None, &around).unwrap_err();
+        assert_eq!(failure.code, code::CONFIG);
+        let message = failure.message.unwrap();
+        assert!(message.contains("HOME") && message.contains(STORE_VARIABLE), "{message}");
+        around.is_root = true;
+        assert_eq!(url(None, &around), "file:///var/lib/fencelock");
+    }
+
+    #[test]
+    fn wrong_configuration_is_named_and_never_repeated() {
+        let root = tempfile::tempdir().unwrap();
+        let around = nothing(root.path());
+        for text in ["store = 'redis://me:s3cret@h", "\nstores = 'redis://me:s3cret@h'", "store = ''", "store = 7"] {
+            fs::write(&around.system_file, text).unwrap();
+            let failure = choose(None, &around).unwrap_err();
+            let message = failure.message.unwrap();
+            assert_eq!(failure.code, code::CONFIG);
+            assert!(message.contains("etc.toml") && !message.contains("s3cret"), "{message}");
+        }
+        let empty = Surroundings { store: Some(OsString::new()), ..around };
+        assert!(choose(None, &empty).unwrap_err().message.unwrap().contains("is empty"));
+    }
+
+    #[test]
+    fn directories_become_urls_that_name_them_exactly() {
+        let mut url = StoreUrl::parse(&file_url(Path::new("/a b/50%/x?y#z@ü")).unwrap()).unwrap();
+        assert_eq!(url.path(), "/a b/50%/x?y#z@ü");
+        assert_eq!(url.take("y"), None);
+    }
+
+    #[test]
+    fn only_a_file_store_is_told_to_inherit() {
+        let chosen = |url: &str| Chosen { url: url.to_owned(), origin: Origin::Option };
+        assert_eq!(chosen("file:///x").inherited(true), "file:///x?inherit=true");
+        assert_eq!(chosen("file:///x?ttl_ms=9000").inherited(true), "file:///x?ttl_ms=9000&inherit=true");
+        assert_eq!(chosen("file:///x?inherit=true").inherited(false), "file:///x");
+        assert_eq!(chosen("zk://h/x").inherited(true), "zk://h/x");
+    }
+}

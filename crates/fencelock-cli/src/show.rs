@@ -1,0 +1,147 @@
+//! How queues are shown: as tables for people, as JSON for programs.
+
+use std::io::{self, Write as _};
+use std::time::SystemTime;
+
+use comfy_table::{ContentArrangement, Table};
+use fencelock::{Contender, Queue};
+use serde::Serialize;
+
+use crate::say::harmless;
+
+/// One contender.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    pub(crate) position: usize,
+    state: &'static str,
+    claim: String,
+    host: Option<String>,
+    pid: Option<u32>,
+    client: Option<String>,
+    request: String,
+    purpose: Option<String>,
+    since: Option<String>,
+    token: Option<String>,
+    #[serde(skip)]
+    age: Option<String>,
+}
+
+impl Shown {
+    fn new(position: usize, contender: &Contender) -> Self {
+        // An opaque owner has neither host nor pid.
+        let named = contender.owner.as_ref().filter(|owner| !owner.host.is_empty());
+        Self {
+            position,
+            state: if contender.grant.is_some() { "holder" } else { "waiter" },
+            claim: contender.claim.to_string(),
+            host: named.map(|owner| owner.host.clone()),
+            pid: named.map(|owner| owner.pid),
+            client: contender.owner.as_ref().map(|owner| format!("{:016x}", owner.client)),
+            request: contender.id.to_string(),
+            purpose: contender.purpose.as_deref().map(str::to_owned),
+            since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
+            token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
+            age: contender.since.and_then(age),
+        }
+    }
+
+    pub(crate) fn row(&self) -> Vec<String> {
+        vec![
+            self.position.to_string(),
+            self.state.to_owned(),
+            told(self.host.as_ref()),
+            told(self.pid.as_ref()),
+            told(self.age.as_ref()),
+            self.purpose.clone().unwrap_or_default(),
+            self.token.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn who(&self) -> String {
+        match (&self.host, self.pid) {
+            (Some(host), Some(pid)) => format!("pid {pid} on {host}"),
+            _ => format!("client {}", told(self.client.as_ref())),
+        }
+    }
+}
+
+/// How long ago, as people say it. A clock that is behind the store's says nothing.
+fn age(since: SystemTime) -> Option<String> {
+    let age = SystemTime::now().duration_since(since).ok()?;
+    Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
+}
+
+fn told<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+/// Everybody in one queue.
+#[derive(Debug, Serialize)]
+pub(crate) struct Everybody {
+    name: String,
+    pub(crate) contenders: Vec<Shown>,
+    pub(crate) strangers: Vec<String>,
+}
+
+impl Everybody {
+    pub(crate) fn new(queue: &Queue) -> Self {
+        let contenders = queue.contenders.iter().enumerate().map(|(index, contender)| Shown::new(index + 1, contender));
+        Self { name: queue.name.to_string(), contenders: contenders.collect(), strangers: queue.strangers.clone() }
+    }
+}
+
+/// One lock in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lock {
+    name: String,
+    holders: Vec<Shown>,
+    waiting: usize,
+}
+
+impl Lock {
+    pub(crate) fn new(queue: &Queue) -> Self {
+        let Everybody { name, contenders, .. } = Everybody::new(queue);
+        let (holders, waiters): (Vec<_>, Vec<_>) = contenders.into_iter().partition(|shown| shown.state == "holder");
+        Self { name, holders, waiting: waiters.len() }
+    }
+
+    pub(crate) fn row(&self) -> Vec<String> {
+        let holder = self.holders.first();
+        let more = self.holders.len().saturating_sub(1);
+        let who = holder.map_or_else(|| "-".to_owned(), Shown::who);
+        vec![
+            self.name.clone(),
+            if more == 0 { who } else { format!("{who} and {more} more") },
+            told(holder.and_then(|holder| holder.age.as_ref())),
+            holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
+            self.waiting.to_string(),
+        ]
+    }
+}
+
+/// Prints `value` as JSON, and a line break.
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Prints a table; a cell holds nothing that a terminal would obey.
+pub(crate) fn print_table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> io::Result<()> {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(heads);
+    for row in rows {
+        table.add_row(row.iter().map(|cell| harmless(cell, false)));
+    }
+    // Cells are padded on both sides.
+    let flush = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
+    print(&table.lines().map(flush).collect::<String>())
+}
+
+/// All at once, so that a reader that went away is noticed here.
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
