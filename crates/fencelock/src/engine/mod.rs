@@ -191,6 +191,21 @@ impl Engine {
         });
     }
 
+    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`, which is
+    /// counted like a clean-up.
+    pub(crate) async fn run_to_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let counted = self.pending.ticket();
+        let counted_work = async move {
+            let done = work.await;
+            drop(counted);
+            done
+        };
+        self.spawner.run_to_end(counted_work).await
+    }
+
     /// `request`, or an error once the request deadline has passed.
     pub(crate) async fn in_time<T>(
         &self,

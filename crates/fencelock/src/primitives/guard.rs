@@ -135,9 +135,9 @@ impl Guard {
 
     async fn release_hold(&self) -> Result<()> {
         let hold = Arc::clone(&self.hold);
-        let spawner = &self.hold.engine().spawner;
-        if spawner.has_own_thread() {
-            return spawner.run_to_end(async move { hold.release().await }).await;
+        let engine = self.hold.engine();
+        if engine.spawner.has_own_thread() {
+            return engine.run_to_end(async move { hold.release().await }).await;
         }
         let mut in_flight = ReleaseInFlight { hold: &self.hold, done: false };
         let released = self.hold.release().await;
