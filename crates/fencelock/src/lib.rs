@@ -25,6 +25,8 @@ pub use name::Name;
 pub use primitives::{Guard, Mutex};
 pub use queue::Claim;
 pub use store::{Capability, Contender, Contention, Loss, Owner, Queue, StoreUrl};
+#[cfg(feature = "file")]
+pub use stores::file;
 #[cfg(feature = "memory")]
 pub use stores::memory;
 pub use token::FencingToken;

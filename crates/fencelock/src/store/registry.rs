@@ -41,6 +41,10 @@ impl StoreInfo {
 }
 
 static STORES: &[StoreInfo] = &[
+    #[cfg(feature = "file")]
+    crate::stores::file::INFO,
+    #[cfg(not(feature = "file"))]
+    StoreInfo::off("file", "file", "file:///var/lib/fencelock"),
     #[cfg(feature = "memory")]
     crate::stores::memory::INFO,
     #[cfg(not(feature = "memory"))]

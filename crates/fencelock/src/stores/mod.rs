@@ -1,4 +1,6 @@
 //! The stores, one room each with the same roles.
 
+#[cfg(feature = "file")]
+pub mod file;
 #[cfg(feature = "memory")]
 pub mod memory;

@@ -1,0 +1,272 @@
+//! One bucket: a directory of tickets, its short lock, and what this process knows of the queues in it.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode};
+use rustix::io::Errno;
+
+use super::ceiling::unlock;
+use super::directory::Directory;
+use super::layout::READ_DIRECTORY;
+use super::line::{Known, Line};
+use super::platform;
+use super::ticket::Ticket;
+
+/// A bucket of one directory, shared by all sessions of this process.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    index: u16,
+    state: Mutex<State>,
+}
+
+/// What is known of a bucket. Held only for short system calls, never over an await.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    fd: Option<Arc<OwnedFd>>,
+    /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
+    seen: Option<u64>,
+    lines: HashMap<Arc<str>, Line>,
+}
+
+/// The bucket's lock among processes, given back on drop.
+#[derive(Debug)]
+pub(super) struct BucketLock(Arc<OwnedFd>);
+
+impl Drop for BucketLock {
+    fn drop(&mut self) {
+        unlock(&self.0);
+    }
+}
+
+impl BucketLock {
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+impl Bucket {
+    pub(super) fn new(index: u16) -> Self {
+        Self { index, state: Mutex::default() }
+    }
+
+    pub(super) fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// The state. Its steps leave it usable, so a panic in one of them does no harm to the others.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the descriptor back unless the bucket is in use this very moment.
+    pub(super) fn close_descriptor(&self) -> bool {
+        match self.state.try_lock() {
+            Ok(mut state) => {
+                state.forget_directory();
+                if !state.lines.values().any(Line::has_local) {
+                    state.lines.clear();
+                }
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Where a ticket is, from the root of the store.
+    pub(super) fn path(&self, ticket: &Ticket, encoded: &str) -> String {
+        let mut path = Directory::bucket_path(self.index);
+        path.push('/');
+        path.push_str(&ticket.file_name(encoded));
+        path
+    }
+
+    /// Tries to take the lock among processes; `None` while another one has it.
+    pub(super) fn try_lock(&self, directory: &Directory, state: &mut State) -> rustix::io::Result<Option<BucketLock>> {
+        let fd = state.open(directory, self.index)?;
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(BucketLock(fd))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl State {
+    /// The queue of `encoded`, if anybody is known to be in it.
+    pub(super) fn line(&mut self, encoded: &str) -> Option<&mut Line> {
+        self.lines.get_mut(encoded)
+    }
+
+    pub(super) fn line_or_new(&mut self, encoded: &Arc<str>) -> &mut Line {
+        self.lines.entry(Arc::clone(encoded)).or_default()
+    }
+
+    /// Every queue that somebody is known to be in.
+    pub(super) fn lines(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Line)> {
+        self.lines.iter_mut()
+    }
+
+    /// Removes one ticket from what is known, and tells whoever waits for it.
+    pub(super) fn depart(&mut self, encoded: &str, ticket: &Ticket) {
+        if let Some(line) = self.lines.get_mut(encoded) {
+            line.depart(ticket);
+            if line.is_empty() {
+                self.lines.remove(encoded);
+            }
+        }
+    }
+
+    /// Makes the next use open the directory anew and list it.
+    pub(super) fn forget_directory(&mut self) {
+        self.fd = None;
+        self.seen = None;
+    }
+
+    /// Whether nobody has arrived since everybody was listed, `last` being the last number drawn. Ask under the lock.
+    pub(super) fn is_complete(&self, last: u64) -> bool {
+        self.seen == Some(last)
+    }
+
+    /// Notes that `last` is the last number drawn, and everybody up to it is known.
+    pub(super) fn completed(&mut self, last: u64) {
+        self.seen = Some(last);
+    }
+
+    fn open(&mut self, directory: &Directory, index: u16) -> rustix::io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = &self.fd {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = Arc::new(directory.open_bucket(index)?);
+        self.fd = Some(Arc::clone(&fd));
+        directory.count_descriptor(index);
+        Ok(fd)
+    }
+
+    /// Lists the bucket and takes it over. Exact about arrivals only under the lock.
+    pub(super) fn relist(&mut self, directory: &Directory, fd: &OwnedFd) -> rustix::io::Result<()> {
+        let mut listed: HashMap<Arc<str>, Vec<Known>> = HashMap::new();
+        platform::list(fd, |file| {
+            let Some((encoded, ticket)) = Ticket::parse(file) else { return };
+            let known = Known::new(ticket, directory.lives.is_own(ticket.key.session));
+            match listed.get_mut(encoded) {
+                Some(line) => line.push(known),
+                None => {
+                    let key = self.lines.get_key_value(encoded).map_or_else(|| encoded.into(), |(key, _)| key.clone());
+                    listed.insert(key, vec![known]);
+                }
+            }
+        })?;
+        self.lines.retain(|encoded, line| {
+            line.replace(listed.remove(encoded).unwrap_or_default());
+            !line.is_empty()
+        });
+        for (encoded, known) in listed {
+            self.lines.entry(encoded).or_default().replace(known);
+        }
+        Ok(())
+    }
+
+    /// Removes the tickets of dead sessions from one queue.
+    pub(super) fn reap(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str) -> rustix::io::Result<()> {
+        let Some(line) = self.lines.get_mut(encoded) else { return Ok(()) };
+        let mut others: Vec<u64> =
+            line.iter().filter(|known| !known.local).map(|known| known.ticket.key.session).collect();
+        others.sort_unstable();
+        others.dedup();
+        for session in others {
+            if directory.is_alive(session)? {
+                continue;
+            }
+            let dead: Vec<_> =
+                line.iter().map(|known| known.ticket).filter(|ticket| ticket.key.session == session).collect();
+            for ticket in dead {
+                // A ticket that cannot be removed is dead all the same.
+                let _ = directory.remove(&bucket.path(&ticket, encoded));
+                line.depart(&ticket);
+            }
+        }
+        if line.is_empty() {
+            self.lines.remove(encoded);
+        }
+        Ok(())
+    }
+
+    /// Looks without the lock who of one queue is still there. Only departures and lighter claims of places known
+    /// before are taken over, for a listing without the lock may miss an arrival.
+    pub(super) fn refresh(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str) -> rustix::io::Result<()> {
+        let fd = self.open(directory, bucket.index)?;
+        // A lighter ticket is made before the heavier one goes. So once a heavy one is seen to be gone, a listing that
+        // begins afterwards shows what took its place.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            let mut listed = Vec::new();
+            platform::list(&fd, |file| match Ticket::parse(file) {
+                Some((name, ticket)) if name == encoded => listed.push(ticket),
+                _ => {}
+            })?;
+            let Some(line) = self.lines.get_mut(encoded) else { return Ok(()) };
+            let mut gone = Vec::new();
+            for known in line.iter().filter(|known| !listed.contains(&known.ticket)) {
+                // The listing is only a hint: a place ends when its file is certainly gone.
+                if !directory.exists(&bucket.path(&known.ticket, encoded))? {
+                    gone.push(known.ticket);
+                }
+            }
+            for ticket in listed {
+                let lighter = line.find(ticket.key.session, ticket.key.number).is_some_and(|same| same != ticket);
+                if lighter && line.get_mut(&ticket).is_none() {
+                    line.insert(Known::new(ticket, directory.lives.is_own(ticket.key.session)));
+                }
+            }
+            for ticket in gone {
+                again |= ticket.can_lighten() && line.get_mut(&ticket).is_some_and(|known| !known.local);
+                line.depart(&ticket);
+            }
+            if line.is_empty() {
+                self.lines.remove(encoded);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Directory {
+    /// Opens a bucket's directory, and makes it if it is not there.
+    fn open_bucket(&self, index: u16) -> rustix::io::Result<OwnedFd> {
+        let path = Self::bucket_path(index);
+        let open = || self.opening(|| rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()));
+        match open() {
+            Err(Errno::NOENT) => {
+                let parent = rustix::fs::openat(&self.root.fd, super::layout::BUCKETS, READ_DIRECTORY, Mode::empty())?;
+                super::layout::make_directory(&parent, &path[path.len() - 3..], self.root.modes)?;
+                open()
+            }
+            opened => opened,
+        }
+    }
+
+    /// Where a bucket's directory is, from the root of the store.
+    pub(super) fn bucket_path(index: u16) -> String {
+        format!("{}/{index:03x}", super::layout::BUCKETS)
+    }
+
+    /// Whether there is anything at this path, from the root of the store.
+    pub(super) fn exists(&self, path: &str) -> rustix::io::Result<bool> {
+        match rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Removes a ticket; whether it was there.
+    pub(super) fn remove(&self, path: &str) -> rustix::io::Result<bool> {
+        match rustix::fs::unlinkat(&self.root.fd, path, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! An open lock directory, shared by all clients of it in this process.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use rustix::io::Errno;
+
+use super::bucket::Bucket;
+use super::ceiling::Ceiling;
+use super::config::Config;
+use super::fault::fault;
+use super::layout::{self, Root};
+use super::lives::Lives;
+use super::platform;
+use super::ticket;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many buckets' descriptors are kept open: far fewer than a process has by default.
+const OPEN_BUCKETS: usize = 64;
+
+/// The directories that this process has open, by device and inode.
+type ByIdentity = HashMap<(u64, u64), Weak<Directory>>;
+
+/// A lock directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) path: String,
+    pub(super) root: Root,
+    pub(super) ceiling: Ceiling,
+    pub(super) lives: Lives,
+    buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
+    /// The buckets with an open descriptor, the longest open first.
+    open: Mutex<VecDeque<u16>>,
+}
+
+impl Directory {
+    /// Opens the directory of `config`, or finds it open already.
+    pub(super) fn open(config: &Config) -> Result<Arc<Self>> {
+        static OPEN: LazyLock<Mutex<ByIdentity>> = LazyLock::new(Mutex::default);
+        let fd = layout::open_directory(config)?;
+        if config.apart {
+            return Self::prepare(config, fd).map(Arc::new);
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| fault("open", &config.path, errno))?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, directory| directory.strong_count() > 0);
+        let known = open.get(&layout::identity(&stat)).and_then(Weak::upgrade);
+        if let Some(directory) = known.filter(|directory| directory.path == config.path && directory.is_intact()) {
+            return Ok(directory);
+        }
+        let directory = Arc::new(Self::prepare(config, fd)?);
+        open.insert(directory.root.identity, Arc::downgrade(&directory));
+        Ok(directory)
+    }
+
+    fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
+        let boot = match config.boot.clone().or_else(platform::boot_id) {
+            Some(boot) => boot,
+            None => layout::temporary_name(),
+        };
+        let root = Root::prepare(&config.path, fd, &Ceiling::first(&boot))?;
+        let directory = Self {
+            path: config.path.clone(),
+            root,
+            ceiling: Ceiling::new(boot),
+            lives: Lives::default(),
+            buckets: Mutex::default(),
+            open: Mutex::default(),
+        };
+        Ok(directory)
+    }
+
+    /// Whether the path still leads to this directory, and its parts are there.
+    pub(super) fn is_intact(&self) -> bool {
+        let same = rustix::fs::stat(&*self.path).is_ok_and(|stat| layout::identity(&stat) == self.root.identity);
+        same && rustix::fs::fstat(&self.root.sessions).is_ok_and(|stat| stat.st_nlink > 0)
+            && rustix::fs::fstat(&self.root.counters).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    pub(super) fn bucket(&self, index: u16) -> Arc<Bucket> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(buckets.entry(index).or_insert_with(|| Arc::new(Bucket::new(index))))
+    }
+
+    /// Every bucket that this process knows something of.
+    pub(super) fn known_buckets(&self) -> Vec<Arc<Bucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Every bucket that is on disk.
+    pub(super) fn buckets_on_disk(&self) -> rustix::io::Result<Vec<u16>> {
+        let flags = layout::READ_DIRECTORY;
+        let parent =
+            self.opening(|| rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty()))?;
+        let mut found = Vec::new();
+        platform::list(&parent, |name| {
+            let index = u16::from_str_radix(name, 16).ok().filter(|index| *index < ticket::BUCKETS);
+            found.extend(index.filter(|_| name.len() == 3));
+        })?;
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Calls `open` again with the cached descriptors closed when the process has none left.
+    pub(super) fn opening<T>(&self, open: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.close_descriptors(0);
+                open()
+            }
+            opened => opened,
+        }
+    }
+
+    /// Notes that a bucket's descriptor was opened, and closes the oldest ones beyond the limit.
+    pub(super) fn count_descriptor(&self, index: u16) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push_back(index);
+        self.close_descriptors(OPEN_BUCKETS);
+    }
+
+    fn close_descriptors(&self, keep: usize) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in keep..open.len() {
+            let Some(index) = open.pop_front() else { return };
+            let bucket = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
+            if bucket.is_some_and(|bucket| !bucket.close_descriptor()) {
+                open.push_back(index);
+            }
+        }
+    }
+
+    /// The last number drawn in a bucket.
+    pub(super) fn last_number(&self, index: u16) -> rustix::io::Result<u64> {
+        let mut bytes = [0; 8];
+        // A file cut short (a restored backup) reads as 0: the clock and the floor still hold.
+        rustix::io::pread(&self.root.counters, &mut bytes, u64::from(index) * 8)?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// Notes the last number drawn in a bucket; under its lock.
+    pub(super) fn set_last_number(&self, index: u16, number: u64) -> rustix::io::Result<()> {
+        let bytes = number.to_be_bytes();
+        match rustix::io::pwrite(&self.root.counters, &bytes, u64::from(index) * 8)? {
+            8 => Ok(()),
+            _ => Err(Errno::NOSPC),
+        }
+    }
+
+    /// The error for a short lock that another process kept for longer than the request deadline.
+    pub(super) fn stuck(&self, operation: &'static str, path: &str) -> Error {
+        let inode =
+            rustix::fs::statat(&self.root.fd, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
+        let holder = inode.ok().and_then(platform::lock_holder);
+        let error = Error::new(
+            ErrorKind::Unreachable,
+            operation,
+            "another process is inside a short lock of the directory and does not go on; was it stopped?",
+        )
+        .with("path", format_args!("{}/{path}", self.path))
+        .retryable();
+        match holder {
+            Some(pid) => error.with("pid", pid),
+            None => error,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What this process knows of one queue: a superset of the contenders ahead of its own places.
+//!
+//! Arrivals are known exactly, because every listing is made under the bucket's lock; departures may be noticed late,
+//! which only makes a waiter wait. Who waits for a contender's departure stands beside that contender.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::ticket::{Key, Ticket};
+use super::watch::Bell;
+use crate::queue::{Admission, Claim, admits};
+use crate::store::{Ahead, Grant, Standing};
+use crate::token::FencingToken;
+
+/// One contender, and who wants to hear of it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) ticket: Ticket,
+    /// Whether it belongs to a session of this process, whose departures are told in memory.
+    pub(super) local: bool,
+    listeners: Vec<Arc<Bell>>,
+}
+
+impl Known {
+    pub(super) fn new(ticket: Ticket, local: bool) -> Self {
+        Self { ticket, local, listeners: Vec::new() }
+    }
+
+    /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted).
+    pub(super) fn tell(&mut self, bell: &Arc<Bell>) {
+        if !self.listeners.iter().any(|known| Arc::ptr_eq(known, bell)) {
+            self.listeners.push(Arc::clone(bell));
+        }
+    }
+
+    pub(super) fn forget(&mut self, bell: &Arc<Bell>) {
+        self.listeners.retain(|known| !Arc::ptr_eq(known, bell));
+    }
+
+    pub(super) fn ring(&mut self) {
+        for bell in self.listeners.drain(..) {
+            bell.ring();
+        }
+    }
+}
+
+/// One queue, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    known: VecDeque<Known>,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    pub(super) fn has_local(&self) -> bool {
+        self.known.iter().any(|known| known.local)
+    }
+
+    /// Takes over a listing that is exact about arrivals. Whoever is not in it has departed.
+    pub(super) fn replace(&mut self, mut listed: Vec<Known>) {
+        listed.sort_unstable_by_key(|known| order(&known.ticket));
+        let mut old = std::mem::take(&mut self.known).into_iter().peekable();
+        for known in &mut listed {
+            while let Some(mut gone) = old.next_if(|gone| order(&gone.ticket) < order(&known.ticket)) {
+                gone.ring();
+            }
+            if let Some(same) = old.next_if(|same| same.ticket == known.ticket) {
+                known.listeners = same.listeners;
+            }
+        }
+        old.for_each(|mut gone| gone.ring());
+        self.known = listed.into();
+    }
+
+    /// Adds one contender.
+    pub(super) fn insert(&mut self, known: Known) {
+        let at = self.known.partition_point(|other| order(&other.ticket) < order(&known.ticket));
+        if self.known.get(at).is_none_or(|other| other.ticket != known.ticket) {
+            self.known.insert(at, known);
+        }
+    }
+
+    /// Removes one ticket and tells whoever waits for it.
+    pub(super) fn depart(&mut self, ticket: &Ticket) -> bool {
+        let Some(mut gone) = self.index(ticket).and_then(|at| self.known.remove(at)) else {
+            return false;
+        };
+        gone.ring();
+        true
+    }
+
+    pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Known> {
+        self.index(ticket).and_then(|at| self.known.get_mut(at))
+    }
+
+    pub(super) fn has(&self, ticket: &Ticket) -> bool {
+        self.index(ticket).is_some()
+    }
+
+    /// The ticket of one request, the lightest if it was replaced just now.
+    pub(super) fn find(&self, session: u64, number: u64) -> Option<Ticket> {
+        let same = |known: &&Known| known.ticket.key.session == session && known.ticket.key.number == number;
+        self.known.iter().filter(same).map(|known| known.ticket).next_back()
+    }
+
+    /// Everybody with a smaller number than `key`, front first.
+    pub(super) fn ahead(&self, key: Key) -> impl DoubleEndedIterator<Item = &Known> + ExactSizeIterator {
+        let end = self.known.partition_point(|known| known.ticket.key < key);
+        self.known.range(..end)
+    }
+
+    /// Everybody, front first.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Known> {
+        self.known.iter()
+    }
+
+    /// What the rule says about `claim` at the place `key`.
+    pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
+        if claim == Claim::MUTEX {
+            // The usual case, without looking at everybody: anybody ahead is in the way.
+            return match self.ahead(key).next_back() {
+                None => Admission::Admitted,
+                Some(known) if known.ticket.claim.capacity() == claim.capacity() => Admission::Wait,
+                Some(known) => Admission::Conflict(known.ticket.claim),
+            };
+        }
+        admits(self.ahead(key).map(|known| known.ticket.claim), claim)
+    }
+
+    /// Where the contender of `ticket` stands, by what is known.
+    pub(super) fn standing(&self, ticket: &Ticket) -> Standing {
+        match self.judge(ticket.key, ticket.claim) {
+            Admission::Admitted => Standing::Granted(Grant { token: FencingToken::new(ticket.key.seq, 0) }),
+            Admission::Wait | Admission::Conflict(_) => Standing::Waiting(Some(self.count_ahead(ticket))),
+        }
+    }
+
+    fn count_ahead(&self, ticket: &Ticket) -> Ahead {
+        let ahead = self.ahead(ticket.key);
+        let all = ahead.len();
+        let mut room = u64::from(ticket.claim.capacity());
+        let fits = |known: &Known| {
+            let weight = u64::from(known.ticket.claim.weight());
+            room.checked_sub(weight).map(|left| room = left)
+        };
+        let holders = ahead.map_while(fits).count();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Ahead { holders: number(holders), waiters: number(all - holders) }
+    }
+
+    /// Takes the places of one session for those of another process, and tells whoever waits for them to look.
+    pub(super) fn disown(&mut self, session: u64) {
+        for known in self.known.iter_mut().filter(|known| known.ticket.key.session == session) {
+            known.local = false;
+            known.ring();
+        }
+    }
+
+    fn index(&self, ticket: &Ticket) -> Option<usize> {
+        self.known.binary_search_by_key(&order(ticket), |known| order(&known.ticket)).ok()
+    }
+}
+
+/// The order of the queue; of two tickets of one place the lighter comes later.
+fn order(ticket: &Ticket) -> (Key, std::cmp::Reverse<Claim>) {
+    (ticket.key, std::cmp::Reverse(ticket.claim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(seq: u64, claim: Claim) -> Ticket {
+        Ticket { key: Key { seq, session: 1, number: seq }, claim }
+    }
+
+    fn line(seqs: &[u64]) -> Line {
+        let mut line = Line::default();
+        for &seq in seqs {
+            line.insert(Known::new(ticket(seq, Claim::MUTEX), false));
+        }
+        line
+    }
+
+    fn seqs(line: &Line) -> Vec<u64> {
+        line.iter().map(|known| known.ticket.key.seq).collect()
+    }
+
+    #[test]
+    fn a_listing_tells_those_who_wait_for_a_contender_that_is_not_in_it() {
+        let mut line = line(&[3, 1, 2]);
+        assert_eq!(seqs(&line), [1, 2, 3]);
+        let bells: Vec<_> = (1..=3).map(|_| Bell::new()).collect();
+        for seq in 1..=3u64 {
+            line.get_mut(&ticket(seq, Claim::MUTEX)).unwrap().tell(&bells[seq as usize - 1]);
+        }
+        let listed = [4, 2].map(|seq| Known::new(ticket(seq, Claim::MUTEX), false));
+        line.replace(listed.into_iter().collect());
+        assert_eq!(seqs(&line), [2, 4]);
+        assert_eq!(bells.iter().map(|bell| bell.take()).collect::<Vec<_>>(), [true, false, true]);
+        assert!(line.depart(&ticket(2, Claim::MUTEX)) && !line.depart(&ticket(2, Claim::MUTEX)));
+        assert!(bells[1].take());
+    }
+
+    #[test]
+    fn only_those_ahead_count() {
+        let line = line(&[1, 2, 3]);
+        assert_eq!(line.judge(ticket(1, Claim::MUTEX).key, Claim::MUTEX), Admission::Admitted);
+        assert_eq!(line.judge(ticket(2, Claim::MUTEX).key, Claim::MUTEX), Admission::Wait);
+        assert_eq!(line.judge(ticket(4, Claim::READER).key, Claim::READER), Admission::Conflict(Claim::MUTEX));
+        assert_eq!(line.ahead(ticket(3, Claim::MUTEX).key).len(), 2);
+    }
+
+    #[test]
+    fn of_two_tickets_of_one_place_the_lighter_is_found() {
+        let mut line = Line::default();
+        line.insert(Known::new(ticket(1, Claim::READER), true));
+        line.insert(Known::new(ticket(1, Claim::WRITER), true));
+        assert_eq!(line.find(1, 1).unwrap().claim, Claim::READER);
+    }
+}

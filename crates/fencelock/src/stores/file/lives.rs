@@ -1,0 +1,162 @@
+//! Who is alive: a session is, as long as its file is there and locked by its owner.
+//!
+//! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
+//! and their closing is not the event that the owner's closing is.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::directory::Directory;
+use super::layout::SESSIONS;
+use super::platform::Interest;
+use super::ticket::base32;
+use super::watch::{Bell, Subscription, Watching, watch};
+use crate::store::Owner;
+
+/// The file name of a session.
+pub(super) fn session_name(session: u64) -> String {
+    base32(session, 13)
+}
+
+/// What a session file says of its owner.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// In hexadecimal digits: JSON numbers are too small.
+    client: String,
+    host: String,
+    pid: u32,
+}
+
+impl Identity {
+    pub(super) fn of(owner: &Owner) -> Self {
+        Self { client: format!("{:016x}", owner.client), host: owner.host.clone(), pid: owner.pid }
+    }
+
+    pub(super) fn owner(&self) -> Option<Owner> {
+        let client = u64::from_str_radix(&self.client, 16).ok()?;
+        Some(Owner { client, host: self.host.clone(), pid: self.pid })
+    }
+}
+
+/// What this process knows of sessions.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    own: Mutex<HashSet<u64>>,
+    others: Mutex<HashMap<u64, Arc<Life>>>,
+}
+
+/// A session of another process that somebody here relies on.
+#[derive(Debug)]
+struct Life {
+    bell: Arc<Bell>,
+    subscription: Option<Subscription>,
+    /// Set by the first event at its file, for good: from then on only tests count.
+    doubtful: AtomicBool,
+}
+
+/// The answer to [`Lives::rely_on`].
+#[derive(Debug)]
+pub(super) enum Reliance {
+    /// It is over.
+    Dead,
+    /// It is alive, and the bell will ring when that may have changed.
+    Told(Subscription),
+    /// It is alive, but its end may be near, or nobody will tell: test again soon.
+    Doubtful(Option<Subscription>),
+}
+
+/// How many sessions are remembered before those that ended are forgotten.
+const REMEMBERED: usize = 256;
+
+impl Lives {
+    fn own(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session belongs to this process.
+    pub(super) fn is_own(&self, session: u64) -> bool {
+        self.own().contains(&session)
+    }
+
+    pub(super) fn adopt(&self, session: u64) {
+        self.own().insert(session);
+    }
+
+    pub(super) fn disown(&self, session: u64) {
+        self.own().remove(&session);
+    }
+
+    /// Arranges for `bell` to ring when the session of another process ends.
+    pub(super) fn rely_on(&self, directory: &Directory, session: u64, bell: &Arc<Bell>) -> Reliance {
+        let (life, is_new) = self.life(directory, session);
+        if is_new || life.bell.take() {
+            life.doubtful.fetch_or(!is_new, Ordering::AcqRel);
+        } else if !life.doubtful.load(Ordering::Acquire)
+            && let Some(subscription) = life.subscription.as_ref().and_then(|watched| watched.also(bell))
+        {
+            return Reliance::Told(subscription);
+        }
+        let subscription = life.subscription.as_ref().and_then(|watched| watched.also(bell));
+        if !directory.is_alive(session).unwrap_or(true) {
+            self.forget(session);
+            return Reliance::Dead;
+        }
+        match subscription {
+            Some(subscription) if !life.doubtful.load(Ordering::Acquire) => Reliance::Told(subscription),
+            doubtful => Reliance::Doubtful(doubtful),
+        }
+    }
+
+    fn forget(&self, session: u64) {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    fn life(&self, directory: &Directory, session: u64) -> (Arc<Life>, bool) {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(life) = others.get(&session) {
+            return (Arc::clone(life), false);
+        }
+        if others.len() >= REMEMBERED {
+            others.retain(|_, life| Arc::strong_count(life) > 1);
+        }
+        let bell = Bell::new();
+        let path = format!("{}/{SESSIONS}/{}", directory.path, session_name(session));
+        let subscription = match watch(&path, Interest::SessionEnd, &bell) {
+            Watching::On(subscription) => Some(subscription),
+            Watching::Gone | Watching::Blind => None,
+        };
+        let life = Arc::new(Life { bell, subscription, doubtful: AtomicBool::new(false) });
+        others.insert(session, Arc::clone(&life));
+        (life, true)
+    }
+}
+
+impl Directory {
+    /// Tests whether a session of another process is alive.
+    pub(super) fn is_alive(&self, session: u64) -> rustix::io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let name = session_name(session);
+        let opened = self.opening(|| rustix::fs::openat(&self.root.sessions, name.as_str(), flags, Mode::empty()));
+        let file = match opened {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Who a session belongs to, if its file is there and tells.
+    pub(super) fn identity(&self, session: u64) -> Option<Identity> {
+        let text = super::layout::read(&self.root.sessions, &session_name(session)).ok()??;
+        serde_json::from_str(&text).ok()
+    }
+}

@@ -1,0 +1,216 @@
+//! Locks in a local directory: the embedded default, for the processes of one machine.
+//!
+//! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive.
+//! `NOTES.md` beside this file has the layout, and what a crash, a power cut and a restored backup do.
+
+mod bucket;
+mod ceiling;
+mod config;
+mod directory;
+mod enter;
+mod fault;
+mod layout;
+mod line;
+mod lives;
+mod place;
+mod platform;
+mod session;
+mod show;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod watch;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+use self::config::Config;
+use self::directory::Directory;
+use self::session::{Core, FileSession};
+use crate::engine::clock::Clock;
+use crate::error::Result;
+use crate::name::Name;
+use crate::store::{Capability, Liveness, Opened, Order, Owner, Queue, Store, StoreInfo, StoreUrl, Tokens};
+
+/// What the registry knows of this store.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "file",
+    feature: "file",
+    example: "file:///var/lib/fencelock",
+    options: config::OPTIONS,
+    capability: Some(capability),
+    open: Some(open),
+};
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let store: Arc<dyn Store> = Arc::new(FileStore::with(Config::from_url(url)?)?);
+        Ok(store)
+    })
+}
+
+fn capability() -> Capability {
+    Capability {
+        store: "file",
+        layout: layout::LAYOUT_NAME,
+        liveness: Liveness::Process,
+        order: Order::Fifo,
+        tokens: Tokens::ClockFlooredCounter,
+        certainty: "the kernel keeps a lock for as long as the process lives; only removing files by hand ends it earlier",
+        shared_claims: true,
+        detection_slack: Duration::from_secs(2),
+        wake_bound: Duration::from_secs(2),
+        residue: "one empty directory and one number for each of 4096 buckets, shared by all names",
+        blocking: true,
+    }
+}
+
+/// Locks in a local directory, on a file system that [`FileStore::open`] trusts: ext2/3/4, XFS, Btrfs, ZFS, F2FS, tmpfs,
+/// overlay. Network file systems are refused.
+///
+/// It excludes processes of one machine, with one kernel. It does not protect against a user who may write in the
+/// directory and removes files by hand; a holder learns of that at its next renewal.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// let store = fencelock::file::FileStore::open(directory.path())?;
+/// # let _ = store;
+/// # Ok::<(), fencelock::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FileStore {
+    config: Config,
+    directory: Mutex<Arc<Directory>>,
+    capability: Capability,
+}
+
+impl FileStore {
+    /// Opens the directory `path`, which is absolute. If it is missing it is made, with mode 0700; its parent is not.
+    ///
+    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a path that cannot be a lock directory, `Denied` without
+    /// permission, `Unsupported` for a file system that is not trusted, `Layout` for a directory of another release,
+    /// `Exhausted` for a full disk.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with(Config::new(path.as_ref())?)
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// When the path is not absolute UTF-8.
+    pub fn builder(path: impl AsRef<Path>) -> Result<FileStoreBuilder> {
+        Ok(FileStoreBuilder { config: Config::new(path.as_ref())? })
+    }
+
+    fn with(config: Config) -> Result<Self> {
+        let directory = Directory::open(&config)?;
+        Ok(Self { config, directory: Mutex::new(directory), capability: capability() })
+    }
+
+    fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The directory; opened anew if somebody removed it meanwhile.
+    fn intact_directory(&self) -> Result<Arc<Directory>> {
+        let directory = self.directory();
+        if directory.is_intact() {
+            return Ok(directory);
+        }
+        let directory = Directory::open(&self.config)?;
+        *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&directory);
+        Ok(directory)
+    }
+
+    fn open_session(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Arc<Core>> {
+        let directory = self.intact_directory()?;
+        directory.sweep().map_err(|errno| fault::fault("open", &directory.path, errno))?;
+        Core::open(&self.config, directory, owner, ttl, clock)
+    }
+}
+
+impl Store for FileStore {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(async move {
+            let confirmed = clock.now();
+            let core = self.open_session(owner, ttl, clock)?;
+            Ok(Opened { events: core.events(), session: Arc::new(FileSession(core)), ttl: None, confirmed })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move { self.intact_directory()?.read_queue(name) })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit) })
+    }
+}
+
+/// A [`FileStore`] with options; made by [`FileStore::builder`].
+#[derive(Debug, Clone)]
+pub struct FileStoreBuilder {
+    config: Config,
+}
+
+impl FileStoreBuilder {
+    /// Whether a missing directory is made. Default: yes.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.config.create = create;
+        self
+    }
+
+    /// Whether child processes inherit the session, so that its locks last until the last of them ends. Default: no.
+    ///
+    /// Every child that this process starts inherits it, not only the one that was meant.
+    #[must_use]
+    pub fn inherit(mut self, inherit: bool) -> Self {
+        self.config.inherit = inherit;
+        self
+    }
+
+    /// How long the short internal locks of the directory are tried before
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) names the process that is inside one; at most 0.3 of the
+    /// client's ttl. Default: 3 s.
+    #[must_use]
+    pub fn request_deadline(mut self, deadline: Duration) -> Self {
+        self.config.request_deadline = deadline;
+        self
+    }
+
+    /// Takes `boot` for the id of this boot of the machine.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn boot_id(mut self, boot: impl Into<String>) -> Self {
+        self.config.boot = Some(boot.into());
+        self.another_process()
+    }
+
+    /// Shares no memory with other stores of this process, as if it were another one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn another_process(mut self) -> Self {
+        self.config.apart = true;
+        self
+    }
+
+    /// Opens the directory.
+    ///
+    /// # Errors
+    /// As [`FileStore::open`].
+    pub fn open(self) -> Result<FileStore> {
+        FileStore::with(self.config)
+    }
+}

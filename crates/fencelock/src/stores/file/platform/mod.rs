@@ -1,0 +1,38 @@
+//! What differs between operating systems, behind one set of functions. Linux is the one that is tested; elsewhere
+//! waiters poll, any file system is taken, and a reboot is not told apart from a restart.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new};
+#[cfg(not(target_os = "linux"))]
+pub(super) use other::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new};
+
+/// What to hear of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// A ticket: its deletion.
+    Departure,
+    /// A ticket: its deletion, or the mark that its owner sets when it is granted.
+    GrantOrDeparture,
+    /// A session file of another process: that a writer closed it, or that it was deleted.
+    SessionEnd,
+    /// The own session file: that it was deleted or touched.
+    Touch,
+    /// A directory: any deletion in it.
+    AnyDeletion,
+}
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Something happened to what this watch is for.
+    Changed(i32),
+    /// The watch is over: the kernel dropped it.
+    Over(i32),
+    /// Events were lost: anything may have happened.
+    Overflow,
+}

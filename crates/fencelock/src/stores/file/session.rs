@@ -1,0 +1,277 @@
+//! One client's session: a locked file, and the places that name it.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::config::Config;
+use super::directory::Directory;
+use super::enter;
+use super::fault::fault;
+use super::layout::{SESSIONS, TEMPORARY, temporary_name, write_all};
+use super::lives::{Identity, session_name};
+use super::platform::Interest;
+use super::ticket::Slot;
+use super::watch::{Bell, Subscription, Watching, watch};
+use crate::engine::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session, SessionEvent};
+
+/// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
+const WITHDRAWN: usize = 1024;
+
+/// What places and the session's handle share. The kernel gives the session up when the last of them is gone.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) directory: Arc<Directory>,
+    pub(super) id: u64,
+    pub(super) client: u64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) request_deadline: Duration,
+    file: Mutex<Option<OwnedFd>>,
+    over: AtomicBool,
+    withdrawn: Mutex<VecDeque<u64>>,
+    bell: Arc<Bell>,
+}
+
+/// The handle that the engine has.
+#[derive(Debug)]
+pub(super) struct FileSession(pub(super) Arc<Core>);
+
+impl Core {
+    /// Makes the session file. It is locked before it gets its name, so nobody ever sees it unlocked.
+    pub(super) fn open(
+        config: &Config,
+        directory: Arc<Directory>,
+        owner: &Owner,
+        ttl: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>> {
+        let id = getrandom::u64().map_err(|error| {
+            Error::new(ErrorKind::Internal, "open", "the system gave no random number").caused_by(error)
+        })?;
+        let name = session_name(id);
+        let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
+        let text = serde_json::to_string(&Identity::of(owner)).map_err(|error| {
+            Error::new(ErrorKind::Internal, "open session", "the owner cannot be written down").caused_by(error)
+        })?;
+        let file = directory.opening(|| make_session_file(&directory, &name, &text, config.inherit)).map_err(failed)?;
+        directory.lives.adopt(id);
+        Ok(Arc::new(Self {
+            id,
+            client: owner.client,
+            clock,
+            request_deadline: config.request_deadline.min(ttl * 3 / 10),
+            file: Mutex::new(Some(file)),
+            over: AtomicBool::new(false),
+            withdrawn: Mutex::default(),
+            bell: Bell::new(),
+            directory,
+        }))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Whether a request was taken back, so that it must not take effect any more.
+    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+        self.withdrawn().contains(&number)
+    }
+
+    fn withdrawn(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session file is still in the directory, and the directory at its path.
+    fn is_linked(&self) -> bool {
+        let linked = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0);
+        self.file().as_ref().is_some_and(linked) && self.directory.is_intact()
+    }
+
+    /// Removes this session's tickets; the first thing that went wrong comes last.
+    fn remove_tickets(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for bucket in self.directory.known_buckets() {
+            let mut state = bucket.lock();
+            let mut mine = Vec::new();
+            for (encoded, line) in state.lines() {
+                let own = line.iter().filter(|known| known.ticket.key.session == self.id);
+                mine.extend(own.map(|known| (Arc::clone(encoded), known.ticket)));
+            }
+            for (encoded, ticket) in mine {
+                let path = bucket.path(&ticket, &encoded);
+                match self.directory.remove(&path) {
+                    Ok(_) => state.depart(&encoded, &ticket),
+                    Err(errno) => {
+                        outcome = Err(fault("close", format_args!("{}/{path}", self.directory.path), errno));
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Ends the session as a crash would: nothing is cleaned up, the kernel drops the lock.
+    pub(super) fn forsake(&self) {
+        self.over.store(true, Ordering::Release);
+        self.directory.lives.disown(self.id);
+        *self.file() = None;
+        // Those in this process who wait behind its tickets are not told by the kernel.
+        for bucket in self.directory.known_buckets() {
+            let mut state = bucket.lock();
+            for (_, line) in state.lines() {
+                line.disown(self.id);
+            }
+        }
+        self.bell.ring();
+    }
+
+    fn close(&self) -> Result<()> {
+        self.over.store(true, Ordering::Release);
+        let removed = self.remove_tickets();
+        if self.file().is_some() {
+            let name = session_name(self.id);
+            let unlinked = rustix::fs::unlinkat(&self.directory.root.sessions, name.as_str(), AtFlags::empty());
+            self.forsake();
+            if let Err(errno) = unlinked
+                && errno != Errno::NOENT
+            {
+                return Err(fault("close", format_args!("{}/{SESSIONS}/{name}", self.directory.path), errno));
+            }
+        }
+        removed
+    }
+
+    fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
+        let confirmed = self.clock.now();
+        if self.is_over() || !self.is_linked() {
+            return Ok(Renewal { confirmed, gone: Vec::new(), expired: true });
+        }
+        let mut gone = Vec::new();
+        for place in places {
+            let slot = Slot::of(&place.name);
+            let bucket = self.directory.bucket(slot.bucket);
+            let mut state = bucket.lock();
+            let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
+            let there = match ticket {
+                None => false,
+                Some(ticket) => {
+                    let path = bucket.path(&ticket, &slot.encoded);
+                    let there = self.directory.exists(&path);
+                    there.map_err(|errno| fault("renew", format_args!("{}/{path}", self.directory.path), errno))?
+                }
+            };
+            if !there {
+                if let Some(ticket) = ticket {
+                    state.depart(&slot.encoded, &ticket);
+                }
+                gone.push((place.clone(), Loss::Removed));
+            }
+        }
+        Ok(Renewal { confirmed, gone, expired: false })
+    }
+
+    fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
+        let slot = Slot::of(name);
+        let bucket = self.directory.bucket(slot.bucket);
+        let mut withdrawn = self.withdrawn();
+        if !withdrawn.contains(&id.number) {
+            if withdrawn.len() >= WITHDRAWN {
+                withdrawn.pop_front();
+            }
+            withdrawn.push_back(id.number);
+        }
+        drop(withdrawn);
+        // An `enter` looks at the withdrawn ones under this same lock.
+        let mut state = bucket.lock();
+        while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
+            let path = bucket.path(&ticket, &slot.encoded);
+            let removed = self.directory.remove(&path);
+            removed.map_err(|errno| fault("withdraw", format_args!("{}/{path}", self.directory.path), errno))?;
+            state.depart(&slot.encoded, &ticket);
+        }
+        Ok(())
+    }
+
+    /// What happens to the session file unasked.
+    pub(super) fn events(self: &Arc<Self>) -> BoxStream<'static, SessionEvent> {
+        struct Events {
+            core: Weak<Core>,
+            bell: Arc<Bell>,
+            _subscription: Option<Subscription>,
+        }
+        let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
+        let subscription = match watch(&path, Interest::Touch, &self.bell) {
+            Watching::On(subscription) => Some(subscription),
+            // Renewals look, too.
+            Watching::Gone | Watching::Blind => None,
+        };
+        let events = Events { core: Arc::downgrade(self), bell: Arc::clone(&self.bell), _subscription: subscription };
+        Box::pin(futures_util::stream::unfold(events, |events| async move {
+            events.bell.rung().await;
+            let core = events.core.upgrade().filter(|core| !core.is_over())?;
+            let event = if core.is_linked() { SessionEvent::Doubtful } else { SessionEvent::Expired };
+            Some((event, events))
+        }))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            self.forsake();
+        }
+    }
+}
+
+fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
+    let sessions = &directory.root.sessions;
+    let modes = directory.root.modes;
+    let temporary = temporary_name();
+    debug_assert!(temporary.starts_with(TEMPORARY));
+    let mut flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
+    if !inherit {
+        flags |= OFlags::CLOEXEC;
+    }
+    let file = rustix::fs::openat(sessions, temporary.as_str(), flags, modes.file)?;
+    let named = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .and_then(|()| rustix::fs::fchmod(&file, modes.file))
+        .and_then(|()| write_all(&file, text.as_bytes()))
+        .and_then(|()| rustix::fs::renameat(sessions, temporary.as_str(), sessions, name));
+    if let Err(errno) = named {
+        let _ = rustix::fs::unlinkat(sessions, temporary.as_str(), AtFlags::empty());
+        return Err(errno);
+    }
+    Ok(file)
+}
+
+impl Session for FileSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(enter::enter(&self.0, entry))
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.0.withdraw(name, id) })
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        Box::pin(async move { self.0.renew(&places) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.0.close() })
+    }
+}

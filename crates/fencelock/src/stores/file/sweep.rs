@@ -1,0 +1,71 @@
+//! What dead processes left behind, removed whenever somebody opens the directory.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, FileType, Mode};
+
+use super::directory::Directory;
+use super::layout::{BUCKETS, READ_DIRECTORY, TEMPORARY};
+use super::lives::session_name;
+use super::platform;
+use super::show::modified;
+use super::ticket::{Ticket, parse_base32};
+
+/// How old a half-made file is when nobody can be about to finish it.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+impl Directory {
+    /// Removes dead sessions: first their tickets, then their files, so that no crash in between leaves a ticket whose
+    /// session nobody finds. Errors are left to whoever meets them with a purpose.
+    pub(super) fn sweep(&self) -> rustix::io::Result<()> {
+        let mut sessions = Vec::new();
+        platform::list(&self.root.sessions, |name| sessions.extend(parse_base32(name, 13)))?;
+        let mut dead = HashSet::new();
+        for session in sessions {
+            if !self.lives.is_own(session) && !self.is_alive(session)? {
+                dead.insert(session);
+            }
+        }
+        if !dead.is_empty() {
+            for bucket in self.buckets_on_disk()? {
+                self.sweep_bucket(bucket, &dead)?;
+            }
+        }
+        for session in dead {
+            let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(session).as_str(), AtFlags::empty());
+        }
+        sweep_temporary(&self.root.fd)?;
+        sweep_temporary(&self.root.sessions)?;
+        sweep_temporary(&rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty())?)
+    }
+
+    fn sweep_bucket(&self, bucket: u16, dead: &HashSet<u64>) -> rustix::io::Result<()> {
+        let mut left = Vec::new();
+        self.list_bucket(bucket, |file| {
+            if Ticket::parse(file).is_some_and(|(_, ticket)| dead.contains(&ticket.key.session)) {
+                left.push(file.to_owned());
+            }
+        })?;
+        for file in left {
+            self.remove(&format!("{}/{file}", Self::bucket_path(bucket)))?;
+        }
+        Ok(())
+    }
+}
+
+fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
+    let mut found = Vec::new();
+    platform::list(directory, |name| found.extend(name.starts_with(TEMPORARY).then(|| name.to_owned())))?;
+    for name in found {
+        let Ok(stat) = rustix::fs::statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let age = modified(&stat).and_then(|made| SystemTime::now().duration_since(made).ok());
+        if age.is_some_and(|age| age > ABANDONED) {
+            let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let _ = rustix::fs::unlinkat(directory, name.as_str(), flags);
+        }
+    }
+    Ok(())
+}

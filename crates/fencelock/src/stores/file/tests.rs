@@ -1,0 +1,431 @@
+//! The store on real directories. Two stores opened `another_process` share nothing in memory, as two processes would.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::engine::clock::{Moment, SystemClock};
+use crate::error::{Error, ErrorKind};
+use crate::queue::Claim;
+use crate::store::{Entered, Entry, Left, Loss, Place, RequestId, Session, SessionEvent, Standing};
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// The system's clock, with a wall clock that is set by the test.
+#[derive(Debug, Default)]
+struct SteppedClock {
+    seconds: AtomicI64,
+}
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Moment {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        let seconds = self.seconds.load(Ordering::SeqCst);
+        let shift = Duration::from_secs(seconds.unsigned_abs());
+        if seconds < 0 { SystemTime::now() - shift } else { SystemTime::now() + shift }
+    }
+
+    fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()> {
+        Box::pin(async move { SystemClock.sleep_until(at).await })
+    }
+}
+
+/// One client: a session and the numbers of its requests.
+struct Client {
+    core: Arc<Core>,
+    session: FileSession,
+    number: u64,
+}
+
+impl Client {
+    fn on(store: &FileStore) -> Self {
+        Self::with_clock(store, Arc::new(SystemClock))
+    }
+
+    fn with_clock(store: &FileStore, clock: Arc<dyn Clock>) -> Self {
+        let client = getrandom::u64().unwrap();
+        let owner = Owner { client, host: "here".to_owned(), pid: std::process::id() };
+        let core = store.open_session(&owner, TTL, clock).unwrap();
+        Self { session: FileSession(Arc::clone(&core)), core, number: 0 }
+    }
+
+    fn entry(&mut self, name: &str, claim: Claim, wait: bool) -> Arc<Entry> {
+        self.number += 1;
+        let id = RequestId { client: self.core.client, number: self.number };
+        let name = Name::new(name).unwrap();
+        Arc::new(Entry { name, claim, id, wait, purpose: Some("a test".into()), lease: None })
+    }
+
+    async fn enter(&mut self, name: &str, claim: Claim) -> Box<dyn Place> {
+        let entry = self.entry(name, claim, true);
+        place(self.session.enter(entry).await.unwrap())
+    }
+
+    async fn attempt(&mut self, name: &str) -> Entered {
+        let entry = self.entry(name, Claim::MUTEX, false);
+        self.session.enter(entry).await.unwrap()
+    }
+}
+
+fn place(entered: Entered) -> Box<dyn Place> {
+    match entered {
+        Entered::In(place) => place,
+        Entered::Busy => panic!("busy"),
+        Entered::Conflict(claim) => panic!("conflict with {claim}"),
+    }
+}
+
+fn token(place: &dyn Place) -> u64 {
+    match place.standing() {
+        Standing::Granted(grant) => grant.token.unwrap().grant(),
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn granted(place: &mut Box<dyn Place>) -> u64 {
+    let until = SystemClock.now().after(Duration::from_secs(20));
+    place.next(until).await.unwrap();
+    token(&**place)
+}
+
+fn waits(place: &dyn Place) -> bool {
+    matches!(place.standing(), Standing::Waiting(_))
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn store(directory: &TempDir) -> FileStore {
+    FileStore::builder(directory.path()).unwrap().another_process().open().unwrap()
+}
+
+fn tickets(directory: &TempDir) -> usize {
+    let buckets = std::fs::read_dir(directory.path().join("b")).unwrap();
+    buckets.map(|bucket| std::fs::read_dir(bucket.unwrap().path()).unwrap().count()).sum()
+}
+
+fn sessions(directory: &TempDir) -> usize {
+    std::fs::read_dir(directory.path().join("sessions")).unwrap().count()
+}
+
+#[tokio::test]
+async fn waiters_are_granted_in_arrival_order_over_processes_and_tokens_rise() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let mut clients = [Client::on(&near), Client::on(&far), Client::on(&near)];
+    let mut places = Vec::new();
+    for index in 0..12 {
+        places.push(clients[index % 3].enter("job/x", Claim::MUTEX).await);
+    }
+    let mut last = 0;
+    for index in 0..places.len() {
+        let token = granted(&mut places[index]).await;
+        assert!(token > last);
+        last = token;
+        assert!(places[index + 1..].iter().all(|place| waits(&**place)));
+        assert_eq!(places[index].leave().await.unwrap(), Left::Released);
+        assert_eq!(places[index].leave().await.unwrap(), Left::AlreadyGone);
+    }
+    assert_eq!(tickets(&directory), 0);
+}
+
+#[tokio::test]
+async fn a_crashed_holder_is_followed_by_the_next_one() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut dying, mut next) = (Client::on(&near), Client::on(&far));
+    let held = dying.enter("a", Claim::MUTEX).await;
+    let mut waiting = next.enter("a", Claim::MUTEX).await;
+    assert!(waits(&*waiting));
+    let (token, ()) = tokio::join!(granted(&mut waiting), async {
+        tokio::task::yield_now().await;
+        dying.core.forsake();
+    });
+    assert!(token > super::tests::token(&*held));
+    assert_eq!(tickets(&directory), 1);
+    assert_eq!(sessions(&directory), 2);
+    let _third = Client::on(&store(&directory));
+    assert_eq!(sessions(&directory), 2, "opening the directory removes the dead session");
+}
+
+#[tokio::test]
+async fn a_crashed_session_of_this_process_is_followed_too() {
+    let directory = directory();
+    let here = store(&directory);
+    let (mut dying, mut next) = (Client::on(&here), Client::on(&here));
+    let _held = dying.enter("a", Claim::MUTEX).await;
+    let mut waiting = next.enter("a", Claim::MUTEX).await;
+    let (_, ()) = tokio::join!(granted(&mut waiting), async {
+        tokio::task::yield_now().await;
+        dying.core.forsake();
+    });
+}
+
+#[tokio::test]
+async fn trying_passes_over_the_dead_and_leaves_nothing_behind_the_living() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut dying, mut other) = (Client::on(&near), Client::on(&far));
+    let _held = dying.enter("a", Claim::MUTEX).await;
+    assert!(matches!(other.attempt("a").await, Entered::Busy));
+    assert_eq!(tickets(&directory), 1);
+    dying.core.forsake();
+    let mine = place(other.attempt("a").await);
+    token(&*mine);
+    assert_eq!(tickets(&directory), 1);
+}
+
+#[tokio::test]
+async fn readers_share_writers_wait_and_a_lighter_claim_lets_readers_in() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut a, mut b) = (Client::on(&near), Client::on(&far));
+    let mut writer = a.enter("rw", Claim::WRITER).await;
+    let mut reader = b.enter("rw", Claim::READER).await;
+    let mut second_writer = b.enter("rw", Claim::WRITER).await;
+    let mut last_reader = a.enter("rw", Claim::READER).await;
+    assert!(waits(&*reader) && waits(&*second_writer) && waits(&*last_reader));
+    let (_, lightened) = tokio::join!(granted(&mut reader), writer.lighten(Claim::READER));
+    lightened.unwrap();
+    assert_eq!(tickets(&directory), 4);
+    let soon = SystemClock.now().after(Duration::from_millis(20));
+    assert!(matches!(second_writer.next(soon).await.unwrap(), Standing::Waiting(_)));
+    let (_, left) = tokio::join!(granted(&mut second_writer), async {
+        reader.leave().await.unwrap();
+        writer.leave().await.unwrap()
+    });
+    assert_eq!(left, Left::Released);
+    let (_, left) = tokio::join!(granted(&mut last_reader), second_writer.leave());
+    left.unwrap();
+    last_reader.leave().await.unwrap();
+    assert_eq!(tickets(&directory), 0);
+}
+
+#[tokio::test]
+async fn permits_are_granted_up_to_the_capacity_over_processes() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let mut clients = [Client::on(&near), Client::on(&far)];
+    let claim = Claim::new(1, 3).unwrap();
+    let mut places = Vec::new();
+    for index in 0..8 {
+        places.push(clients[index % 2].enter("pool", claim).await);
+    }
+    assert_eq!(places.iter().filter(|place| !waits(&***place)).count(), 3);
+    let conflict = clients[0].entry("pool", Claim::MUTEX, true);
+    assert!(matches!(clients[0].session.enter(conflict).await.unwrap(), Entered::Conflict(found) if found == claim));
+    for index in 0..8 {
+        granted(&mut places[index]).await;
+        // Every later waiter is asked, as the engine would, while the holder leaves.
+        let (held, later) = places.split_at_mut(index + 1);
+        let (left, _) = tokio::join!(held[index].leave(), async {
+            if let Some(next) = later.get_mut(2) {
+                granted(next).await;
+            }
+        });
+        assert_eq!(left.unwrap(), Left::Released);
+    }
+    assert_eq!(tickets(&directory), 0);
+}
+
+#[tokio::test]
+async fn tokens_rise_over_a_reboot_that_lost_the_counters_and_a_clock_that_went_back() {
+    let directory = directory();
+    let boot = |id: &str| FileStore::builder(directory.path()).unwrap().boot_id(id).open().unwrap();
+    let clock = Arc::new(SteppedClock::default());
+    let mut last = 0;
+    for (round, shift) in [0, 3600, -86_400, -200_000, 0].into_iter().enumerate() {
+        clock.seconds.store(shift, Ordering::SeqCst);
+        let store = boot(&format!("boot-{round}"));
+        let mut client = Client::with_clock(&store, Arc::clone(&clock) as Arc<dyn Clock>);
+        for _ in 0..3 {
+            let mut place = client.enter("a", Claim::MUTEX).await;
+            let token = token(&*place);
+            assert!(token > last, "round {round}: {token} after {last}");
+            last = token;
+            place.leave().await.unwrap();
+        }
+        client.core.forsake();
+        drop(client);
+        drop(store);
+        std::fs::write(directory.path().join("counters"), vec![0; 8 * 4096]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_same_request_finds_the_same_place_and_a_withdrawn_one_never_takes_effect() {
+    let directory = directory();
+    let store = store(&directory);
+    let mut client = Client::on(&store);
+    let entry = client.entry("a", Claim::MUTEX, true);
+    let first = place(client.session.enter(Arc::clone(&entry)).await.unwrap());
+    let second = place(client.session.enter(Arc::clone(&entry)).await.unwrap());
+    assert_eq!(token(&*first), token(&*second));
+    assert_eq!(tickets(&directory), 1);
+    client.session.withdraw(&entry.name, entry.id).await.unwrap();
+    client.session.withdraw(&entry.name, entry.id).await.unwrap();
+    assert_eq!(tickets(&directory), 0);
+    assert!(client.session.enter(entry).await.is_err());
+    assert_eq!(tickets(&directory), 0);
+}
+
+#[tokio::test]
+async fn closing_a_session_leaves_nothing_and_lets_the_next_one_in() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut a, mut b) = (Client::on(&near), Client::on(&far));
+    let mut held = a.enter("a", Claim::MUTEX).await;
+    let mut waiting = b.enter("a", Claim::MUTEX).await;
+    let (_, closed) = tokio::join!(granted(&mut waiting), a.session.close());
+    closed.unwrap();
+    a.session.close().await.unwrap();
+    assert_eq!(held.leave().await.unwrap(), Left::AlreadyGone);
+    b.session.close().await.unwrap();
+    assert_eq!((tickets(&directory), sessions(&directory)), (0, 0));
+    let late = b.entry("a", Claim::MUTEX, true);
+    let error = b.session.enter(late).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut a, mut b, mut dead) = (Client::on(&near), Client::on(&far), Client::on(&far));
+    let long = "n".repeat(400);
+    let held = a.enter(&long, Claim::MUTEX).await;
+    let _waiting = b.enter(&long, Claim::MUTEX).await;
+    let _abandoned = dead.enter(&long, Claim::MUTEX).await;
+    dead.core.forsake();
+    let queue = near.queue(&Name::new(&long).unwrap()).await.unwrap();
+    assert_eq!(queue.contenders.len(), 2);
+    assert_eq!(queue.contenders[0].grant.unwrap().token.unwrap().grant(), token(&*held));
+    assert_eq!(queue.contenders[0].owner.as_ref().unwrap().pid, std::process::id());
+    assert_eq!(queue.contenders[1].purpose.as_deref(), Some("a test"));
+    assert!(queue.contenders[1].grant.is_none() && queue.contenders[1].since.is_some());
+    let _other = b.enter("job/1", Claim::MUTEX).await;
+    let names = |prefix: &'static str, limit| near.names(prefix, None, limit);
+    assert_eq!(names("", 9).await.unwrap().len(), 2);
+    assert_eq!(names("", 1).await.unwrap()[0].as_str(), "job/1");
+    assert_eq!(names("job/", 9).await.unwrap().len(), 1);
+    assert!(near.queue(&Name::new("nobody").unwrap()).await.unwrap().contenders.is_empty());
+}
+
+#[tokio::test]
+async fn a_renewal_tells_what_was_removed_by_hand() {
+    use futures_util::StreamExt;
+    let directory = directory();
+    let store = store(&directory);
+    let mut client = Client::on(&store);
+    let mut events = client.core.events();
+    let (kept, lost) = (client.enter("kept", Claim::MUTEX).await, client.enter("lost", Claim::MUTEX).await);
+    for bucket in std::fs::read_dir(directory.path().join("b")).unwrap() {
+        for ticket in std::fs::read_dir(bucket.unwrap().path()).unwrap() {
+            let ticket = ticket.unwrap();
+            if ticket.file_name().to_str().unwrap().starts_with("lost.") {
+                std::fs::remove_file(ticket.path()).unwrap();
+            }
+        }
+    }
+    let renewal = client.session.renew([kept.id(), lost.id()].into()).await.unwrap();
+    assert!(!renewal.expired);
+    assert_eq!(renewal.gone, [(lost.id(), Loss::Removed)]);
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    assert_eq!(events.next().await, Some(SessionEvent::Expired));
+    assert!(client.session.renew([kept.id()].into()).await.unwrap().expired);
+    let late = client.entry("kept", Claim::MUTEX, true);
+    let refused = client.session.enter(late).await;
+    assert_eq!(refused.err().unwrap().kind(), ErrorKind::Unreachable);
+}
+
+#[tokio::test]
+async fn a_process_that_stops_inside_a_short_lock_is_named_after_the_deadline() {
+    let directory = directory();
+    let deadline = Duration::from_millis(50);
+    let store =
+        FileStore::builder(directory.path()).unwrap().another_process().request_deadline(deadline).open().unwrap();
+    let mut client = Client::on(&store);
+    client.enter("a", Claim::MUTEX).await.leave().await.unwrap();
+    let bucket = std::fs::read_dir(directory.path().join("b")).unwrap().next().unwrap().unwrap();
+    let stopped = std::fs::File::open(bucket.path()).unwrap();
+    stopped.lock().unwrap();
+    let entry = client.entry("a", Claim::MUTEX, true);
+    let error = client.session.enter(entry).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.is_retryable() && error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+    stopped.unlock().unwrap();
+    client.enter("a", Claim::MUTEX).await;
+}
+
+#[test]
+fn another_layout_is_refused_and_nothing_is_changed() {
+    let directory = directory();
+    std::fs::write(directory.path().join("layout"), "fencelock file layout 2\n").unwrap();
+    let error = FileStore::open(directory.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Layout);
+    assert!(error.to_string().contains("layout 2") && error.to_string().contains("layout 1"), "{error}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_a_lock_directory_is_refused_by_name() {
+    let directory = directory();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = |path: &Path| -> Error {
+        let error = FileStore::open(path).unwrap_err();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        error
+    };
+    assert_eq!(refused(&file).kind(), ErrorKind::Config);
+    assert_eq!(refused(&directory.path().join("no/such")).kind(), ErrorKind::Config);
+    assert_eq!(refused(directory.path()).kind(), ErrorKind::Config, "it holds another file");
+    assert_eq!(refused(Path::new("/proc/self")).kind(), ErrorKind::Unsupported);
+    let missing = FileStore::builder(directory.path().join("x")).unwrap().create(false).open().unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Config);
+}
+
+#[test]
+fn a_new_directory_is_private_and_one_for_a_group_stays_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let directory = directory();
+    let private = directory.path().join("private");
+    FileStore::open(&private).unwrap();
+    assert_eq!(mode(&private), 0o700);
+    assert_eq!(mode(&private.join("counters")), 0o600);
+    let shared = directory.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o770)).unwrap();
+    let store = FileStore::open(&shared).unwrap();
+    assert_eq!((mode(&shared), mode(&shared.join("b")), mode(&shared.join("counters"))), (0o770, 0o770, 0o660));
+    drop(store);
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_are_held_with_few_descriptors() {
+    let directory = directory();
+    let store = store(&directory);
+    let mut client = Client::on(&store);
+    let mut places = Vec::new();
+    for index in 0..10_000 {
+        places.push(client.enter(&format!("lock/{index}"), Claim::MUTEX).await);
+    }
+    let root = directory.path().to_str().unwrap().to_owned();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let ours = open.filter(|fd| {
+        let target = fd.as_ref().ok().and_then(|fd| std::fs::read_link(fd.path()).ok());
+        target.is_some_and(|target| target.starts_with(&root))
+    });
+    assert!(ours.count() < 100);
+    let renewal = client.session.renew(places.iter().map(|place| place.id()).collect()).await.unwrap();
+    assert!(!renewal.expired && renewal.gone.is_empty());
+    client.session.close().await.unwrap();
+    assert_eq!(tickets(&directory), 0);
+}

@@ -1,0 +1,315 @@
+//! Tickets: a place in a queue is one symbolic link, whose *name* is everything the queue rule needs.
+//!
+//! `{name}.{seq}.{claim}.{session}.{request}`, parsed from the right. Creating a link is one system call and carries
+//! its content, so no crash and no full disk can leave half a ticket. The *target* holds what only people want to see.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::name::Name;
+use crate::queue::Claim;
+
+/// The most bytes of an encoded name that stand in a file name: 255 less the other fields at their longest.
+const INLINE_MAX: usize = 190;
+/// The longest target: XFS takes 1024 bytes.
+const TARGET_MAX: usize = 1000;
+/// What precedes the digest of a long name; no encoded name holds it.
+const DIGEST_MARK: char = '~';
+
+/// The bucket directories of a store.
+pub(super) const BUCKETS: u16 = 4096;
+
+/// A name as the store writes it, and the bucket it falls into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// The encoded name, the first field of its tickets.
+    pub(super) encoded: Arc<str>,
+    /// The number of its bucket, below [`BUCKETS`].
+    pub(super) bucket: u16,
+}
+
+impl Slot {
+    pub(super) fn of(name: &Name) -> Self {
+        let digest = Sha256::digest(name.as_str().as_bytes());
+        let bucket = u16::from(digest[0]) << 4 | u16::from(digest[1] >> 4);
+        let encoded = encode(name.as_str());
+        if encoded.len() <= INLINE_MAX {
+            return Self { encoded: encoded.into(), bucket };
+        }
+        let mut hashed = String::with_capacity(65);
+        hashed.push(DIGEST_MARK);
+        for byte in digest {
+            let _ = write!(hashed, "{byte:02x}");
+        }
+        Self { encoded: hashed.into(), bucket }
+    }
+
+    /// Whether the encoded form tells the name by itself.
+    pub(super) fn is_inline(&self) -> bool {
+        !self.encoded.starts_with(DIGEST_MARK)
+    }
+}
+
+/// Percent-encodes everything but `[A-Za-z0-9_-]` and dots that are not the first character.
+fn encode(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for (index, byte) in name.bytes().enumerate() {
+        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (byte == b'.' && index > 0);
+        if plain {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// The name that [`encode`] made this of; `None` for what it never makes.
+pub(super) fn decode(encoded: &str) -> Option<Name> {
+    let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8().ok()?;
+    let name = Name::new(decoded).ok()?;
+    (encode(name.as_str()) == encoded).then_some(name)
+}
+
+/// What orders tickets, and names one place for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The number drawn at the entry: the order in the queue, and the grant.
+    pub(super) seq: u64,
+    /// The session that the place hangs on.
+    pub(super) session: u64,
+    /// The number of the request within its client.
+    pub(super) number: u64,
+}
+
+/// One ticket: whose, where in the queue, and what it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Ticket {
+    pub(super) key: Key,
+    pub(super) claim: Claim,
+}
+
+impl Ticket {
+    /// The file name of this ticket in the queue of `encoded`.
+    pub(super) fn file_name(&self, encoded: &str) -> String {
+        let mut file = String::with_capacity(encoded.len() + 48);
+        let _ = write!(file, "{encoded}.");
+        push_base32(&mut file, self.key.seq, 11);
+        match self.claim {
+            Claim::MUTEX => file.push_str(".m."),
+            Claim::READER => file.push_str(".r."),
+            Claim::WRITER => file.push_str(".w."),
+            claim => {
+                let _ = write!(file, ".p{}-{}.", claim.weight(), claim.capacity());
+            }
+        }
+        push_base32(&mut file, self.key.session, 13);
+        file.push('.');
+        push_base32(&mut file, self.key.number, 1);
+        file
+    }
+
+    /// Takes a file name apart into the encoded name and the ticket; `None` for what is not one of ours.
+    pub(super) fn parse(file: &str) -> Option<(&str, Self)> {
+        let mut fields = file.rsplitn(5, '.');
+        let number = parse_base32(fields.next()?, 1)?;
+        let session = parse_base32(fields.next()?, 13)?;
+        let claim = parse_claim(fields.next()?)?;
+        let seq = parse_base32(fields.next()?, 11)?;
+        let encoded = fields.next()?;
+        Some((encoded, Self { key: Key { seq, session, number }, claim }))
+    }
+
+    /// Whether the holder may replace it by a lighter one, which then takes over the same place.
+    pub(super) fn can_lighten(&self) -> bool {
+        self.claim.weight() > 1
+    }
+}
+
+fn parse_claim(field: &str) -> Option<Claim> {
+    match field {
+        "m" => Some(Claim::MUTEX),
+        "r" => Some(Claim::READER),
+        "w" => Some(Claim::WRITER),
+        _ => {
+            let (weight, capacity) = field.strip_prefix('p')?.split_once('-')?;
+            Claim::new(parse_decimal(weight)?, parse_decimal(capacity)?).ok()
+        }
+    }
+}
+
+fn parse_decimal(field: &str) -> Option<u32> {
+    let canonical = field.bytes().all(|byte| byte.is_ascii_digit()) && !field.starts_with('0');
+    canonical.then(|| field.parse().ok()).flatten()
+}
+
+const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+
+fn push_base32(out: &mut String, value: u64, width: usize) {
+    let digits = (64 - value.leading_zeros()).div_ceil(5) as usize;
+    for place in (0..digits.max(width)).rev() {
+        // The 13th digit holds the topmost 4 bits.
+        let digit = value.checked_shr(5 * place as u32).unwrap_or(0) & 31;
+        out.push(char::from(DIGITS[digit as usize]));
+    }
+}
+
+/// `value` in base 32, at least `width` digits: names of sessions.
+pub(super) fn base32(value: u64, width: usize) -> String {
+    let mut out = String::with_capacity(13);
+    push_base32(&mut out, value, width);
+    out
+}
+
+/// Reads what [`base32`] writes with the same width, and nothing else.
+pub(super) fn parse_base32(field: &str, width: usize) -> Option<u64> {
+    let canonical = field.len() == width || (field.len() > width && !field.starts_with('0'));
+    if !canonical || field.len() > 13 {
+        return None;
+    }
+    field.bytes().try_fold(0u64, |value, byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'v' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(value.checked_mul(32)? | u64::from(digit))
+    })
+}
+
+/// What a ticket says for people: the target of the link, `key value` lines after the format's number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    /// How long the grant is wanted at most.
+    pub(super) lease: Option<Duration>,
+    /// The name, when only its digest stands in the file name.
+    pub(super) name: Option<String>,
+    /// What the lock is taken for.
+    pub(super) purpose: Option<String>,
+}
+
+impl Note {
+    /// The target. A purpose that does not fit behind a long name is cut, and ends in `…` then.
+    pub(super) fn encode(&self) -> String {
+        let mut target = String::from("1");
+        if let Some(lease) = self.lease {
+            let _ = write!(target, "\nlease_ms {}", lease.as_millis());
+        }
+        if let Some(name) = &self.name {
+            let _ = write!(target, "\nname {name}");
+        }
+        if let Some(purpose) = &self.purpose {
+            target.push_str("\npurpose ");
+            push_escaped(&mut target, purpose);
+        }
+        target
+    }
+
+    /// Reads a target; fields of later releases are skipped.
+    pub(super) fn decode(target: &str) -> Self {
+        let mut note = Self::default();
+        for line in target.split('\n').skip(1) {
+            match line.split_once(' ') {
+                Some(("lease_ms", value)) => note.lease = value.parse().ok().map(Duration::from_millis),
+                Some(("name", value)) => note.name = Some(value.to_owned()),
+                Some(("purpose", value)) => {
+                    let decoded = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
+                    note.purpose = Some(decoded.into_owned());
+                }
+                _ => {}
+            }
+        }
+        note
+    }
+}
+
+fn push_escaped(target: &mut String, text: &str) {
+    for character in text.chars() {
+        if target.len() + 3 * character.len_utf8() + '…'.len_utf8() > TARGET_MAX {
+            target.push('…');
+            return;
+        }
+        if character.is_control() || character == '%' {
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(target, "%{byte:02X}");
+            }
+        } else {
+            target.push(character);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names() -> impl Strategy<Value = Name> {
+        "[a-zA-Z0-9_./%~é日 -]{1,60}".prop_filter_map("not a name", |text| Name::new(text).ok())
+    }
+
+    fn claims() -> impl Strategy<Value = Claim> {
+        (1..=u32::MAX, 1..=u32::MAX).prop_map(|(a, b)| Claim::new(a.min(b), a.max(b)).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn encoded_names_are_injective(a in names(), b in names()) {
+            prop_assert_eq!(a == b, Slot::of(&a).encoded == Slot::of(&b).encoded);
+            let slot = Slot::of(&a);
+            prop_assert!(!slot.encoded.contains('/') && !slot.encoded.starts_with('.') && slot.bucket < BUCKETS);
+            if slot.is_inline() {
+                prop_assert_eq!(decode(&slot.encoded), Some(a));
+            }
+        }
+
+        #[test]
+        fn a_ticket_is_read_back_from_its_file_name(
+            name in names(), seq in 0..1u64 << 51, session: u64, number: u64, claim in claims()
+        ) {
+            let slot = Slot::of(&name);
+            let ticket = Ticket { key: Key { seq, session, number }, claim };
+            let file = ticket.file_name(&slot.encoded);
+            prop_assert!(file.len() <= 255);
+            prop_assert_eq!(Ticket::parse(&file), Some((&*slot.encoded, ticket)));
+        }
+
+        #[test]
+        fn what_is_no_ticket_is_not_taken_for_one(file in "[a-z0-9A-Z.%-]{0,60}") {
+            if let Some((encoded, ticket)) = Ticket::parse(&file) {
+                prop_assert_eq!(ticket.file_name(encoded), file);
+            }
+        }
+
+        #[test]
+        fn a_note_fits_a_link_and_is_read_back(purpose in "\\PC{0,100}", lease in proptest::option::of(0..u64::MAX)) {
+            let note = Note { lease: lease.map(Duration::from_millis), name: None, purpose: Some(purpose) };
+            let target = note.encode();
+            prop_assert!(target.len() <= TARGET_MAX);
+            prop_assert_eq!(Note::decode(&target), note);
+        }
+    }
+
+    #[test]
+    fn the_longest_ticket_fits_a_file_name() {
+        for length in [INLINE_MAX, INLINE_MAX + 1, 512] {
+            let slot = Slot::of(&Name::new("n".repeat(length)).unwrap());
+            let key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
+            let claim = Claim::new(u32::MAX - 1, u32::MAX).unwrap();
+            assert!(Ticket { key, claim }.file_name(&slot.encoded).len() <= 255);
+            assert_eq!(slot.is_inline(), length <= INLINE_MAX);
+        }
+    }
+
+    #[test]
+    fn a_purpose_that_does_not_fit_is_cut_visibly() {
+        let note = Note { lease: None, name: Some("n".repeat(512)), purpose: Some("%".repeat(512)) };
+        let target = note.encode();
+        assert!(target.len() <= TARGET_MAX && target.ends_with('…'));
+        assert_eq!(Note::decode(&target).name, note.name);
+    }
+}
