@@ -1,5 +1,6 @@
 //! The verbs, one file each, and what they share: the store they speak to.
 
+mod bench;
 mod held;
 mod ls;
 mod run;
@@ -48,6 +49,9 @@ enum Verb {
     Ls(ls::Ls),
     Show(show::Show),
     Stores(stores::Stores),
+    Bench(bench::Bench),
+    #[command(hide = true)]
+    BenchWorkers(bench::Workers),
 }
 
 /// Runs the verb; says with which code to exit.
@@ -58,6 +62,8 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Ls(ls) => ls.run(store).await,
         Verb::Show(show) => show.run(store).await,
         Verb::Stores(stores) => stores.run(),
+        Verb::Bench(bench) => bench.run(store).await,
+        Verb::BenchWorkers(workers) => workers.run(store).await,
     }
 }
 

@@ -1,0 +1,161 @@
+//! `fencelock bench`: the classic drill. Workers in several processes add to a plain counter file under one lock; the
+//! counter must end exact, and the logs of all sections say how fast and how fair it was.
+
+mod figures;
+mod log;
+mod workers;
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use clap::Args;
+use fencelock::Name;
+
+use self::figures::Figures;
+use self::log::Log;
+pub(crate) use self::workers::Workers;
+use super::StoreArguments;
+use crate::arguments;
+use crate::say::{Failure, Outcome, code, say};
+use crate::settings::{Chosen, STORE_VARIABLE};
+use crate::show::print_json;
+
+/// What the exit code says when the lock did not do its work.
+const WRONG: u8 = 1;
+
+/// Drill a store: many workers, several processes, one lock, one counter.
+///
+/// Every section reads an unprotected counter file, adds one and writes it back. Exits with 1 if the counter ends wrong,
+/// two sections overlap, or a token does not rise.
+///
+/// Hand-over is the time from just before a release is called to the instant the next waiter has the lock; a wait is
+/// the time from the call to the grant. Overtakes count sections that were granted before one that asked earlier;
+/// requests that were under way at the same time may swap.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// How many workers want the lock.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    workers: u32,
+    /// How many processes they live in.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    processes: u32,
+    /// Stop after this many sections, instead of after --seconds.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
+    sections: Option<u64>,
+    /// Stop after this many seconds.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// The lock's name; one of this run's own if not given.
+    #[arg(long, value_name = "NAME", value_parser = arguments::name())]
+    name: Option<Name>,
+    /// Print JSON: the same figures, times in microseconds.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let chosen = store.choose(false)?;
+        // One connection made here reports a wrong URL once, not once per process.
+        let client = super::connect(fencelock::Client::builder(), &chosen, false).await?;
+        super::farewell(&client).await;
+        let directory = tempfile::Builder::new().prefix("fencelock-bench-").tempdir()?;
+        let counter = directory.path().join("counter");
+        std::fs::write(&counter, "0")?;
+        let logs = self.drill(&chosen, directory.path(), &counter)?;
+        let counted = std::fs::read_to_string(&counter)?;
+        let figures = Figures::new(&logs, self.workers, self.processes, counted.trim().parse().ok());
+        if self.json {
+            print_json(&figures)?
+        } else {
+            io::stdout().lock().write_all(figures.to_string().as_bytes())?
+        }
+        match figures.fault() {
+            None => Ok(0),
+            Some(fault) => {
+                say(fault);
+                Ok(WRONG)
+            }
+        }
+    }
+
+    /// Runs the workers and collects what they wrote down.
+    fn drill(&self, chosen: &Chosen, directory: &Path, counter: &Path) -> Outcome<Vec<Log>> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => Name::new(format!("fencelock-bench-{}", std::process::id()))?,
+        };
+        let processes = self.processes.min(self.workers);
+        let log_of = |process| directory.join(format!("log-{process}"));
+        let mut started = Vec::new();
+        for process in 0..processes {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(STORE_VARIABLE, chosen.inherited(false)).arg("bench-workers");
+            command.arg("--counter").arg(counter).arg("--log").arg(log_of(process));
+            let share = (process..self.workers).step_by(processes as usize).count();
+            command.args(["--first", &process.to_string(), "--step", &processes.to_string()]);
+            command.args(["--workers", &share.to_string()]);
+            match self.sections {
+                Some(sections) => command.args(["--sections", &sections.to_string()]),
+                None => command.args(["--seconds", &self.seconds.to_string()]),
+            };
+            started.push(Process::start(command.arg("--").arg(name.as_str()))?);
+        }
+        started.iter_mut().try_for_each(Process::ready)?;
+        started.iter_mut().try_for_each(Process::go)?;
+        started.iter_mut().try_for_each(Process::end)?;
+        (0..processes).map(|process| Ok(Log::read(&log_of(process))?)).collect()
+    }
+}
+
+/// A process full of workers. Killed if it is dropped before its end.
+struct Process {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Outcome<Self> {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| Failure::os("cannot start workers", &error))?;
+        match child.stdout.take() {
+            Some(stdout) => Ok(Self { child, answers: BufReader::new(stdout) }),
+            None => Err(Failure::new(code::SOFTWARE, "workers without a pipe")),
+        }
+    }
+
+    /// Waits until it is connected.
+    fn ready(&mut self) -> Outcome<()> {
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer)?;
+        if answer == "ready\n" { Ok(()) } else { self.end().and(Err(Failure::silent(code::SOFTWARE))) }
+    }
+
+    /// Lets it begin.
+    fn go(&mut self) -> Outcome<()> {
+        match self.child.stdin.take() {
+            Some(mut stdin) => Ok(stdin.write_all(b"go\n")?),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for its end. It has said itself what went wrong.
+    fn end(&mut self) -> Outcome<()> {
+        let status = self.child.wait().map_err(|error| Failure::os("cannot wait for workers", &error))?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) => Err(Failure::silent(u8::try_from(code).unwrap_or(code::SOFTWARE))),
+            None => Err(Failure::new(code::SOFTWARE, format!("workers ended by {status}"))),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
