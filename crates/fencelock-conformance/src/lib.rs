@@ -1,3 +1,16 @@
 //! What a lock must keep, as code: laws for stores, a checker of histories, and a harness that hurts processes.
+//!
+//! A store's own conformance test is a [`Fixture`] and one line: [`suite!`].
 
+mod fixture;
 pub mod history;
+pub mod laws;
+mod memory;
+mod suite;
+mod world;
+
+pub use fixture::{Delayed, Faults, Fixture, NoFaults, Process, Request, let_others_run};
+pub use laws::{Law, laws};
+pub use memory::MemoryFixture;
+pub use suite::{EXCUSED, Excuse, judge, read_excuses, run, seed};
+pub use world::{Fault, Verdict, World};

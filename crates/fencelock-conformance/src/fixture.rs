@@ -1,0 +1,87 @@
+//! What the laws need of a store under test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::store::Store;
+use fencelock::{Clock, Result, SystemClock};
+use futures_core::future::BoxFuture;
+
+/// One empty store under test, and what can be done to it. Every law gets a fresh one.
+pub trait Fixture: Send + Sync + 'static {
+    /// Another process's way to the store.
+    fn process(&self) -> BoxFuture<'_, Result<Process>>;
+
+    /// Lets `duration` pass on the store's clock. By default it really passes; with a virtual clock, let whoever can
+    /// run do so before and after it is moved (see [`let_others_run`]).
+    fn pass(&self, duration: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move { SystemClock.sleep_until(SystemClock.now().after(duration)).await })
+    }
+
+    /// How long an unrenewed session lives in the laws about expiry. By default 2 s.
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    /// What is in the store beyond live sessions and beyond what its capability declares as residue, one line each.
+    /// `None`, the default, when nobody can tell; [`Store::names`] is looked at in any case.
+    fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {
+        Box::pin(async { None })
+    }
+}
+
+/// One process's way to the store under test.
+pub struct Process {
+    /// The store as this process opened it.
+    pub store: Arc<dyn Store>,
+    /// What can go wrong on its way.
+    pub faults: Arc<dyn Faults>,
+}
+
+/// What can be made to go wrong between one process and the store. A method that cannot do it says so by its answer,
+/// and the laws that need it have to be excused.
+pub trait Faults: Send + Sync {
+    /// Kills the process's connections. By default nothing: dropping the sessions is crash enough.
+    fn crash(&self) {}
+
+    /// Loses the answer to the next request of this kind, which takes effect; `false` when that cannot be done.
+    fn lose_next_reply(&self, of: Request) -> bool {
+        let _ = of;
+        false
+    }
+
+    /// Holds back the next request of this kind; `None` when that cannot be done.
+    fn delay_next(&self, of: Request) -> Option<Box<dyn Delayed>> {
+        let _ = of;
+        None
+    }
+}
+
+/// A request that is held back.
+pub trait Delayed: Send {
+    /// Lets it arrive, and returns once the store has taken or refused it.
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Joining a queue.
+    Enter,
+    /// Giving up a place.
+    Leave,
+}
+
+/// Nothing goes wrong but what dropping things does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFaults;
+
+impl Faults for NoFaults {}
+
+/// Gives way often enough that every task of a current-thread runtime that can run has run.
+pub async fn let_others_run() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,232 @@
+//! Requests and places: the same is the same, and what is gone stays gone.
+
+use std::sync::Arc;
+
+use fencelock::store::{Entered, Entry, Left, Standing};
+use fencelock::{Claim, Moment};
+
+use crate::world::{Chance, Client, Fault, Verdict, World, demand, name, poll_times, release};
+
+/// However often a request is sent, it is one place, with one grant.
+pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let (first, second) = (client.entry(&job, Claim::MUTEX), client.entry(&job, Claim::MUTEX));
+    let held = client.place(&first).await?.standing();
+    let _waiting = client.place(&second).await?;
+    for _ in 0..2 {
+        let (again, wait) = (client.place(&first).await?.standing(), client.place(&second).await?.standing());
+        demand!(again == held, "the same request was {held:?} and then {again:?}");
+        demand!(matches!(wait, Standing::Waiting(_)), "a waiting request sent again is {wait:?}");
+    }
+    let again = client.send(&Entry { wait: false, ..first.clone() }).await?;
+    demand!(matches!(&again, Entered::In(place) if place.standing() == held), "a holder's own request was refused");
+    let ids = client.ids(&job).await?;
+    demand!(ids == [first.id, second.id], "two requests made the places {ids:?}");
+    release(client.place(&first).await?).await?;
+    world.granted(&mut client.place(&second).await?).await.map(drop)
+}
+
+/// What was left does not come back, and says so wherever one asks.
+pub async fn a_departure_is_final(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let mut place = client.hold(&job, Claim::MUTEX).await?;
+    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    for (place, number) in [(&mut waiter, 1), (&mut place, 0)] {
+        demand!(place.leave().await? == Left::Released, "a place in the queue was already gone");
+        demand!(client.ids(&job).await?.len() == number, "a place that was left is still in the queue");
+    }
+    let renewal = client.renew(&[&*place]).await?;
+    demand!(!renewal.expired, "leaving a place ended the session");
+    demand!(client.ids(&job).await?.is_empty(), "a renewal brought a place back");
+    let free = client.hold(&job, Claim::MUTEX).await?;
+    demand!(client.ids(&job).await? == [free.id().request], "a place that was left is back");
+    Ok(())
+}
+
+/// Leaving twice is harmless, to oneself and to whoever came after.
+pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let mut old = client.hold(&job, Claim::MUTEX).await?;
+    demand!(old.leave().await? == Left::Released, "the first leave found nothing");
+    let new = client.hold(&job, Claim::MUTEX).await?;
+    for _ in 0..2 {
+        demand!(old.leave().await? == Left::AlreadyGone, "a repeated leave released something");
+    }
+    client.session().withdraw(&job, old.id().request).await?;
+    demand!(client.ids(&job).await? == [new.id().request], "leaving an old place gave up the new one");
+    release(new).await
+}
+
+/// A withdrawal undoes a request whatever had become of it, and may be repeated.
+pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    let never = a.entry(&job, Claim::MUTEX);
+    a.session().withdraw(&job, never.id).await?;
+    let held = a.hold(&job, Claim::MUTEX).await?;
+    let mut middle = b.enter(&job, Claim::MUTEX).await?;
+    let mut last = a.enter(&job, Claim::MUTEX).await?;
+    let mut parked = last.next(Moment::NEVER);
+    world.park(&mut parked).await?;
+    b.session().withdraw(&job, middle.id().request).await?;
+    b.session().withdraw(&job, middle.id().request).await?;
+    demand!(a.ids(&job).await?.len() == 2, "a withdrawn waiter is still in the queue");
+    let standing = middle.next(b.clock.now()).await;
+    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a withdrawn waiter was told {standing:?}");
+    a.session().withdraw(&job, held.id().request).await?;
+    let told = world.within(a.capability().wake_bound, parked).await;
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder withdrew the waiter was told {told:?}");
+    release(last).await?;
+    demand!(a.ids(&job).await?.is_empty(), "a withdrawn holder is still in the queue");
+    Ok(())
+}
+
+/// Wherever an `enter` is dropped, a withdrawal leaves nothing of it.
+pub async fn a_dropped_enter_once_withdrawn_strands_nothing(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    for busy in [false, true] {
+        let holder = if busy { Some(a.hold(&job, Claim::MUTEX).await?) } else { None };
+        for polls in 0.. {
+            let done = drop_and_withdraw(&b, &b.entry(&job, Claim::MUTEX), polls).await?;
+            let left = a.ids(&job).await?.len();
+            demand!(left == usize::from(busy), "an enter dropped after {polls} polls left a place in the queue");
+            if done {
+                break;
+            }
+        }
+        if let Some(holder) = holder {
+            release(holder).await?;
+        }
+    }
+    world.pass(crate::world::GLANCE).await;
+    demand!(a.ids(&job).await?.is_empty(), "a dropped enter took effect after its withdrawal");
+    Ok(())
+}
+
+async fn drop_and_withdraw(client: &Client, entry: &Entry, polls: usize) -> Verdict<bool> {
+    let mut enter = client.session().enter(Arc::new(entry.clone()));
+    let answer = poll_times(&mut enter, polls).await;
+    drop(enter);
+    let done = match answer {
+        Some(answer) => {
+            drop(answer?);
+            true
+        }
+        None => false,
+    };
+    client.session().withdraw(&entry.name, entry.id).await?;
+    Ok(done)
+}
+
+/// Wherever a `next` is dropped, the one after it hears what happened.
+pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    for (polls, before) in [(1, true), (1, false), (2, true), (3, false)] {
+        let holder = a.hold(&job, Claim::MUTEX).await?;
+        let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+        let mut next = waiter.next(Moment::NEVER);
+        let mut polled = Box::pin(async { poll_times(&mut next, polls).await.is_some() });
+        world.within(crate::world::GLANCE, &mut polled).await;
+        if before {
+            drop(polled);
+            drop(next);
+            release(holder).await?;
+        } else {
+            release(holder).await?;
+            drop(polled);
+            drop(next);
+        }
+        world.granted(&mut waiter).await?;
+        release(waiter).await?;
+    }
+    Ok(())
+}
+
+/// Closing takes every place of the session, waiting or granted, and of nobody else; it may be repeated.
+pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Verdict {
+    let (a, b, job, other) = (world.client().await?, world.client().await?, name("job")?, name("other")?);
+    let _held = a.hold(&job, Claim::MUTEX).await?;
+    let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+    let kept = b.hold(&other, Claim::MUTEX).await?;
+    let _queued = a.enter(&other, Claim::MUTEX).await?;
+    let mut parked = waiter.next(Moment::NEVER);
+    world.park(&mut parked).await?;
+    a.session().close().await?;
+    a.session().close().await?;
+    let told = world.within(b.capability().wake_bound, parked).await;
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter was told {told:?}");
+    demand!(b.ids(&other).await? == [kept.id().request], "closing left a waiter, or took another's place");
+    let entered = a.send(&a.entry(&job, Claim::MUTEX)).await;
+    demand!(entered.is_err(), "a closed session still lets in");
+    Ok(())
+}
+
+/// Whoever looks at a queue again and again sees newcomers at its end only.
+pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdict {
+    let clients = [world.client().await?, world.client().await?, world.client().await?];
+    clients[0].needs_order()?;
+    let (job, mut chance) = (name("job")?, Chance::new(world.seed));
+    let (mut places, mut seen) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        let entries: Vec<_> = clients.iter().map(|client| client.entry(&job, Claim::MUTEX)).collect();
+        let enters = clients.iter().zip(&entries).map(|(client, entry)| client.place(entry));
+        let snapshot = clients[chance.below(3)].ids(&job);
+        let (entered, now) = futures_util::future::join(futures_util::future::join_all(enters), snapshot).await;
+        places.extend(entered.into_iter().collect::<Verdict<Vec<_>>>()?);
+        for now in [now?, clients[chance.below(3)].ids(&job).await?] {
+            let known: Vec<_> = seen.iter().filter(|id| now.contains(id)).copied().collect();
+            demand!(now.starts_with(&known), "seed {}: the queue was {seen:?} and is {now:?}", world.seed);
+            seen = now;
+        }
+        while places.len() > 6 {
+            let mut place = places.swap_remove(chance.below(places.len()));
+            demand!(place.leave().await? == Left::Released, "seed {}: a place was already gone", world.seed);
+        }
+    }
+    Ok(())
+}
+
+/// An answer that was lost changes nothing: the request finds its place, and a leave finds it gone.
+pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verdict {
+    use crate::fixture::Request::{Enter, Leave};
+    let (client, job) = (world.client().await?, name("job")?);
+    let entry = client.entry(&job, Claim::MUTEX);
+    if !client.process.faults.lose_next_reply(Enter) {
+        return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
+    }
+    let answer = client.session().enter(Arc::new(entry.clone())).await;
+    let unknown = answer.is_err_and(|error| error.outcome() == fencelock::Outcome::Unknown);
+    demand!(unknown, "an enter whose answer was lost did not say that its outcome is unknown");
+    let mut place = client.place(&entry).await?;
+    demand!(matches!(place.standing(), Standing::Granted(_)), "the request sent again is {:?}", place.standing());
+    demand!(client.ids(&job).await? == [entry.id], "the request sent again made a second place");
+    if client.process.faults.lose_next_reply(Leave) {
+        demand!(place.leave().await.is_err(), "a leave whose answer was lost succeeded");
+    }
+    place.leave().await?;
+    demand!(client.ids(&job).await?.is_empty(), "a leave whose answer was lost left the place");
+    Ok(())
+}
+
+/// A request held back on its way has no effect once its withdrawal, or the end of its session, was confirmed.
+pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
+    let (client, other, job) = (world.client().await?, world.client().await?, name("job")?);
+    for close in [false, true] {
+        let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
+            return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));
+        };
+        let entry = client.entry(&job, Claim::MUTEX);
+        let mut enter = client.session().enter(Arc::new(entry.clone()));
+        world.park(&mut enter).await?;
+        drop(enter);
+        if close {
+            client.session().close().await?;
+        } else {
+            client.session().withdraw(&job, entry.id).await?;
+        }
+        late.release().await;
+        let ids = other.ids(&job).await?;
+        demand!(ids.is_empty(), "a request took effect after its end was confirmed (by closing: {close}): {ids:?}");
+        release(other.hold(&job, Claim::MUTEX).await?).await?;
+    }
+    Ok(())
+}

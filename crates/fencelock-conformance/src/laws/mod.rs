@@ -1,0 +1,83 @@
+//! The laws, one function each, named by its sentence.
+
+pub mod admission;
+pub mod identity;
+pub mod schedules;
+pub mod time;
+pub mod tokens;
+pub mod view;
+
+use futures_core::future::LocalBoxFuture;
+
+use crate::world::{Verdict, World};
+
+/// One law of every store.
+#[derive(Clone, Copy)]
+pub struct Law {
+    /// Its sentence, in words joined by underscores.
+    pub name: &'static str,
+    /// Tries it on the store of a world.
+    pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
+}
+
+/// Hands the list of all laws to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_laws {
+    ($then:ident $arguments:tt) => {
+        $crate::$then! { $arguments [
+            admission::the_first_contender_is_granted_at_once,
+            admission::a_mutex_has_one_holder,
+            admission::the_capacity_is_never_exceeded,
+            admission::the_granted_are_a_prefix_of_the_queue,
+            admission::waiters_are_granted_in_arrival_order,
+            admission::readers_share_and_writers_do_not,
+            admission::a_lighter_claim_lets_in_whom_it_makes_room_for,
+            admission::a_waiter_that_departs_lets_in_whom_it_held_up,
+            admission::one_queue_has_one_capacity,
+            admission::a_try_that_is_refused_leaves_nothing,
+            admission::names_that_differ_never_share_a_queue,
+            identity::the_same_request_finds_the_same_place,
+            identity::a_departure_is_final,
+            identity::leaving_is_repeatable_and_gives_up_one_incarnation_only,
+            identity::a_withdrawn_request_leaves_nothing,
+            identity::a_withdrawn_request_never_takes_effect,
+            identity::a_dropped_enter_once_withdrawn_strands_nothing,
+            identity::a_dropped_next_loses_no_wake_up,
+            identity::closing_a_session_ends_its_places_and_no_others,
+            identity::nobody_appears_ahead_of_one_already_visible,
+            identity::a_request_whose_reply_was_lost_is_found_again,
+            tokens::tokens_rise_with_every_grant,
+            tokens::tokens_rise_over_idle_times,
+            time::next_returns_within_its_bound_of_the_grant,
+            time::next_returns_when_its_time_is_up,
+            time::next_returns_at_once_when_granted,
+            time::a_dead_sessions_places_go_in_time,
+            time::a_renewed_session_outlives_its_ttl,
+            time::an_expired_session_is_told_so,
+            time::a_renewal_names_what_is_gone,
+            view::the_queue_tells_who_holds_and_who_waits,
+            view::names_lists_what_is_queued_for,
+            view::an_idle_name_leaves_nothing,
+            view::the_capability_tells_the_truth,
+            schedules::every_schedule_agrees_with_the_rule,
+            schedules::a_thousand_waiters_are_all_served_in_order,
+            schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,
+            schedules::threads_that_race_never_hold_a_mutex_together,
+        ] }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __law_list {
+    (() [$($group:ident :: $law:ident,)*]) => {
+        &[$($crate::Law { name: stringify!($law), run: |world| Box::pin($crate::laws::$group::$law(world)) }),*]
+    };
+}
+
+/// Every law, in the order in which they are best read.
+#[must_use]
+pub fn laws() -> &'static [Law] {
+    crate::with_laws!(__law_list())
+}

@@ -1,0 +1,380 @@
+//! Many contenders at once: random schedules against a model, crowds, threads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use fencelock::queue::{Admission, admits};
+use fencelock::store::{Contender, Entered, Entry, Left, Place, RequestId, Standing};
+use fencelock::{Claim, Moment, Name};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::world::{Chance, Client, Fault, PATIENCE, Verdict, World, demand, name, permits};
+
+/// What an attendant reports of its place.
+#[derive(Debug)]
+pub(crate) enum News {
+    Granted(RequestId),
+    /// `next` returned although nothing had changed.
+    Nothing,
+    /// The place is gone, or the wait failed.
+    Lost,
+}
+
+enum Task {
+    Leave(oneshot::Sender<fencelock::Result<Left>>),
+    Lighten(Claim, oneshot::Sender<fencelock::Result<()>>),
+    /// Drop the pending `next` and wait anew.
+    WaitAnew,
+}
+
+/// Waits on a place in a task of its own, as an engine would, so that the wait is pending while other things happen.
+struct Attendant(mpsc::UnboundedSender<Task>);
+
+impl Attendant {
+    fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
+        let (tasks, orders) = mpsc::unbounded_channel();
+        tokio::spawn(attend(place, orders, news));
+        Self(tasks)
+    }
+
+    async fn leave(self) -> Verdict {
+        let (answer, left) = oneshot::channel();
+        let _ = self.0.send(Task::Leave(answer));
+        let left = left.await.map_err(|_| Fault::Broken("a place panicked".to_owned()))??;
+        demand!(left == Left::Released, "a place in the queue was gone when it was left");
+        Ok(())
+    }
+
+    async fn lighten(&self, claim: Claim) -> Verdict {
+        let (answer, lightened) = oneshot::channel();
+        let _ = self.0.send(Task::Lighten(claim, answer));
+        Ok(lightened.await.map_err(|_| Fault::Broken("a place panicked".to_owned()))??)
+    }
+}
+
+async fn attend(
+    mut place: Box<dyn Place>,
+    mut tasks: mpsc::UnboundedReceiver<Task>,
+    news: mpsc::UnboundedSender<News>,
+) {
+    let id = place.id().request;
+    let mut waits = !matches!(place.standing(), Standing::Granted(_));
+    loop {
+        let told = tokio::select! {
+            biased;
+            task = tasks.recv() => match task {
+                None => return,
+                Some(Task::Leave(answer)) => return drop(answer.send(place.leave().await)),
+                Some(Task::Lighten(claim, answer)) => {
+                    let _ = answer.send(place.lighten(claim).await);
+                    continue;
+                }
+                Some(Task::WaitAnew) => continue,
+            },
+            told = place.next(Moment::NEVER), if waits => told,
+        };
+        let report = match told {
+            Ok(Standing::Granted(_)) => News::Granted(id),
+            Ok(Standing::Waiting(_)) => News::Nothing,
+            Ok(Standing::Lost(_)) | Err(_) => News::Lost,
+        };
+        waits = matches!(report, News::Nothing);
+        let _ = news.send(report);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The queue as it must be: who is in it, front first.
+struct Model {
+    queue: Vec<(RequestId, Claim)>,
+    known_granted: Vec<RequestId>,
+}
+
+impl Model {
+    fn granted(&self) -> Vec<RequestId> {
+        let fits = |index: &usize| {
+            let ahead = self.queue[..*index].iter().map(|(_, claim)| *claim);
+            admits(ahead, self.queue[*index].1) == Admission::Admitted
+        };
+        (0..self.queue.len()).take_while(fits).map(|index| self.queue[index].0).collect()
+    }
+
+    fn depart(&mut self, index: usize) -> RequestId {
+        let (id, _) = self.queue.remove(index);
+        self.known_granted.retain(|known| *known != id);
+        id
+    }
+}
+
+/// One random schedule, and the model that it is compared with after every step.
+struct Schedule {
+    world: World,
+    clients: Vec<Client>,
+    name: Name,
+    claims: Vec<Claim>,
+    chance: Chance,
+    model: Model,
+    attendants: HashMap<RequestId, Attendant>,
+    news: mpsc::UnboundedReceiver<News>,
+    reporter: mpsc::UnboundedSender<News>,
+}
+
+/// Whatever enters, leaves, withdraws, becomes lighter or waits anew, in whatever order: exactly those hold the lock
+/// whom the rule admits, and every one of them is told.
+pub async fn every_schedule_agrees_with_the_rule(world: World) -> Verdict {
+    let clients = [world.client().await?, world.client().await?, world.client().await?];
+    clients[0].needs_order()?;
+    let shared = clients[0].capability().shared_claims;
+    drop(clients);
+    let kinds = if shared { 3 } else { 1 };
+    for round in 0..kinds * 2 {
+        let claims = match round % kinds {
+            0 => vec![Claim::MUTEX],
+            1 => vec![Claim::READER, Claim::READER, Claim::WRITER],
+            _ => (1..=5).map(|weight| permits(weight, 5)).collect(),
+        };
+        let seed = world.seed.wrapping_add(round);
+        let mut schedule = Schedule::new(world.clone(), seed, claims, round).await?;
+        for step in 0..150 {
+            schedule.step().await.map_err(|fault| Fault::Broken(format!("seed {seed}, step {step}: {fault}")))?;
+        }
+    }
+    Ok(())
+}
+
+impl Schedule {
+    async fn new(world: World, seed: u64, claims: Vec<Claim>, round: u64) -> Verdict<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(world.client().await?);
+        }
+        let (reporter, news) = mpsc::unbounded_channel();
+        let model = Model { queue: Vec::new(), known_granted: Vec::new() };
+        let (chance, name) = (Chance::new(seed), name(&format!("schedule/{round}"))?);
+        Ok(Self { world, clients, name, claims, chance, model, attendants: HashMap::new(), news, reporter })
+    }
+
+    async fn step(&mut self) -> Verdict {
+        let full = self.model.queue.len() >= 9;
+        match self.chance.below(10) {
+            0..=3 if !full => self.enter(true).await?,
+            4 => self.enter(false).await?,
+            5 => self.lighten().await?,
+            6 => self.withdraw().await?,
+            7 => self.wait_anew(),
+            _ => self.leave().await?,
+        }
+        self.settle().await?;
+        self.compare().await
+    }
+
+    async fn enter(&mut self, wait: bool) -> Verdict {
+        let claim = self.claims[self.chance.below(self.claims.len())];
+        let client = &self.clients[self.chance.below(self.clients.len())];
+        let entry = Entry { wait, ..client.entry(&self.name, claim) };
+        let entered = client.send(&entry).await?;
+        self.model.queue.push((entry.id, claim));
+        let admitted = self.model.granted().contains(&entry.id);
+        let place = match entered {
+            Entered::In(place) if wait || admitted => place,
+            Entered::Busy if !wait && !admitted => {
+                self.model.queue.pop();
+                return Ok(());
+            }
+            _ => return Err(Fault::Broken(format!("{entry:?} was answered wrongly (admitted: {admitted})"))),
+        };
+        let granted = matches!(place.standing(), Standing::Granted(_));
+        demand!(granted <= admitted, "{claim} was granted behind {:?}", self.model.queue);
+        if granted {
+            self.model.known_granted.push(entry.id);
+        }
+        self.attendants.insert(entry.id, Attendant::new(place, self.reporter.clone()));
+        Ok(())
+    }
+
+    async fn leave(&mut self) -> Verdict {
+        if self.model.queue.is_empty() {
+            return Ok(());
+        }
+        let id = self.model.depart(self.chance.below(self.model.queue.len()));
+        match self.attendants.remove(&id) {
+            Some(attendant) => attendant.leave().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn withdraw(&mut self) -> Verdict {
+        if self.model.queue.is_empty() {
+            return Ok(());
+        }
+        let id = self.model.depart(self.chance.below(self.model.queue.len()));
+        self.attendants.remove(&id);
+        let client = self.clients.iter().find(|client| client.owner.client == id.client);
+        match client {
+            Some(client) => Ok(client.session().withdraw(&self.name, id).await?),
+            None => Ok(()),
+        }
+    }
+
+    async fn lighten(&mut self) -> Verdict {
+        let granted = self.model.granted();
+        if granted.is_empty() {
+            return Ok(());
+        }
+        let index = self.chance.below(granted.len());
+        let (id, claim) = self.model.queue[index];
+        let lighter = permits(1 + self.chance.below(claim.weight().min(3) as usize) as u32, claim.capacity());
+        if let Some(attendant) = self.attendants.get(&id) {
+            attendant.lighten(lighter).await?;
+        }
+        self.model.queue[index].1 = lighter;
+        Ok(())
+    }
+
+    fn wait_anew(&self) {
+        for attendant in self.attendants.values() {
+            let _ = attendant.0.send(Task::WaitAnew);
+        }
+    }
+
+    /// Waits until everybody whom the rule admits was told, and demands that nobody else is.
+    async fn settle(&mut self) -> Verdict {
+        let expected = self.model.granted();
+        while let Some(missing) = expected.iter().find(|id| !self.model.known_granted.contains(id)) {
+            let Some(Some(news)) = self.world.within(PATIENCE, self.news.recv()).await else {
+                return Err(Fault::Broken(format!("{missing} in {:?} was never told of its grant", self.model.queue)));
+            };
+            match news {
+                News::Granted(id) if self.model.known_granted.contains(&id) || expected.contains(&id) => {
+                    self.model.known_granted.push(id);
+                }
+                News::Nothing => {}
+                // It departed meanwhile: its report comes late.
+                News::Granted(id) if self.model.queue.iter().all(|(queued, _)| *queued != id) => {}
+                news => return Err(Fault::Broken(format!("{news:?} in {:?}", self.model.queue))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare(&mut self) -> Verdict {
+        let queue = self.clients[self.chance.below(self.clients.len())].queue(&self.name).await?;
+        let shown = |contender: &Contender| (contender.id, contender.claim);
+        let shown: Vec<_> = queue.contenders.iter().map(shown).collect();
+        demand!(shown == self.model.queue, "the queue is {shown:?}, not {:?}", self.model.queue);
+        let granted = queue.contenders.iter().filter(|contender| contender.grant.is_some());
+        let granted: Vec<_> = granted.map(|contender| contender.id).collect();
+        demand!(granted == self.model.granted(), "granted are {granted:?} of {shown:?}");
+        Ok(())
+    }
+}
+
+/// A thousand who wait at once are all served, one after the other, in the order in which they came.
+pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
+    let (job, mut clients) = (name("job")?, Vec::new());
+    for _ in 0..4 {
+        clients.push(world.client().await?);
+    }
+    clients[0].needs_order()?;
+    let (reporter, mut news) = mpsc::unbounded_channel();
+    let mut line = vec![(
+        RequestId { client: 0, number: 0 },
+        Attendant::new(clients[0].hold(&job, Claim::MUTEX).await?, reporter.clone()),
+    )];
+    for number in 0..1000 {
+        let place = clients[number % clients.len()].enter(&job, Claim::MUTEX).await?;
+        line.push((place.id().request, Attendant::new(place, reporter.clone())));
+    }
+    let expected: Vec<_> = line.iter().map(|(id, _)| *id).skip(1).collect();
+    let mut line = line.into_iter();
+    for expected in expected {
+        if let Some((_, holder)) = line.next() {
+            holder.leave().await?;
+        }
+        next_granted(&world, &mut news, expected).await?;
+    }
+    match line.next() {
+        Some((_, last)) => last.leave().await,
+        None => Ok(()),
+    }
+}
+
+async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, expected: RequestId) -> Verdict {
+    loop {
+        match world.within(PATIENCE, news.recv()).await {
+            Some(Some(News::Nothing)) => {}
+            Some(Some(News::Granted(id))) if id == expected => return Ok(()),
+            news => return Err(Fault::Broken(format!("{expected} was next, but the news is {news:?}"))),
+        }
+    }
+}
+
+/// A departure wakes those it lets in, and one more at most.
+pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    a.needs_order()?;
+    let (reporter, mut news) = mpsc::unbounded_channel();
+    let mut line = vec![Attendant::new(a.hold(&job, Claim::MUTEX).await?, reporter.clone())];
+    for number in 0..12 {
+        let place = (if number % 2 == 0 { &a } else { &b }).enter(&job, Claim::MUTEX).await?;
+        line.push(Attendant::new(place, reporter.clone()));
+    }
+    world.pass(crate::world::GLANCE).await;
+    line.reverse();
+    while let Some(holder) = line.pop() {
+        while news.try_recv().is_ok() {}
+        holder.leave().await?;
+        world.pass(a.capability().wake_bound.min(crate::world::GLANCE * 5)).await;
+        let wakes = std::iter::from_fn(|| news.try_recv().ok()).count();
+        demand!(wakes <= 2, "a departure that let one in woke {wakes}");
+    }
+    Ok(())
+}
+
+/// Threads that race for a mutex, each in a process of its own, never hold it together; tokens rise in the order of
+/// the sections.
+pub async fn threads_that_race_never_hold_a_mutex_together(world: World) -> Verdict {
+    const THREADS: usize = 4;
+    let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (world, inside, last) = (world.clone(), Arc::clone(&inside), Arc::clone(&last));
+            std::thread::spawn(move || race(&world, &inside, &last))
+        })
+        .collect();
+    let mut verdict = Ok(());
+    for thread in threads {
+        verdict = verdict.and(thread.join().unwrap_or_else(|_| Err(Fault::Broken("the store panicked".to_owned()))));
+    }
+    verdict
+}
+
+fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Fault::Broken(format!("no runtime: {error}")))?;
+    let races = async {
+        let (client, job) = (world.client().await?, name("job")?);
+        for _ in 0..50 {
+            let mut place = client.enter(&job, Claim::MUTEX).await?;
+            while !matches!(place.standing(), Standing::Granted(_)) {
+                let standing = place.next(Moment::NEVER).await?;
+                demand!(!matches!(standing, Standing::Lost(_)), "a waiting place is {standing:?}");
+            }
+            let others = inside.fetch_add(1, Ordering::SeqCst);
+            demand!(others == 0, "{others} others hold the mutex");
+            if let Standing::Granted(grant) = place.standing() {
+                let token = grant.token.map_or(u64::MAX, |token| token.to_i64().unsigned_abs());
+                let before = last.swap(token, Ordering::SeqCst);
+                demand!(token == u64::MAX || token > before, "the token {token} came after {before}");
+            }
+            std::thread::yield_now();
+            inside.fetch_sub(1, Ordering::SeqCst);
+            place.leave().await?;
+        }
+        Ok(())
+    };
+    // By real time: here threads race, which no virtual clock orders.
+    let raced = runtime.block_on(async { tokio::time::timeout(PATIENCE, races).await });
+    raced.unwrap_or_else(|_| Err(Fault::Broken("a waiter was never granted".to_owned())))
+}

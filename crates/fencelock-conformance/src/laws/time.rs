@@ -1,0 +1,144 @@
+//! When waits end, and when the dead are gone. No bound is asserted but those that a capability declares.
+
+use std::time::Duration;
+
+use fencelock::store::{SessionEvent, Standing};
+use fencelock::{Claim, ErrorKind, Moment};
+use futures_util::StreamExt;
+
+use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits, release};
+
+/// A waiter is told of its grant within the bound, whatever kind of claim it waits for, from the same process or not.
+pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict {
+    let (a, b) = (world.client().await?, world.client().await?);
+    let mut pairs = vec![(Claim::MUTEX, Claim::MUTEX)];
+    if a.capability().shared_claims {
+        pairs.push((Claim::WRITER, Claim::READER));
+        pairs.push((Claim::READER, Claim::WRITER));
+        pairs.push((permits(2, 3), permits(2, 3)));
+    }
+    for ((ahead, behind), number) in pairs.into_iter().zip(0..) {
+        let job = name(&format!("job/{number}"))?;
+        for waits_in in [&a, &b] {
+            let holder = a.hold(&job, ahead).await?;
+            let mut waiter = waits_in.enter(&job, behind).await?;
+            let mut parked = waiter.next(Moment::NEVER);
+            world.park(&mut parked).await?;
+            release(holder).await?;
+            let told = world.within(a.capability().wake_bound, parked).await;
+            let granted = matches!(told, Some(Ok(Standing::Granted(_))));
+            demand!(granted, "a {behind} behind a {ahead} that left was told {told:?} within the bound");
+            release(waiter).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A wait that nothing ends is over when its time is up.
+pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let _holder = client.hold(&job, Claim::MUTEX).await?;
+    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    for wait in [Duration::ZERO, Duration::from_millis(30)] {
+        let until = client.clock.now().after(wait);
+        loop {
+            let told = world.within(wait + client.capability().wake_bound, waiter.next(until)).await;
+            let waits = matches!(told, Some(Ok(Standing::Waiting(_))));
+            demand!(waits, "a waiter whose wait of {wait:?} was over was told {told:?}");
+            if client.clock.now() >= until {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who holds the lock already does not wait for it.
+pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let mut held = client.hold(&job, Claim::MUTEX).await?;
+    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    let told = world.within(PATIENCE, held.next(Moment::NEVER)).await;
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
+    release(held).await?;
+    // Granted while nobody listened: the store differs already.
+    let told = world.within(client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits is told {told:?}");
+    Ok(())
+}
+
+/// Places of the dead, holders and waiters, go in time, and whoever they held up is told.
+pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
+    let (living, job) = (world.client().await?, name("job")?);
+    let ttl = world.fixture().ttl();
+    let (holds, waits) = (world.client_for(ttl).await?, world.client_for(ttl).await?);
+    let held = holds.hold(&job, Claim::MUTEX).await?;
+    let queued = waits.enter(&job, Claim::MUTEX).await?;
+    let mut waiter = living.enter(&job, Claim::MUTEX).await?;
+    let mut parked = waiter.next(Moment::NEVER);
+    world.park(&mut parked).await?;
+    let lives = holds.opened.ttl.unwrap_or_default().max(waits.opened.ttl.unwrap_or_default());
+    holds.crash(vec![held]);
+    waits.crash(vec![queued]);
+    let capability = living.capability();
+    let bound = lives + capability.detection_slack + capability.wake_bound;
+    let told = world.within(bound, parked).await;
+    let granted = matches!(told, Some(Ok(Standing::Granted(_))));
+    demand!(granted, "{bound:?} after the death of all ahead of it a waiter was told {told:?}");
+    let ids = living.ids(&job).await?;
+    demand!(ids == [waiter.id().request], "the places of the dead are still in the queue: {ids:?}");
+    Ok(())
+}
+
+/// Renewed often enough, a session outlives its ttl, and so do its places.
+pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
+    let (client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
+    let Some(ttl) = client.opened.ttl else {
+        return Err(Fault::Inapplicable("no place of this store can expire".to_owned()));
+    };
+    let held = client.hold(&job, Claim::MUTEX).await?;
+    for _ in 0..5 {
+        world.pass(ttl / 3).await;
+        let sent = client.clock.now();
+        let renewal = client.renew(&[&*held]).await?;
+        demand!(!renewal.expired && renewal.gone.is_empty(), "a session renewed in time is told {renewal:?}");
+        demand!(renewal.confirmed <= client.clock.now(), "a renewal counts from the future");
+        demand!(renewal.confirmed <= sent, "a renewal counts from after it was sent");
+    }
+    demand!(client.ids(&job).await? == [held.id().request], "a renewed place is gone");
+    release(held).await
+}
+
+/// Unrenewed for its ttl, a session is over for everybody, itself included.
+pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
+    let (mut client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
+    let Some(ttl) = client.opened.ttl else {
+        return Err(Fault::Inapplicable("no session of this store can expire".to_owned()));
+    };
+    let mut held = client.hold(&job, Claim::MUTEX).await?;
+    world.pass(ttl + client.capability().detection_slack).await;
+    demand!(client.ids(&job).await?.is_empty(), "an expired place is still in the queue");
+    let renewal = client.renew(&[&*held]).await;
+    let told = renewal.as_ref().is_ok_and(|renewal| renewal.expired) || renewal.is_err();
+    demand!(told, "the renewal of an expired session said {renewal:?}");
+    let standing = held.next(client.clock.now()).await;
+    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a holder whose session expired is told {standing:?}");
+    let entered = client.session().enter(std::sync::Arc::new(client.entry(&job, Claim::MUTEX))).await;
+    let refused = entered.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
+    demand!(refused, "an expired session still lets in, or does not say that it is lost");
+    let event = world.within(PATIENCE, client.opened.events.next()).await;
+    demand!(matches!(event, Some(Some(SessionEvent::Expired))), "the event of an expired session is {event:?}");
+    Ok(())
+}
+
+/// A renewal names the places that the store has no more.
+pub async fn a_renewal_names_what_is_gone(world: World) -> Verdict {
+    let (client, job, other) = (world.client().await?, name("job")?, name("other")?);
+    let (mut left, held) = (client.hold(&job, Claim::MUTEX).await?, client.hold(&other, Claim::MUTEX).await?);
+    let waiting = client.enter(&other, Claim::MUTEX).await?;
+    left.leave().await?;
+    let renewal = client.renew(&[&*left, &*held, &*waiting]).await?;
+    let gone: Vec<_> = renewal.gone.iter().map(|(id, _)| id.clone()).collect();
+    demand!(gone == [left.id()] && !renewal.expired, "of a left, a held and a waiting place these are gone: {gone:?}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Fencing tokens.
+
+use std::time::Duration;
+
+use fencelock::store::{Place, Standing};
+use fencelock::{Claim, FencingToken};
+
+use crate::world::{Client, Fault, Verdict, World, demand, name, release};
+
+/// Every grant of one name has a higher token than the one before it, whichever process it goes to.
+pub async fn tokens_rise_with_every_grant(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    a.needs_tokens()?;
+    let mut last = None;
+    let mut held = a.hold(&job, Claim::MUTEX).await?;
+    for number in 0..40 {
+        let client = if number % 2 == 0 { &b } else { &a };
+        let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+        rise(&mut last, &*held)?;
+        release(held).await?;
+        world.granted(&mut waiter).await?;
+        held = waiter;
+    }
+    rise(&mut last, &*held)
+}
+
+/// Nothing that is forgotten about an idle name makes its tokens start again: not time, not the end of every session.
+pub async fn tokens_rise_over_idle_times(world: World) -> Verdict {
+    let job = name("job")?;
+    let mut last = None;
+    for _ in 0..4 {
+        let client = world.client().await?;
+        client.needs_tokens()?;
+        for _ in 0..10 {
+            cycle(&client, &job, &mut last).await?;
+        }
+        client.session().close().await?;
+        drop(client);
+        world.pass(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn cycle(client: &Client, job: &fencelock::Name, last: &mut Option<FencingToken>) -> Verdict {
+    let held = client.hold(job, Claim::MUTEX).await?;
+    rise(last, &*held)?;
+    release(held).await
+}
+
+fn rise(last: &mut Option<FencingToken>, held: &dyn Place) -> Verdict {
+    let Standing::Granted(grant) = held.standing() else {
+        return Err(Fault::Broken("a held place does not say that it is granted".to_owned()));
+    };
+    let token = grant.token;
+    demand!(token.is_some(), "a grant has no token");
+    demand!(token > *last, "the token {token:?} came after {last:?}");
+    *last = token;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! What others see, and what is left when nobody is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::store::{Ahead, Entry, Liveness, Order, Standing, Tokens};
+use fencelock::{Claim, Moment};
+
+use crate::world::{Client, Verdict, World, demand, name, release};
+
+/// The queue shows everybody in it, in order, with owner, claim, purpose and grant.
+pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    let long: Arc<str> = "é\"\n".repeat(Entry::MAX_PURPOSE / 4).into();
+    let first = Entry { purpose: Some(long), lease: Some(Duration::from_secs(9)), ..a.entry(&job, Claim::MUTEX) };
+    let second = Entry { purpose: Some("later".into()), ..b.entry(&job, Claim::MUTEX) };
+    let (held, waiting) = (a.place(&first).await?, b.place(&second).await?);
+    let Standing::Granted(grant) = held.standing() else {
+        return Err(crate::Fault::Broken("the first contender is not granted".to_owned()));
+    };
+    if let Standing::Waiting(Some(ahead)) = waiting.standing() {
+        demand!(ahead == Ahead { holders: 1, waiters: 0 }, "behind one holder {ahead:?} are ahead");
+    }
+    let queue = b.queue(&job).await?;
+    demand!(queue.name == job && queue.contenders.len() == 2, "the queue of two shows {queue:?}");
+    for (shown, entry, client) in [(&queue.contenders[0], &first, &a), (&queue.contenders[1], &second, &b)] {
+        demand!(shown.id == entry.id && shown.claim == entry.claim, "{shown:?} is not {entry:?}");
+        demand!(shown.purpose == entry.purpose, "the purpose {:?} is shown as {:?}", entry.purpose, shown.purpose);
+        let owner = shown.owner.as_ref();
+        demand!(owner.is_none_or(|owner| *owner == client.owner), "{:?} is shown as {owner:?}", client.owner);
+    }
+    let grants = [queue.contenders[0].grant, queue.contenders[1].grant];
+    demand!(grants == [Some(grant), None], "the grants {grants:?} are shown, not {grant:?}");
+    Ok(())
+}
+
+/// Names are listed while somebody queues for them: by prefix, in byte order, page by page.
+pub async fn names_lists_what_is_queued_for(world: World) -> Verdict {
+    let client = world.client().await?;
+    let mut places = Vec::new();
+    for text in ["job/b", "job", "job/a", "jobs", "other", "job/é"] {
+        places.push(client.hold(&name(text)?, Claim::MUTEX).await?);
+    }
+    let all = ["job", "job/a", "job/b", "job/é", "jobs", "other"];
+    list(&client, "", None, 100, &all).await?;
+    list(&client, "job", None, 100, &all[..5]).await?;
+    list(&client, "job/", None, 100, &all[1..4]).await?;
+    list(&client, "", Some("job/a"), 2, &all[2..4]).await?;
+    list(&client, "job/", Some("job/é"), 9, &[]).await?;
+    list(&client, "x", None, 9, &[]).await?;
+    for place in places {
+        release(place).await?;
+    }
+    list(&client, "", None, 100, &[]).await
+}
+
+async fn list(client: &Client, prefix: &str, from: Option<&str>, limit: usize, expected: &[&str]) -> Verdict {
+    let from = from.map(name).transpose()?;
+    let names = client.process.store.names(prefix, from.as_ref(), limit).await?;
+    let names: Vec<&str> = names.iter().map(fencelock::Name::as_str).collect();
+    demand!(names == expected, "the names after {from:?} that start with {prefix:?} are {names:?}");
+    Ok(())
+}
+
+/// Once nobody is there, nothing is there.
+pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
+    let (a, b) = (world.client().await?, world.client().await?);
+    for number in 0..20 {
+        let job = name(&format!("job/{number}"))?;
+        let held = a.hold(&job, Claim::MUTEX).await?;
+        let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+        let gives_up = a.enter(&job, Claim::MUTEX).await?;
+        b.try_enter(&job, Claim::MUTEX).await?;
+        a.session().withdraw(&job, gives_up.id().request).await?;
+        release(held).await?;
+        world.granted(&mut waiter).await?;
+        release(waiter).await?;
+        demand!(a.ids(&job).await?.is_empty(), "the queue of an idle name is not empty");
+    }
+    let names = a.process.store.names("", None, 100).await?;
+    demand!(names.is_empty(), "idle names are listed: {names:?}");
+    a.session().close().await?;
+    b.session().close().await?;
+    drop((a, b));
+    let left = world.fixture().leftovers().await.unwrap_or_default();
+    demand!(left.is_empty(), "left in the store: {left:?}");
+    Ok(())
+}
+
+/// What the capability says can be seen to be so.
+pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
+    let (client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
+    let capability = client.capability().clone();
+    let told = [capability.store, capability.layout, capability.certainty];
+    demand!(told.iter().all(|text| !text.is_empty()), "the store, its layout or its certainty is not named: {told:?}");
+    demand!(!capability.wake_bound.is_zero(), "nobody wakes in no time");
+    let expires = client.opened.ttl.is_some();
+    demand!(expires != (capability.liveness == Liveness::Process), "ttl {:?}, {capability:?}", client.opened.ttl);
+    demand!(client.opened.confirmed <= client.clock.now(), "the session counts from the future");
+    let held = client.hold(&job, Claim::MUTEX).await?;
+    let Standing::Granted(grant) = held.standing() else { return Ok(()) };
+    let has_token = grant.token.is_some();
+    demand!(has_token == (capability.tokens != Tokens::None), "the token is {:?}, {capability:?}", grant.token);
+    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    let ahead = matches!(waiter.next(client.clock.now()).await?, Standing::Waiting(Some(_)));
+    demand!(capability.order != Order::None || !ahead, "a store without order tells who is ahead");
+    let reader = client.session().enter(Arc::new(client.entry(&name("page")?, Claim::READER))).await;
+    let let_in = reader.is_ok();
+    demand!(let_in == capability.shared_claims, "a reader is let in: {let_in}, {capability:?}");
+    release(held).await?;
+    demand!(matches!(waiter.next(Moment::NEVER).await?, Standing::Granted(_)), "a waiter was never granted");
+    Ok(())
+}

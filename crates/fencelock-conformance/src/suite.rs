@@ -1,0 +1,136 @@
+//! Runs laws against stores, and holds the excuses to account.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::fixture::Fixture;
+use crate::laws::{Law, laws};
+use crate::world::{Fault, Verdict, World};
+
+/// The excuses of the stores in this repository.
+pub const EXCUSED: &str = include_str!("../excused.toml");
+
+/// When a law that never ends counts as broken; real time.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// A law that a store need not keep.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Excuse {
+    /// The store, as its suite names it.
+    pub store: String,
+    /// The law's name.
+    pub law: String,
+    /// Why.
+    pub reason: String,
+    /// Whether the store breaks the law. Otherwise the law says nothing about it, or cannot be tried on it.
+    #[serde(default)]
+    pub broken: bool,
+}
+
+/// Reads excuses: a TOML file of `[[excused]]` tables.
+///
+/// # Errors
+/// What is wrong with the file: its syntax, a law that there is not, an excuse given twice, an empty reason.
+pub fn read_excuses(text: &str) -> Result<Vec<Excuse>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(default)]
+        excused: Vec<Excuse>,
+    }
+    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    for (index, excuse) in file.excused.iter().enumerate() {
+        let Excuse { store, law, reason, .. } = excuse;
+        if !laws().iter().any(|known| known.name == law) {
+            return Err(format!("there is no law {law}, which {store} is excused from"));
+        }
+        if reason.trim().is_empty() {
+            return Err(format!("{store} is excused from {law} without a reason"));
+        }
+        if file.excused[..index].iter().any(|other| other.store == *store && other.law == *law) {
+            return Err(format!("{store} is excused from {law} twice"));
+        }
+    }
+    Ok(file.excused)
+}
+
+/// Tries one law on one empty store, on a runtime of its own. A panic and a hang count as broken.
+pub fn run(law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Fault::Broken(format!("no runtime: {error}")))?;
+        let world = World::new(fixture, seed);
+        let verdict = runtime.block_on(async { tokio::time::timeout(HANGS, (law.run)(world)).await });
+        runtime.shutdown_background();
+        verdict.unwrap_or_else(|_| Err(Fault::Broken(format!("it did not end within {HANGS:?}"))))
+    }));
+    tried.unwrap_or_else(|_| Err(Fault::Broken("it panicked".to_owned())))
+}
+
+/// Tries one law on a store and says what is wrong: a law broken without excuse, or an excuse without need.
+///
+/// # Errors
+/// What is wrong, with the seed that shows it.
+pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, seed: u64) -> Result<(), String> {
+    let excuse = read_excuses(excused)?.into_iter().find(|excuse| excuse.store == store && excuse.law == law);
+    let known = laws().iter().find(|known| known.name == law).ok_or_else(|| format!("there is no law {law}"))?;
+    let verdict = run(known, fixture, seed);
+    match (&verdict, &excuse) {
+        (Ok(()), None) => Ok(()),
+        (Err(Fault::Broken(_)), Some(excuse)) if excuse.broken => Ok(()),
+        (Err(Fault::Inapplicable(_)), Some(excuse)) if !excuse.broken => Ok(()),
+        (Ok(()), Some(excuse)) => Err(format!("{law} is kept, but excused: {}", excuse.reason)),
+        (Err(fault), Some(excuse)) => Err(format!("{law} is {fault}; that is not the excuse: {}", excuse.reason)),
+        (Err(fault), None) => Err(format!("{law} is {fault} (seed {seed})")),
+    }
+}
+
+/// The seed of this run: `FENCELOCK_SEED`, or a new one every time.
+#[must_use]
+pub fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    let given = std::env::var("FENCELOCK_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| RandomState::new().hash_one(0) >> 1)
+}
+
+/// One `#[test]` for every law: `suite!("name of the store", factory)`, where `factory()` makes a [`Fixture`].
+///
+/// The name finds the store's excuses; the store's own file of excuses may be given as `, excused = text`.
+///
+/// ```no_run
+/// # struct Mine;
+/// # impl fencelock_conformance::Fixture for Mine {
+/// #     fn process(&self) -> futures_core::future::BoxFuture<'_, fencelock::Result<fencelock_conformance::Process>> {
+/// #         Box::pin(std::future::pending())
+/// #     }
+/// # }
+/// fencelock_conformance::suite!("mine", || Mine, excused = "");
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! suite {
+    ($store:expr, $factory:expr) => {
+        $crate::suite!($store, $factory, excused = $crate::EXCUSED);
+    };
+    ($store:expr, $factory:expr, excused = $excused:expr) => {
+        $crate::with_laws!(__law_tests($store, $factory, $excused));
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __law_tests {
+    (($store:expr, $factory:expr, $excused:expr) [$($group:ident :: $law:ident,)*]) => {
+        $(
+            #[test]
+            fn $law() {
+                let fixture = ::std::sync::Arc::new(($factory)());
+                $crate::judge($store, stringify!($law), fixture, $excused, $crate::seed()).unwrap();
+            }
+        )*
+    };
+}

@@ -1,0 +1,297 @@
+//! What the laws are written with.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use fencelock::store::{
+    Capability, Entered, Entry, Grant, Left, Opened, Order, Owner, Place, PlaceId, Queue, RequestId, Session, Standing,
+    Tokens,
+};
+use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
+use futures_core::future::BoxFuture;
+
+use crate::fixture::{Fixture, Process};
+
+/// How a law came out.
+pub type Verdict<T = ()> = Result<T, Fault>;
+
+/// Why a law was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The store broke it; what happened.
+    Broken(String),
+    /// It says nothing about this store, or cannot be tried on it; why.
+    Inapplicable(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(what) => write!(f, "broken: {what}"),
+            Self::Inapplicable(why) => write!(f, "inapplicable: {why}"),
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Broken(format!("the store failed: {error:?}"))
+    }
+}
+
+/// Ends the law as broken unless the condition holds.
+macro_rules! demand {
+    ($holds:expr, $($what:tt)+) => {
+        if !$holds {
+            return Err($crate::Fault::Broken(format!($($what)+)));
+        }
+    };
+}
+pub(crate) use demand;
+
+/// How long a law waits for what must happen at all, where no bound is declared.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a law looks whether something happens that must not.
+pub(crate) const GLANCE: Duration = Duration::from_millis(20);
+/// The ttl where expiry is not the matter.
+const LONG_TTL: Duration = Duration::from_secs(600);
+
+/// One run of one law: the store under test and a source of chance.
+#[derive(Clone)]
+pub struct World {
+    fixture: Arc<dyn Fixture>,
+    clients: Arc<AtomicU64>,
+    /// What every random choice of the law follows from.
+    pub seed: u64,
+}
+
+impl World {
+    /// A world around one empty store.
+    #[must_use]
+    pub fn new(fixture: Arc<dyn Fixture>, seed: u64) -> Self {
+        Self { fixture, clients: Arc::default(), seed }
+    }
+
+    /// The store under test.
+    pub(crate) fn fixture(&self) -> &dyn Fixture {
+        &*self.fixture
+    }
+
+    /// A client in a process of its own whose session outlives the law.
+    pub(crate) async fn client(&self) -> Verdict<Client> {
+        self.client_for(LONG_TTL).await
+    }
+
+    /// A client in a process of its own, unrenewed.
+    pub(crate) async fn client_for(&self, ttl: Duration) -> Verdict<Client> {
+        let process = self.fixture.process().await?;
+        let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
+        let owner = Owner { client: self.seed ^ number << 32, host: format!("host-{number}"), pid: 1000 };
+        let clock = process.store.clock().unwrap_or_else(|| Arc::new(SystemClock));
+        let opened = process.store.open(&owner, ttl, Arc::clone(&clock)).await?;
+        Ok(Client { process, owner, opened, clock, requests: AtomicU64::new(0) })
+    }
+
+    pub(crate) async fn pass(&self, duration: Duration) {
+        self.fixture.pass(duration).await;
+    }
+
+    /// What `happens` says within `bound` of the store's time; `None` when it says nothing by then.
+    pub(crate) async fn within<T>(&self, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            said = happens => Some(said),
+            () = self.fixture.pass(bound) => None,
+        }
+    }
+
+    /// Lets a wait begin, and demands that it goes on.
+    pub(crate) async fn park<T>(&self, waits: &mut BoxFuture<'_, T>) -> Verdict {
+        demand!(self.within(GLANCE, waits).await.is_none(), "a wait returned before anything had happened");
+        Ok(())
+    }
+
+    /// Waits until `place` is granted.
+    pub(crate) async fn granted(&self, place: &mut Box<dyn Place>) -> Verdict<Grant> {
+        let granted = self.within(PATIENCE, async {
+            loop {
+                match place.next(Moment::NEVER).await? {
+                    Standing::Granted(grant) => return Ok(grant),
+                    Standing::Waiting(_) => tokio::task::yield_now().await,
+                    Standing::Lost(loss) => return Err(Fault::Broken(format!("a waiting place is gone: {loss}"))),
+                }
+            }
+        });
+        granted.await.unwrap_or_else(|| Err(Fault::Broken("a place that must be granted is not".to_owned())))
+    }
+
+    /// Demands that `place` waits, by the store's own word.
+    pub(crate) async fn waits(&self, place: &mut Box<dyn Place>, client: &Client) -> Verdict {
+        let standing = place.next(client.clock.now()).await?;
+        demand!(matches!(standing, Standing::Waiting(_)), "a place that must wait is {standing:?}");
+        Ok(())
+    }
+
+    /// The claims to try a law with: a mutex, and where the store knows more, every other kind.
+    pub(crate) fn claims(&self, capability: &Capability) -> Vec<Claim> {
+        let shared = if capability.shared_claims {
+            vec![Claim::READER, Claim::WRITER, permits(1, 3), permits(2, 3), permits(3, 3)]
+        } else {
+            Vec::new()
+        };
+        std::iter::once(Claim::MUTEX).chain(shared).collect()
+    }
+}
+
+/// A permit for `weight` of `capacity`.
+pub(crate) fn permits(weight: u32, capacity: u32) -> Claim {
+    Claim::new(weight, capacity).unwrap_or(Claim::MUTEX)
+}
+
+/// A name that is valid by its looks.
+pub(crate) fn name(text: &str) -> Verdict<Name> {
+    Ok(Name::new(text)?)
+}
+
+/// One client with its session.
+pub(crate) struct Client {
+    pub(crate) process: Process,
+    pub(crate) owner: Owner,
+    pub(crate) opened: Opened,
+    pub(crate) clock: Arc<dyn Clock>,
+    requests: AtomicU64,
+}
+
+impl Client {
+    pub(crate) fn capability(&self) -> &Capability {
+        self.process.store.capability()
+    }
+
+    pub(crate) fn session(&self) -> &Arc<dyn Session> {
+        &self.opened.session
+    }
+
+    /// A new request that waits.
+    pub(crate) fn entry(&self, name: &Name, claim: Claim) -> Entry {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = RequestId { client: self.owner.client, number };
+        Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None }
+    }
+
+    pub(crate) async fn send(&self, entry: &Entry) -> Verdict<Entered> {
+        Ok(self.session().enter(Arc::new(entry.clone())).await?)
+    }
+
+    /// Enters with this request, and demands a place.
+    pub(crate) async fn place(&self, entry: &Entry) -> Verdict<Box<dyn Place>> {
+        match self.send(entry).await? {
+            Entered::In(place) => Ok(place),
+            Entered::Busy => Err(Fault::Broken(format!("{} was busy for one who waits", entry.name))),
+            Entered::Conflict(claim) => Err(Fault::Broken(format!("{} conflicts with {claim}", entry.claim))),
+        }
+    }
+
+    pub(crate) async fn enter(&self, name: &Name, claim: Claim) -> Verdict<Box<dyn Place>> {
+        self.place(&self.entry(name, claim)).await
+    }
+
+    /// Enters and demands to be granted at once.
+    pub(crate) async fn hold(&self, name: &Name, claim: Claim) -> Verdict<Box<dyn Place>> {
+        let place = self.enter(name, claim).await?;
+        let standing = place.standing();
+        demand!(matches!(standing, Standing::Granted(_)), "{claim} of the free {name} is {standing:?}");
+        Ok(place)
+    }
+
+    /// Enters without waiting.
+    pub(crate) async fn try_enter(&self, name: &Name, claim: Claim) -> Verdict<Entered> {
+        self.send(&Entry { wait: false, ..self.entry(name, claim) }).await
+    }
+
+    pub(crate) async fn queue(&self, name: &Name) -> Verdict<Queue> {
+        Ok(self.process.store.queue(name).await?)
+    }
+
+    /// The requests in the queue, front first.
+    pub(crate) async fn ids(&self, name: &Name) -> Verdict<Vec<RequestId>> {
+        Ok(self.queue(name).await?.contenders.iter().map(|contender| contender.id).collect())
+    }
+
+    pub(crate) async fn renew(&self, places: &[&dyn Place]) -> Verdict<fencelock::store::Renewal> {
+        let ids: Vec<PlaceId> = places.iter().map(|place| place.id()).collect();
+        Ok(self.session().renew(ids.into()).await?)
+    }
+
+    /// Dies without a word: what hangs on the session is left to expire.
+    pub(crate) fn crash(self, places: Vec<Box<dyn Place>>) {
+        self.process.faults.crash();
+        drop((places, self));
+    }
+
+    /// What must be so for an order of arrival to be demanded.
+    pub(crate) fn needs_order(&self) -> Verdict {
+        match self.capability().order {
+            Order::Fifo => Ok(()),
+            _ => Err(Fault::Inapplicable("the store keeps no order".to_owned())),
+        }
+    }
+
+    pub(crate) fn needs_shared_claims(&self) -> Verdict {
+        if self.capability().shared_claims {
+            return Ok(());
+        }
+        Err(Fault::Inapplicable("the store knows no claim but a mutex's".to_owned()))
+    }
+
+    pub(crate) fn needs_tokens(&self) -> Verdict {
+        if self.capability().tokens != Tokens::None {
+            return Ok(());
+        }
+        Err(Fault::Inapplicable("the store has no tokens".to_owned()))
+    }
+}
+
+/// Leaves, and demands that the place was still there.
+pub(crate) async fn release(mut place: Box<dyn Place>) -> Verdict {
+    let left = place.leave().await?;
+    demand!(left == Left::Released, "a place that was held was gone when it was left");
+    Ok(())
+}
+
+/// Polls `future` up to `polls` times, each time it asks to be: what a caller sees who drops it at its n-th await.
+pub(crate) async fn poll_times<T>(future: &mut BoxFuture<'_, T>, mut polls: usize) -> Option<T> {
+    poll_fn(|cx| {
+        if polls == 0 {
+            return Poll::Ready(None);
+        }
+        polls -= 1;
+        match Pin::new(&mut *future).poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if polls == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A small generator of chance, the same on every machine (xorshift64*).
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit.max(1)
+    }
+}

@@ -1,0 +1,3 @@
+//! The store `memory:` keeps every law.
+
+fencelock_conformance::suite!("memory", fencelock_conformance::MemoryFixture::default);
