@@ -354,27 +354,35 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Fault::Broken(format!("no runtime: {error}")))?;
     let races = async {
-        let (client, job) = (world.client().await?, name("job")?);
-        for _ in 0..50 {
-            let mut place = client.enter(&job, Claim::MUTEX).await?;
-            while !matches!(place.standing(), Standing::Granted(_)) {
-                let standing = place.next(Moment::NEVER).await?;
-                demand!(!matches!(standing, Standing::Lost(_)), "a waiting place is {standing:?}");
-            }
-            let others = inside.fetch_add(1, Ordering::SeqCst);
-            demand!(others == 0, "{others} others hold the mutex");
-            if let Standing::Granted(grant) = place.standing() {
-                let token = grant.token.map_or(u64::MAX, |token| token.to_i64().unsigned_abs());
-                let before = last.swap(token, Ordering::SeqCst);
-                demand!(token == u64::MAX || token > before, "the token {token} came after {before}");
-            }
-            std::thread::yield_now();
-            inside.fetch_sub(1, Ordering::SeqCst);
-            place.leave().await?;
-        }
-        Ok(())
+        let client = world.client().await?;
+        let verdict = sections(&client, inside, last).await;
+        // Also after a failure, so that the others need not wait for us.
+        client.session().close().await?;
+        verdict
     };
     // By real time: here threads race, which no virtual clock orders.
     let raced = runtime.block_on(async { tokio::time::timeout(PATIENCE, races).await });
     raced.unwrap_or_else(|_| Err(Fault::Broken("a waiter was never granted".to_owned())))
+}
+
+async fn sections(client: &Client, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
+    let job = name("job")?;
+    for _ in 0..50 {
+        let mut place = client.enter(&job, Claim::MUTEX).await?;
+        while !matches!(place.standing(), Standing::Granted(_)) {
+            let standing = place.next(Moment::NEVER).await?;
+            demand!(!matches!(standing, Standing::Lost(_)), "a waiting place is {standing:?}");
+        }
+        let others = inside.fetch_add(1, Ordering::SeqCst);
+        demand!(others == 0, "{others} others hold the mutex");
+        if let Standing::Granted(grant) = place.standing() {
+            let token = grant.token.map_or(u64::MAX, |token| token.to_i64().unsigned_abs());
+            let before = last.swap(token, Ordering::SeqCst);
+            demand!(token == u64::MAX || token > before, "the token {token} came after {before}");
+        }
+        std::thread::yield_now();
+        inside.fetch_sub(1, Ordering::SeqCst);
+        place.leave().await?;
+    }
+    Ok(())
 }

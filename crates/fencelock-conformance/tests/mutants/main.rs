@@ -1,0 +1,112 @@
+//! A store that breaks one law fails at least the test named for it: the suite is not satisfied by anything.
+
+mod mutant;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fencelock_conformance::{Fault, MemoryFixture, judge, laws, read_excuses, run};
+
+use self::mutant::{Flaw, Mutant};
+
+/// What each mutant does wrong, and the laws that must notice it; others may.
+const MUTANTS: &[(Flaw, &[&str])] = &[
+    (Flaw::ForgetsDepartures, &["next_returns_within_its_bound_of_the_grant", "every_schedule_agrees_with_the_rule"]),
+    (
+        Flaw::GrantsTwice,
+        &["a_mutex_has_one_holder", "the_capacity_is_never_exceeded", "threads_that_race_never_hold_a_mutex_together"],
+    ),
+    (Flaw::ReusesTokens, &["tokens_rise_with_every_grant", "tokens_rise_over_idle_times"]),
+    (Flaw::LetsWithdrawnRequestsIn, &["a_withdrawn_request_never_takes_effect"]),
+    (Flaw::WakesLate, &["next_returns_within_its_bound_of_the_grant"]),
+    (
+        Flaw::IgnoresWithdrawals,
+        &["a_withdrawn_request_leaves_nothing", "a_dropped_enter_once_withdrawn_strands_nothing"],
+    ),
+    (Flaw::RejoinsAtTheTail, &["waiters_are_granted_in_arrival_order", "the_granted_are_a_prefix_of_the_queue"]),
+    (Flaw::IgnoresCapacities, &["one_queue_has_one_capacity"]),
+    (
+        Flaw::ForgetsRequests,
+        &["the_same_request_finds_the_same_place", "a_request_whose_reply_was_lost_is_found_again"],
+    ),
+    (Flaw::KeepsRefusedTries, &["a_try_that_is_refused_leaves_nothing"]),
+    (Flaw::LeavesByName, &["leaving_is_repeatable_and_gives_up_one_incarnation_only"]),
+    (Flaw::LeavesNothing, &["a_departure_is_final", "an_idle_name_leaves_nothing"]),
+    (Flaw::NeverExpires, &["a_dead_sessions_places_go_in_time", "an_expired_session_is_told_so"]),
+    (Flaw::ForgetsRenewals, &["a_renewed_session_outlives_its_ttl"]),
+    (Flaw::RenewsBlindly, &["a_renewal_names_what_is_gone"]),
+    (Flaw::NeverCloses, &["closing_a_session_ends_its_places_and_no_others"]),
+    (Flaw::KeepsDowngradesToItself, &["a_lighter_claim_lets_in_whom_it_makes_room_for"]),
+    (Flaw::WakesEverybody, &["a_departure_wakes_one_more_than_it_lets_in_at_most"]),
+    (Flaw::WaitsForever, &["next_returns_when_its_time_is_up"]),
+    (Flaw::WaitsThoughGranted, &["next_returns_at_once_when_granted"]),
+    (Flaw::LosesWakesWhenDropped, &["a_dropped_next_loses_no_wake_up"]),
+    (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
+    (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
+    (Flaw::ListsIdleNames, &["an_idle_name_leaves_nothing", "names_lists_what_is_queued_for"]),
+    (Flaw::FoldsCase, &["names_that_differ_never_share_a_queue"]),
+    (Flaw::ClaimsNoTokens, &["the_capability_tells_the_truth"]),
+    (Flaw::ReadersExclude, &["readers_share_and_writers_do_not", "every_schedule_agrees_with_the_rule"]),
+    (Flaw::MakesTheFirstWait, &["the_first_contender_is_granted_at_once"]),
+    (Flaw::ForgetsDeparturesOfWaiters, &["a_waiter_that_departs_lets_in_whom_it_held_up"]),
+    (Flaw::ServesFewWaiters, &["a_thousand_waiters_are_all_served_in_order"]),
+];
+
+const SEED: u64 = 0x5eed;
+
+#[test]
+fn every_mutant_fails_the_law_named_for_it() {
+    let mut wrong = Vec::new();
+    for (flaw, expected) in MUTANTS {
+        for name in *expected {
+            let law = laws().iter().find(|law| law.name == *name).unwrap();
+            match run(law, Arc::new(Mutant::new(*flaw)), SEED) {
+                Err(Fault::Broken(_)) => {}
+                verdict => wrong.push(format!("{flaw:?}: {name} is {verdict:?}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "seed {SEED}: mutants that were not noticed:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_law_is_failed_by_a_mutant() {
+    let caught: BTreeSet<_> = MUTANTS.iter().flat_map(|(_, laws)| laws.iter().copied()).collect();
+    let all: BTreeSet<_> = laws().iter().map(|law| law.name).collect();
+    assert_eq!(caught, all);
+}
+
+#[test]
+fn the_wrapper_of_the_mutants_breaks_nothing_by_itself() {
+    for law in laws() {
+        assert_eq!(run(law, Arc::new(Mutant::new(Flaw::None)), SEED), Ok(()), "{}", law.name);
+    }
+}
+
+#[test]
+fn an_excuse_must_be_needed_and_say_what_is_so() {
+    const LAW: &str = "tokens_rise_with_every_grant";
+    let excuse = |rest: &str| format!("[[excused]]\nstore = \"x\"\nlaw = \"{LAW}\"\n{rest}");
+    let kept = || Arc::new(MemoryFixture::default());
+    let broken = || Arc::new(Mutant::new(Flaw::ReusesTokens));
+    let inapplicable = || Arc::new(Mutant::new(Flaw::ClaimsNoTokens));
+    let (none, excused, admitted) = ("", excuse("reason = \"r\""), excuse("reason = \"r\"\nbroken = true"));
+    judge("x", LAW, kept(), none, SEED).unwrap();
+    judge("y", LAW, kept(), &excused, SEED).unwrap();
+    judge("x", LAW, inapplicable(), &excused, SEED).unwrap();
+    judge("x", LAW, broken(), &admitted, SEED).unwrap();
+    judge("x", LAW, kept(), &excused, SEED).unwrap_err();
+    judge("x", LAW, broken(), none, SEED).unwrap_err();
+    judge("x", LAW, broken(), &excused, SEED).unwrap_err();
+    judge("x", LAW, inapplicable(), none, SEED).unwrap_err();
+    judge("x", LAW, inapplicable(), &admitted, SEED).unwrap_err();
+    for bad in [
+        excuse("reason = \" \""),
+        excuse(""),
+        excuse("reason = \"r\"").replace("tokens_", ""),
+        [excused.as_str(); 2].join("\n"),
+    ] {
+        read_excuses(&bad).unwrap_err();
+    }
+    read_excuses(fencelock_conformance::EXCUSED).unwrap();
+}

@@ -1,0 +1,400 @@
+//! The memory store with one flaw.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fencelock::store::{
+    Ahead, Capability, Entered, Entry, Grant, Left, Opened, Owner, Place, PlaceId, Queue, Renewal, RequestId, Session,
+    Standing, Store, Tokens,
+};
+use fencelock::{Claim, Clock, FencingToken, Moment, Name, Result};
+use fencelock_conformance::{Fixture, MemoryFixture, Process};
+use futures_core::future::BoxFuture;
+use tokio::sync::watch;
+
+/// What a mutant does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    ForgetsDepartures,
+    ForgetsDeparturesOfWaiters,
+    GrantsTwice,
+    ReusesTokens,
+    LetsWithdrawnRequestsIn,
+    WakesLate,
+    IgnoresWithdrawals,
+    RejoinsAtTheTail,
+    IgnoresCapacities,
+    ForgetsRequests,
+    KeepsRefusedTries,
+    LeavesByName,
+    LeavesNothing,
+    NeverExpires,
+    ForgetsRenewals,
+    RenewsBlindly,
+    NeverCloses,
+    KeepsDowngradesToItself,
+    WakesEverybody,
+    WaitsForever,
+    WaitsThoughGranted,
+    LosesWakesWhenDropped,
+    HidesWaiters,
+    ShowsNewcomersFirst,
+    ListsIdleNames,
+    FoldsCase,
+    ClaimsNoTokens,
+    ReadersExclude,
+    MakesTheFirstWait,
+    ServesFewWaiters,
+}
+
+/// A fixture around a memory store with a flaw.
+pub(crate) struct Mutant {
+    sound: MemoryFixture,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    flaw: Flaw,
+    /// Whom each session saw last under each name, for a flaw that confuses names with places.
+    names: Mutex<HashMap<Name, RequestId>>,
+    departures: watch::Sender<u64>,
+    requests: AtomicU64,
+}
+
+impl Mutant {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        let (names, departures, requests) = (Mutex::default(), watch::Sender::new(0), AtomicU64::new(1 << 40));
+        Self { sound: MemoryFixture::default(), shared: Arc::new(Shared { flaw, names, departures, requests }) }
+    }
+}
+
+impl Fixture for Mutant {
+    fn process(&self) -> BoxFuture<'_, Result<Process>> {
+        Box::pin(async {
+            let Process { store: sound, faults } = self.sound.process().await?;
+            let mut capability = sound.capability().clone();
+            if self.shared.flaw == Flaw::ClaimsNoTokens {
+                capability.tokens = Tokens::None;
+            }
+            let store = Arc::new(MutantStore { sound, capability, shared: Arc::clone(&self.shared) });
+            Ok(Process { store, faults })
+        })
+    }
+
+    fn pass(&self, duration: Duration) -> BoxFuture<'_, ()> {
+        self.sound.pass(duration)
+    }
+
+    fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {
+        self.sound.leftovers()
+    }
+}
+
+struct MutantStore {
+    sound: Arc<dyn Store>,
+    capability: Capability,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for MutantStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.shared.flaw)
+    }
+}
+
+impl Store for MutantStore {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.sound.clock()
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(async move {
+            let lives = if self.shared.flaw == Flaw::NeverExpires { ttl * 1000 } else { ttl };
+            let Opened { session, events, confirmed, .. } = self.sound.open(owner, lives, Arc::clone(&clock)).await?;
+            let bound = self.capability.wake_bound;
+            let session = MutantSession {
+                sound: session,
+                store: Arc::clone(&self.sound),
+                shared: Arc::clone(&self.shared),
+                clock,
+                bound,
+            };
+            Ok(Opened { session: Arc::new(session), events, ttl: Some(ttl), confirmed })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move {
+            let mut queue = self.sound.queue(&self.shared.inner(name)).await?;
+            queue.name = name.clone();
+            match self.shared.flaw {
+                Flaw::HidesWaiters => queue.contenders.retain(|contender| contender.grant.is_some()),
+                Flaw::ShowsNewcomersFirst => queue.contenders.reverse(),
+                _ => {}
+            }
+            for contender in &mut queue.contenders {
+                contender.grant = contender.grant.map(|grant| self.shared.grant(grant));
+            }
+            Ok(queue)
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move {
+            let mut names = self.sound.names(prefix, from, limit).await?;
+            if self.shared.flaw == Flaw::ListsIdleNames {
+                names.extend(self.shared.names.lock().unwrap().keys().cloned());
+                names.sort_unstable();
+                names.dedup();
+            }
+            Ok(names)
+        })
+    }
+}
+
+impl Shared {
+    fn grant(&self, grant: Grant) -> Grant {
+        match (self.flaw, grant.token) {
+            // Every second token is the one before it.
+            (Flaw::ReusesTokens, Some(token)) => Grant { token: FencingToken::new(token.grant() & !1, 0) },
+            _ => grant,
+        }
+    }
+
+    fn inner(&self, name: &Name) -> Name {
+        match self.flaw {
+            Flaw::FoldsCase => Name::new(name.as_str().to_lowercase()).unwrap(),
+            _ => name.clone(),
+        }
+    }
+
+    fn standing(&self, standing: Standing) -> Standing {
+        match (self.flaw, standing) {
+            (_, Standing::Granted(grant)) => Standing::Granted(self.grant(grant)),
+            (Flaw::GrantsTwice, Standing::Waiting(Some(Ahead { waiters: 0, .. }))) => {
+                Standing::Granted(Grant { token: FencingToken::new(1, 0) })
+            }
+            _ => standing,
+        }
+    }
+}
+
+struct MutantSession {
+    sound: Arc<dyn Session>,
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    bound: Duration,
+}
+
+impl MutantSession {
+    /// What the sound store is asked instead.
+    fn flawed(&self, entry: &Entry) -> Entry {
+        let mut flawed = Entry { name: self.shared.inner(&entry.name), ..entry.clone() };
+        match self.shared.flaw {
+            Flaw::ForgetsRequests => flawed.id.number = self.shared.requests.fetch_add(1, Ordering::Relaxed),
+            Flaw::KeepsRefusedTries => flawed.wait = true,
+            Flaw::ReadersExclude if entry.claim == Claim::READER => flawed.claim = Claim::WRITER,
+            _ => {}
+        }
+        flawed
+    }
+
+    async fn join(&self, entry: &Entry) -> Result<Entered> {
+        let flawed = self.flawed(entry);
+        let entered = self.sound.enter(Arc::new(flawed.clone())).await?;
+        match (self.shared.flaw, entered) {
+            (Flaw::IgnoresCapacities, Entered::Conflict(ahead)) => {
+                self.sound.enter(Arc::new(Entry { claim: ahead, ..flawed })).await
+            }
+            (Flaw::KeepsRefusedTries, Entered::In(place)) if !entry.wait => match place.standing() {
+                Standing::Granted(_) => Ok(Entered::In(place)),
+                _ => Ok(Entered::Busy),
+            },
+            (_, entered) => Ok(entered),
+        }
+    }
+}
+
+impl Session for MutantSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move {
+            let sound = match self.join(&entry).await? {
+                Entered::In(sound) => sound,
+                refused => return Ok(refused),
+            };
+            self.shared.names.lock().unwrap().insert(entry.name.clone(), entry.id);
+            let mut standing = self.shared.standing(sound.standing());
+            if self.shared.flaw == Flaw::MakesTheFirstWait {
+                standing = Standing::Waiting(None);
+            }
+            Ok(Entered::In(Box::new(MutantPlace {
+                sound,
+                session: Arc::clone(&self.sound),
+                shared: Arc::clone(&self.shared),
+                clock: Arc::clone(&self.clock),
+                entry,
+                standing,
+                bound: self.bound,
+                deaf: false,
+            })))
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let inner = self.shared.inner(name);
+            let ignored = match self.shared.flaw {
+                Flaw::IgnoresWithdrawals => true,
+                // It looks before it withdraws: what is still on its way is not there yet.
+                Flaw::LetsWithdrawnRequestsIn => {
+                    self.store.queue(&inner).await?.contenders.iter().all(|contender| contender.id != id)
+                }
+                _ => false,
+            };
+            if ignored { Ok(()) } else { self.sound.withdraw(&inner, id).await }
+        })
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        Box::pin(async move {
+            let asked: Vec<_> =
+                places.iter().map(|place| PlaceId { name: self.shared.inner(&place.name), ..place.clone() }).collect();
+            match self.shared.flaw {
+                Flaw::ForgetsRenewals => Ok(Renewal { confirmed: self.clock.now(), gone: Vec::new(), expired: false }),
+                Flaw::RenewsBlindly => Ok(Renewal { gone: Vec::new(), ..self.sound.renew(asked.into()).await? }),
+                _ => self.sound.renew(asked.into()).await,
+            }
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { if self.shared.flaw == Flaw::NeverCloses { Ok(()) } else { self.sound.close().await } })
+    }
+}
+
+struct MutantPlace {
+    sound: Box<dyn Place>,
+    session: Arc<dyn Session>,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    entry: Arc<Entry>,
+    standing: Standing,
+    bound: Duration,
+    /// A `next` was dropped.
+    deaf: bool,
+}
+
+impl MutantPlace {
+    /// Goes to the end of the queue.
+    async fn rejoin(&mut self) -> Result<()> {
+        self.session.withdraw(&self.entry.name, self.entry.id).await?;
+        if let Entered::In(place) = self.session.enter(Arc::clone(&self.entry)).await? {
+            self.sound = place;
+        }
+        Ok(())
+    }
+
+    /// Waits for `until` and hears nothing.
+    async fn sleep(&mut self, until: Moment) {
+        if until == Moment::NEVER {
+            std::future::pending::<()>().await;
+        }
+        self.clock.sleep_until(until).await;
+    }
+
+    /// Whether this wait hears nothing.
+    async fn hears_nothing(&mut self) -> Result<bool> {
+        let now = self.clock.now();
+        let waits = matches!(self.sound.next(now).await?, Standing::Waiting(_));
+        Ok(match self.shared.flaw {
+            Flaw::ForgetsDepartures => waits,
+            Flaw::ForgetsDeparturesOfWaiters => {
+                waits && matches!(self.sound.standing(), Standing::Waiting(Some(ahead)) if ahead.waiters > 0)
+            }
+            Flaw::LosesWakesWhenDropped => self.deaf,
+            Flaw::WaitsThoughGranted => !waits,
+            Flaw::ServesFewWaiters => {
+                waits && matches!(self.sound.standing(), Standing::Waiting(Some(ahead)) if ahead.waiters > 500)
+            }
+            _ => false,
+        })
+    }
+
+    async fn wait(&mut self, until: Moment) -> Result<Standing> {
+        let waits = matches!(self.sound.standing(), Standing::Waiting(_));
+        match self.shared.flaw {
+            Flaw::RejoinsAtTheTail if waits => self.rejoin().await?,
+            Flaw::WaitsForever => return self.sound.next(Moment::NEVER).await,
+            Flaw::WakesEverybody if waits => {
+                let mut departures = self.shared.departures.subscribe();
+                return tokio::select! {
+                    biased;
+                    standing = self.sound.next(until) => standing,
+                    _ = departures.changed() => Ok(Standing::Waiting(None)),
+                };
+            }
+            _ => {}
+        }
+        if self.hears_nothing().await? {
+            self.sleep(until).await;
+        }
+        self.deaf = true;
+        let standing = self.sound.next(until).await?;
+        self.deaf = false;
+        if self.shared.flaw == Flaw::WakesLate && waits && matches!(standing, Standing::Granted(_)) {
+            self.clock.sleep_until(self.clock.now().after(self.bound * 2)).await;
+        }
+        Ok(standing)
+    }
+}
+
+impl Place for MutantPlace {
+    fn id(&self) -> PlaceId {
+        PlaceId { name: self.entry.name.clone(), request: self.entry.id }
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(async move {
+            let standing = self.wait(until).await?;
+            self.standing = self.shared.standing(standing);
+            Ok(self.standing)
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        let kept = self.shared.flaw == Flaw::KeepsDowngradesToItself;
+        Box::pin(async move { if kept { Ok(()) } else { self.sound.lighten(claim).await } })
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            let left = match self.shared.flaw {
+                Flaw::LeavesNothing => return Ok(Left::Released),
+                Flaw::LeavesByName => self.leave_by_name().await?,
+                _ => self.sound.leave().await?,
+            };
+            self.shared.departures.send_modify(|departures| *departures += 1);
+            Ok(left)
+        })
+    }
+}
+
+impl MutantPlace {
+    async fn leave_by_name(&mut self) -> Result<Left> {
+        let newest = self.shared.names.lock().unwrap().get(&self.entry.name).copied();
+        self.session.withdraw(&self.entry.name, newest.unwrap_or(self.entry.id)).await?;
+        self.sound.leave().await
+    }
+}
