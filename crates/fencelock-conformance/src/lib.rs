@@ -3,6 +3,7 @@
 //! A store's own conformance test is a [`Fixture`] and one line: [`suite!`].
 
 mod fixture;
+pub mod harness;
 pub mod history;
 pub mod laws;
 mod memory;

@@ -1,0 +1,189 @@
+//! One run: hurt, heal, go on, count what is left, check.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fencelock::store::Liveness;
+use fencelock::{Client, Name};
+
+use super::fleet::Fleet;
+use super::rng::Rng;
+use super::strategy::{Strategy, Toll};
+use super::worker::{Orders, lock_name};
+use crate::history::{History, Laws, Report, check, read_directory};
+
+/// A run of workers against one store.
+#[derive(Debug, Clone)]
+pub struct Drill {
+    /// The store, as the workers open it.
+    pub url: String,
+    /// An empty directory for logs and resources.
+    pub directory: PathBuf,
+    /// The worker binary.
+    pub worker: PathBuf,
+    /// What is done to the workers.
+    pub strategy: Strategy,
+    /// Decides the schedule, and what the workers ask for.
+    pub seed: u64,
+    /// How many processes there are.
+    pub processes: usize,
+    /// How many tasks each of them runs, each with a client of its own.
+    pub tasks: usize,
+    /// How many locks they take.
+    pub locks: usize,
+    /// How often the strategy strikes.
+    pub strikes: usize,
+    /// How many grants there are between two strikes, as far as the strike before allows any.
+    pub grants_between: u64,
+    /// How many times each lock must be granted after everything is healed.
+    pub grants_after: u64,
+    /// How long the harness waits for what must come, before it reports that it did not.
+    pub patience: Duration,
+}
+
+/// How long the harness waits for grants that a stopped process may prevent.
+const LULL: Duration = Duration::from_millis(100);
+
+impl Drill {
+    /// A drill of four processes with two tasks each, over two locks; every field may be set.
+    #[must_use]
+    pub fn new(url: &str, directory: &Path, worker: &Path, strategy: Strategy, seed: u64) -> Self {
+        Self {
+            url: url.to_owned(),
+            directory: directory.to_owned(),
+            worker: worker.to_owned(),
+            strategy,
+            seed,
+            processes: 4,
+            tasks: 2,
+            locks: 2,
+            strikes: 20,
+            grants_between: 10,
+            grants_after: 20,
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    /// Runs it. Blocks; every process it started is gone when it returns, or when it is unwound.
+    ///
+    /// # Errors
+    /// What the machine refuses: files, processes, the store as seen by the harness itself. What the locks do wrong is
+    /// in the verdict.
+    pub fn run(&self) -> io::Result<Verdict> {
+        let mut toll = Toll::default();
+        let mut fleet = Fleet::start(self.worker.clone(), self.orders(), self.processes)?;
+        self.hurt(&mut fleet, &mut toll)?;
+        self.heal(&mut fleet)?;
+        fleet.finish(self.patience)?;
+        let mut faults = std::mem::take(&mut fleet.faults);
+        drop(fleet);
+        let census = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.census());
+        let (laws, linger) = census.unwrap_or_else(|fault| {
+            faults.push(fault);
+            (Laws::ALL, u64::MAX)
+        });
+        let history = read_directory(&self.directory, linger)?;
+        let report = check(&history, laws);
+        Ok(Verdict { strategy: self.strategy, seed: self.seed, toll, faults, report, history })
+    }
+
+    fn orders(&self) -> Orders {
+        let Self { url, directory, seed, tasks, locks, .. } = self.clone();
+        Orders { url, directory, client: String::new(), seed, tasks, locks }
+    }
+
+    fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {
+        let mut rng = Rng::new(self.seed);
+        if !fleet.wait_for(self.patience, |grants| grants.iter().all(|grants| *grants > 0))? {
+            fleet.faults.push("nothing was granted even before the first strike".to_owned());
+        }
+        for _strike in 0..self.strikes {
+            self.strategy.strike(fleet, &mut rng, toll)?;
+            let enough = fleet.grants().iter().sum::<u64>() + self.grants_between;
+            fleet.wait_for(LULL, |grants| grants.iter().sum::<u64>() >= enough)?;
+        }
+        Ok(())
+    }
+
+    fn heal(&self, fleet: &mut Fleet) -> io::Result<()> {
+        for number in 0..fleet.workers.len() {
+            if fleet.workers[number].is_stopped {
+                fleet.go_on(number)?;
+            }
+        }
+        let before = fleet.grants();
+        let goes_on =
+            |grants: &[u64]| grants.iter().zip(&before).all(|(now, before)| *now >= before + self.grants_after);
+        if !fleet.wait_for(self.patience, goes_on)? {
+            let after = fleet.grants();
+            fleet
+                .faults
+                .push(format!("a lock is stuck after everything was healed: grants {before:?}, then {after:?}"));
+        }
+        Ok(())
+    }
+
+    /// Looks at every lock once, and then at what is left. Says which laws the store claims, and for how many
+    /// nanoseconds it may take a dead process for a living one.
+    async fn census(&self) -> Result<(Laws, u64), String> {
+        let in_words = |error: fencelock::Error| format!("census: {error}");
+        let client = Client::connect(&self.url).await.map_err(in_words)?;
+        for lock in 0..self.locks {
+            let mutex = client.mutex(lock_name(lock)).map_err(in_words)?;
+            mutex.acquire_within(self.patience).await.map_err(in_words)?.release().await.map_err(in_words)?;
+        }
+        let left = client.names("", None, 100).await.map_err(in_words)?;
+        for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {
+            let queue = client.queue(&name).await.map_err(in_words)?;
+            if !queue.contenders.is_empty() || !queue.strangers.is_empty() {
+                return Err(format!("census: left behind: {queue:?}"));
+            }
+        }
+        if !left.is_empty() {
+            return Err(format!("census: names left behind: {left:?}"));
+        }
+        let capability = client.capability();
+        let linger = match capability.liveness {
+            Liveness::Process | Liveness::Memory => capability.detection_slack,
+            _ => client.timing().ttl + capability.detection_slack,
+        };
+        let laws = Laws::from(capability);
+        client.close().await.map_err(in_words)?;
+        Ok((laws, u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// What came of a drill.
+#[derive(Debug)]
+pub struct Verdict {
+    /// What was done to the workers.
+    pub strategy: Strategy,
+    /// The seed of the schedule.
+    pub seed: u64,
+    /// How often it was done.
+    pub toll: Toll,
+    /// Workers that failed, locks that are stuck, things left in the store.
+    pub faults: Vec<String>,
+    /// What the checker says.
+    pub report: Report,
+    /// What the processes logged.
+    pub history: History,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong: no violation, nobody stuck, nothing left.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty() && self.report.is_clean()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { strategy, seed, toll, faults, report, history } = self;
+        write!(f, "{strategy:?}, seed {seed}: {toll}; {}", report.describe(history))?;
+        faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+    }
+}

@@ -1,0 +1,176 @@
+//! The workers of a drill: started, killed, stopped and continued; none of them outlives the fleet.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use super::view::View;
+use super::worker::{Orders, lock_name};
+use crate::history::{LogEvent, LogWriter};
+
+/// How often the harness looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// One process, and those that took its place.
+#[derive(Debug)]
+pub(super) struct Worker {
+    child: Child,
+    client: String,
+    incarnation: usize,
+    pub(super) view: View,
+    pub(super) is_stopped: bool,
+}
+
+/// All the processes of a drill.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    binary: PathBuf,
+    orders: Orders,
+    log: LogWriter,
+    pub(super) workers: Vec<Worker>,
+    /// Grants of workers that are gone, by lock.
+    past_grants: Vec<u64>,
+    /// What workers did that they must not do.
+    pub(super) faults: Vec<String>,
+}
+
+impl Fleet {
+    /// Starts `size` workers that run `binary` with orders like `orders`.
+    pub(super) fn start(binary: PathBuf, orders: Orders, size: usize) -> io::Result<Self> {
+        let log = LogWriter::create(&orders.directory.join("parent.log"), "parent")?;
+        let past_grants = vec![0; orders.locks];
+        let mut fleet = Self { binary, orders, log, workers: Vec::new(), past_grants, faults: Vec::new() };
+        for number in 0..size {
+            let worker = fleet.spawn(number, 0)?;
+            fleet.workers.push(worker);
+        }
+        Ok(fleet)
+    }
+
+    fn spawn(&self, number: usize, incarnation: usize) -> io::Result<Worker> {
+        let mut orders = self.orders.clone();
+        orders.client = format!("w{number}.{incarnation}");
+        orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
+        let child =
+            Command::new(&self.binary).args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
+        Ok(Worker { child, client: orders.client, incarnation, view, is_stopped: false })
+    }
+
+    /// Kills a worker, whatever it is doing, and waits until it is dead.
+    pub(super) fn kill(&mut self, number: usize) -> io::Result<()> {
+        let worker = &mut self.workers[number];
+        worker.child.kill()?;
+        worker.child.wait()?;
+        self.log.write(0, LogEvent::Dead { client: &worker.client })?;
+        worker.view.look()
+    }
+
+    /// Starts another worker in the place of a dead one.
+    pub(super) fn replace(&mut self, number: usize) -> io::Result<()> {
+        let incarnation = self.workers[number].incarnation + 1;
+        let worker = self.spawn(number, incarnation)?;
+        let dead = std::mem::replace(&mut self.workers[number], worker);
+        for (lock, past) in self.past_grants.iter_mut().enumerate() {
+            *past += dead.view.grants_of(&lock_name(lock));
+        }
+        Ok(())
+    }
+
+    /// Stops a worker, and waits until it is.
+    pub(super) fn stop(&mut self, number: usize) -> io::Result<()> {
+        let worker = &mut self.workers[number];
+        let pid = Pid::from_child(&worker.child);
+        kill_process(pid, Signal::STOP)?;
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        worker.is_stopped = true;
+        let note = format!("stopped {}", worker.client);
+        self.log.write(0, LogEvent::Note { text: &note })?;
+        worker.view.look()
+    }
+
+    /// Lets a stopped worker go on.
+    pub(super) fn go_on(&mut self, number: usize) -> io::Result<()> {
+        let worker = &mut self.workers[number];
+        let note = format!("continued {}", worker.client);
+        self.log.write(0, LogEvent::Note { text: &note })?;
+        kill_process(Pid::from_child(&worker.child), Signal::CONT)?;
+        worker.is_stopped = false;
+        Ok(())
+    }
+
+    /// Reads on in all logs, and notices workers that ended unbidden.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        for number in 0..self.workers.len() {
+            self.workers[number].view.look()?;
+            if let Some(status) = self.workers[number].child.try_wait()? {
+                self.faults.push(format!("{} ended by itself: {status}", self.workers[number].client));
+                self.kill(number)?;
+                self.replace(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How often each lock was granted so far.
+    pub(super) fn grants(&self) -> Vec<u64> {
+        let past = self.past_grants.iter().enumerate();
+        let of = |lock: &str| -> u64 { self.workers.iter().map(|worker| worker.view.grants_of(lock)).sum() };
+        past.map(|(lock, past)| past + of(&lock_name(lock))).collect()
+    }
+
+    /// Looks until `is_enough` of the grants so far; false when `patience` ends before.
+    pub(super) fn wait_for(&mut self, patience: Duration, is_enough: impl Fn(&[u64]) -> bool) -> io::Result<bool> {
+        let start = Instant::now();
+        loop {
+            self.look()?;
+            if is_enough(&self.grants()) {
+                return Ok(true);
+            }
+            if start.elapsed() >= patience {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Tells all workers to finish, and waits until they did.
+    pub(super) fn finish(&mut self, patience: Duration) -> io::Result<()> {
+        for worker in &mut self.workers {
+            if let Some(stdin) = &mut worker.child.stdin {
+                stdin.write_all(b"finish\n")?;
+            }
+        }
+        let start = Instant::now();
+        for worker in &mut self.workers {
+            loop {
+                match worker.child.try_wait()? {
+                    Some(status) if status.success() => break,
+                    Some(status) => {
+                        self.faults.push(format!("{} failed: {status}", worker.client));
+                        break;
+                    }
+                    None if start.elapsed() >= patience => {
+                        self.faults.push(format!("{} does not finish", worker.client));
+                        break;
+                    }
+                    None => std::thread::sleep(LOOK_AGAIN),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // Whoever ended already cannot be killed, and need not be.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+        }
+    }
+}

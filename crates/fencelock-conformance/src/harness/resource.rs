@@ -1,0 +1,57 @@
+//! A resource that objects: it refuses tokens older than the newest that it accepted.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::history::RegisterLog;
+
+/// A fenced register in a file, shared by processes. Its locking is its own and has nothing to do with fencelock.
+///
+/// It decides under an exclusive `flock`, and logs each decision before it lets go, so that the order of its log is the
+/// order of its decisions. A process that is stopped in there stops the others, until it goes on or is killed.
+#[derive(Debug)]
+pub struct Resource {
+    lock: String,
+    newest: File,
+    log: RegisterLog,
+}
+
+impl Resource {
+    /// Opens the resource that the lock `lock` protects, in `directory`; `lock` is to be a file name.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn open(directory: &Path, lock: &str) -> io::Result<Self> {
+        let path = directory.join(format!("resource-{lock}"));
+        let newest = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        newest.lock()?;
+        let log = RegisterLog::open(&directory.join(format!("resource-{lock}.log")));
+        newest.unlock()?;
+        Ok(Self { lock: lock.to_owned(), newest, log: log? })
+    }
+
+    /// Writes with `token`, packed; says whether the resource accepted it. Blocks.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn write(&self, token: i64) -> io::Result<bool> {
+        self.newest.lock()?;
+        let accepted = self.decide(token);
+        self.newest.unlock()?;
+        accepted
+    }
+
+    fn decide(&self, token: i64) -> io::Result<bool> {
+        let mut newest = [0; 8];
+        let known = self.newest.read_at(&mut newest, 0)?;
+        let accepted = known < newest.len() || token >= i64::from_le_bytes(newest);
+        if accepted {
+            // Before the log: a process that dies in between has refused too much, and not accepted too much.
+            self.newest.write_all_at(&token.to_le_bytes(), 0)?;
+        }
+        self.log.write(&self.lock, token, accepted)?;
+        Ok(accepted)
+    }
+}

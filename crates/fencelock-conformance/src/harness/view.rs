@@ -1,0 +1,86 @@
+//! What the harness knows of a worker while it runs: its log, as far as it is written.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+/// Follows the log of one worker.
+#[derive(Debug)]
+pub(super) struct View {
+    path: PathBuf,
+    /// `None` as long as the worker has not started it.
+    log: Option<File>,
+    /// The beginning of a line whose end is not written yet.
+    unread: String,
+    /// The locks that sections were called for and not answered, or left, yet.
+    waiting: HashMap<u64, String>,
+    held: HashMap<u64, String>,
+    grants: HashMap<String, u64>,
+}
+
+impl View {
+    /// A view of the log at `path`, which need not be there yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        let (waiting, held, grants) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { path, log: None, unread: String::new(), waiting, held, grants }
+    }
+
+    /// Reads on.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        if self.log.is_none() {
+            self.log = match File::open(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                opened => Some(opened?),
+            };
+        }
+        if let Some(log) = &mut self.log {
+            log.read_to_string(&mut self.unread)?;
+        }
+        let whole = self.unread.rfind('\n').map_or(0, |end| end + 1);
+        let rest = self.unread.split_off(whole);
+        let lines = std::mem::replace(&mut self.unread, rest);
+        for line in lines.lines() {
+            self.line(line);
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
+        let mut words = line.splitn(6, ' ');
+        let letter = words.next()?;
+        let section = words.next()?.parse().ok()?;
+        match letter {
+            "a" => {
+                self.waiting.insert(section, words.nth(3)?.to_owned());
+            }
+            "g" => {
+                let lock = self.waiting.remove(&section)?;
+                *self.grants.entry(lock.clone()).or_default() += 1;
+                self.held.insert(section, lock);
+            }
+            _ => {
+                if matches!(letter, "b" | "x") {
+                    self.waiting.remove(&section);
+                }
+                if matches!(letter, "r" | "l") {
+                    self.held.remove(&section);
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How often the worker was granted `lock`.
+    pub(super) fn grants_of(&self, lock: &str) -> u64 {
+        self.grants.get(lock).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,282 @@
+//! A worker: takes locks, writes to resources, logs everything, until it is told to finish or dies.
+
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fencelock::{Claim, Client, ErrorKind, Event, Guard, Observer};
+
+use super::resource::Resource;
+use super::rng::Rng;
+use crate::history::{LogEvent, LogWriter};
+
+/// What a worker is told when it is started.
+#[derive(Debug, Clone)]
+pub(super) struct Orders {
+    pub(super) url: String,
+    /// Where logs and resources are.
+    pub(super) directory: PathBuf,
+    /// Its name in the logs, unique.
+    pub(super) client: String,
+    pub(super) seed: u64,
+    /// How many tasks it runs, each with a client of its own.
+    pub(super) tasks: usize,
+    /// How many locks they take, `lock-0` and on.
+    pub(super) locks: usize,
+}
+
+impl Orders {
+    pub(super) fn to_args(&self) -> [String; 6] {
+        let Self { url, directory, client, seed, tasks, locks } = self.clone();
+        [url, directory.display().to_string(), client, seed.to_string(), tasks.to_string(), locks.to_string()]
+    }
+
+    fn from_args(args: impl Iterator<Item = String>) -> Option<Self> {
+        let args: Vec<String> = args.collect();
+        let [url, directory, client, seed, tasks, locks] = &args[..] else { return None };
+        Some(Self {
+            url: url.clone(),
+            directory: directory.into(),
+            client: client.clone(),
+            seed: seed.parse().ok()?,
+            tasks: tasks.parse().ok()?,
+            locks: locks.parse().ok()?,
+        })
+    }
+}
+
+/// The name of the lock with this number.
+pub(super) fn lock_name(number: usize) -> String {
+    format!("lock-{number}")
+}
+
+/// What the log says of a task's sections: the task in the upper half of the number.
+pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The whole of the worker binary. Takes its orders from its arguments, and finishes on a line or the end of its
+/// standard input.
+#[must_use]
+pub fn worker_main() -> ExitCode {
+    match Orders::from_args(std::env::args().skip(1)).ok_or("started by the harness only".into()).and_then(work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("worker: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(orders: Orders) -> Result<(), Failure> {
+    // A worker that is stopped cannot read that its parent is gone.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let finish = Arc::new(AtomicBool::new(false));
+    listen(Arc::clone(&finish));
+    let log = LogWriter::create(&orders.directory.join(format!("{}.log", orders.client)), &orders.client)?;
+    let resources: Result<Vec<_>, _> =
+        (0..orders.locks).map(|lock| Resource::open(&orders.directory, &lock_name(lock))).collect();
+    let shared = Arc::new(Shared { log, resources: resources?, finish });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..orders.tasks)
+            .map(|number| {
+                let (orders, shared) = (orders.clone(), Arc::clone(&shared));
+                tokio::spawn(async move { task(&orders, number, &shared).await.map_err(|failure| failure.to_string()) })
+            })
+            .collect();
+        for task in tasks {
+            task.await??;
+        }
+        Ok(())
+    })
+}
+
+/// Sets `finish` on the first line; dies when the parent is gone.
+fn listen(finish: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        match io::stdin().lock().read_line(&mut line) {
+            Ok(read) if read > 0 => finish.store(true, Ordering::Relaxed),
+            _ => std::process::exit(1),
+        }
+    });
+}
+
+struct Shared {
+    log: LogWriter,
+    resources: Vec<Resource>,
+    finish: Arc<AtomicBool>,
+}
+
+/// When the client's one acquire was last known to be in its queue: not before, and by.
+#[derive(Debug, Default)]
+struct Queued {
+    not_before: AtomicU64,
+    by: AtomicU64,
+}
+
+impl Observer for Queued {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Waiting { .. } => self.by.store(LogWriter::now(), Ordering::Relaxed),
+            Event::Requeued { .. } => {
+                self.not_before.store(LogWriter::now(), Ordering::Relaxed);
+                self.by.store(0, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Task<'a> {
+    client: Client,
+    queued: Arc<Queued>,
+    shared: &'a Shared,
+    section: u64,
+    rng: Rng,
+    locks: usize,
+}
+
+async fn task(orders: &Orders, number: usize, shared: &Shared) -> Result<(), Failure> {
+    let queued = Arc::new(Queued::default());
+    let client = connect(&orders.url, &queued).await?;
+    let section = number as u64 * SECTIONS_PER_TASK;
+    let rng = Rng::new(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
+    let mut task = Task { client, queued, shared, section, rng, locks: orders.locks };
+    while !shared.finish.load(Ordering::Relaxed) {
+        task.section().await?;
+    }
+    task.client.close().await?;
+    Ok(())
+}
+
+/// A process that is stopped inside the store can delay a connection beyond its deadline; it is tried again.
+async fn connect(url: &str, queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match Client::builder().observer(Arc::clone(queued) as Arc<dyn Observer>).connect(url).await {
+            Err(error) if error.is_retryable() && tries < 20 => {}
+            result => return result,
+        }
+    }
+}
+
+impl Task<'_> {
+    fn log(&self, event: LogEvent<'_>) -> io::Result<()> {
+        self.shared.log.write(self.section, event)
+    }
+
+    /// One attempt at one lock, and what it leads to.
+    async fn section(&mut self) -> Result<(), Failure> {
+        self.section += 1;
+        let lock = self.rng.below(self.locks);
+        let name = lock_name(lock);
+        self.queued.not_before.store(0, Ordering::Relaxed);
+        self.queued.by.store(0, Ordering::Relaxed);
+        let called = LogWriter::now();
+        self.shared.log.write_at(self.section, called, LogEvent::Acquire { lock: &name, claim: Claim::MUTEX })?;
+        match self.acquire(&name).await {
+            Some(Ok(guard)) => self.hold(&guard, lock, called).await?,
+            Some(Err(error)) if error.kind() == ErrorKind::Busy => {
+                self.log(LogEvent::Busy)?;
+                self.log(LogEvent::Gone)?;
+            }
+            gave_up => {
+                self.log(LogEvent::GaveUp)?;
+                if let Some(Err(error)) = &gave_up
+                    && error.kind() != ErrorKind::TimedOut
+                {
+                    self.log(LogEvent::Note { text: &error.to_string().replace('\n', " ") })?;
+                }
+                self.wait_until_gone(&name).await?;
+            }
+        }
+        self.pause(2_000).await;
+        Ok(())
+    }
+
+    /// Acquires in one of several ways; `None` when the acquire was cancelled.
+    async fn acquire(&mut self, name: &str) -> Option<fencelock::Result<Guard>> {
+        let mutex = match self.client.mutex(name) {
+            Ok(mutex) => mutex.purpose("a drill"),
+            Err(error) => return Some(Err(error)),
+        };
+        let limit = Duration::from_micros(self.rng.below(5_000) as u64);
+        match self.rng.below(20) {
+            0..13 => Some(mutex.acquire().await),
+            13..17 => Some(mutex.try_acquire().await),
+            17..19 => Some(mutex.acquire_within(limit).await),
+            _ => tokio::time::timeout(limit, mutex.acquire()).await.ok(),
+        }
+    }
+
+    async fn hold(&mut self, guard: &Guard, lock: usize, called: u64) -> Result<(), Failure> {
+        let by = self.queued.by.load(Ordering::Relaxed);
+        if by > 0 {
+            let not_before = self.queued.not_before.load(Ordering::Relaxed).max(called);
+            self.shared.log.write_at(self.section, by, LogEvent::Enqueued { called: not_before })?;
+        }
+        let token = guard.token().map(fencelock::FencingToken::to_i64);
+        let granted = LogWriter::now();
+        let mut believes = guard.check().is_ok();
+        self.shared.log.write_at(self.section, granted, LogEvent::Granted { token })?;
+        // A grant that was over before it was known has no core.
+        let mut proof = granted.saturating_sub(u64::from(!believes));
+        for _write in 0..=self.rng.below(2) {
+            if let Some(token) = token {
+                self.shared.resources[lock].write(token)?;
+            }
+            self.pause(500).await;
+            // Believing after a moment means having believed at that moment, wherever the process was paused.
+            let now = LogWriter::now();
+            believes &= guard.check().is_ok();
+            if believes {
+                proof = now;
+                self.shared.log.write_at(self.section, now, LogEvent::Inside)?;
+            }
+        }
+        let now = LogWriter::now();
+        if believes && guard.check().is_ok() {
+            self.shared.log.write_at(self.section, now, LogEvent::Release)?;
+        } else {
+            self.shared.log.write_at(self.section, proof, LogEvent::BeliefEnds)?;
+        }
+        self.release(guard).await
+    }
+
+    /// Releases, again and again if need be: a failed release forgets nothing.
+    async fn release(&self, guard: &Guard) -> Result<(), Failure> {
+        for _try in 0..20 {
+            match guard.release().await {
+                Ok(()) => return Ok(self.log(LogEvent::Gone)?),
+                Err(error) if error.kind() == ErrorKind::Lost => return Ok(()),
+                Err(error) => self.log(LogEvent::Note { text: &error.to_string().replace('\n', " ") })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An acquire that was given up leaves the queue in the background.
+    async fn wait_until_gone(&self, name: &str) -> Result<(), Failure> {
+        let (name, mine) = (fencelock::Name::new(name)?, self.client.owner().client);
+        for _look in 0..10_000 {
+            if let Ok(queue) = self.client.queue(&name).await
+                && queue.contenders.iter().all(|contender| contender.id.client != mine)
+            {
+                return Ok(self.log(LogEvent::Gone)?);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Err(format!("an acquire of {name} was given up and never left the queue").into())
+    }
+
+    async fn pause(&mut self, up_to_us: usize) {
+        tokio::time::sleep(Duration::from_micros(self.rng.below(up_to_us) as u64)).await;
+    }
+}

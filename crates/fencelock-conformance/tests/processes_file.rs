@@ -1,0 +1,111 @@
+//! Processes that are killed and stopped while they lock in one directory.
+//!
+//! `FENCELOCK_SEED=<number>` runs every drill with that seed alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fencelock_conformance::harness::{Drill, Strategy, Toll, Verdict};
+
+/// A directory of this test's own; kept when the test fails, for whoever wants to read the logs.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(strategy: Strategy, seed: u64) -> Self {
+        let path = std::env::temp_dir().join(format!("fencelock-{strategy:?}-{seed}-{}", std::process::id()));
+        fs::create_dir_all(path.join("logs")).unwrap();
+        Self(path)
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    fn store(&self) -> PathBuf {
+        self.0.join("store")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the logs are in {}", self.0.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("FENCELOCK_SEED") {
+        Ok(seed) => vec![seed.parse().expect("FENCELOCK_SEED is a number")],
+        Err(_) => vec![1, 2, 3],
+    }
+}
+
+/// Runs the strategy with every seed; `hit` says whether it did what the test is about.
+fn drill(strategy: Strategy, hit: impl Fn(&Toll) -> bool) {
+    for seed in seeds() {
+        let directory = Directory::new(strategy, seed);
+        let url = format!("file://{}", directory.store().display());
+        let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
+        let verdict = Drill::new(&url, &directory.logs(), worker, strategy, seed).run().unwrap();
+        println!("{verdict}");
+        assert!(verdict.is_clean(), "{verdict}");
+        assert!(hit(&verdict.toll), "{strategy:?}, seed {seed} did not do what it is for: {}", verdict.toll);
+        assert!(is_worth_something(&verdict), "{verdict}");
+        let (tickets, sessions) = (files(&directory.store().join("b")), files(&directory.store().join("sessions")));
+        assert!(tickets.is_empty() && sessions.is_empty(), "{strategy:?}, seed {seed}: {tickets:?} {sessions:?}");
+    }
+}
+
+/// Everything in `directory` that is not a directory. What a killed process was still making under a temporary name
+/// does not count: nobody can tell for a minute that it will not be finished, and it holds nothing.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut found = Vec::new();
+    for entry in entries {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false if entry.file_name().to_string_lossy().starts_with("tmp.") => {}
+            false => found.push(entry.path()),
+        }
+    }
+    found
+}
+
+/// A clean verdict over too little would say nothing.
+fn is_worth_something(verdict: &Verdict) -> bool {
+    let queued = verdict.history.sections.iter().filter(|section| section.enqueue.is_some()).count();
+    verdict.report.grants > 50 && verdict.report.busy_answers > 0 && verdict.report.writes.0 > 50 && queued > 10
+}
+
+#[test]
+fn processes_that_nobody_hurts_share_their_locks() {
+    drill(Strategy::Calm, |toll| *toll == Toll::default());
+}
+
+#[test]
+fn a_process_killed_at_any_moment_blocks_nobody_and_leaves_nothing() {
+    drill(Strategy::KillAnybody, |toll| toll.killed == 20);
+}
+
+#[test]
+fn a_killed_holder_blocks_nobody_and_leaves_nothing() {
+    drill(Strategy::KillHolders, |toll| toll.killed_holders > 0);
+}
+
+#[test]
+fn a_killed_waiter_blocks_nobody_and_leaves_nothing() {
+    drill(Strategy::KillWaiters, |toll| toll.killed_waiters > 0);
+}
+
+#[test]
+fn a_stopped_holder_keeps_its_lock() {
+    drill(Strategy::StopHolders, |toll| toll.stopped_holders > 0);
+}
+
+#[test]
+fn stops_and_kills_together_break_no_law() {
+    drill(Strategy::Everything, |toll| toll.stopped > 0 && toll.killed > 0);
+}
