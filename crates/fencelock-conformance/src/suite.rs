@@ -129,7 +129,8 @@ macro_rules! __law_tests {
             #[test]
             fn $law() {
                 let fixture = ::std::sync::Arc::new(($factory)());
-                $crate::judge($store, stringify!($law), fixture, $excused, $crate::seed()).unwrap();
+                let judged = $crate::judge($store, stringify!($law), fixture, $excused, $crate::seed());
+                judged.unwrap_or_else(|wrong| panic!("{}: {wrong}", $store));
             }
         )*
     };

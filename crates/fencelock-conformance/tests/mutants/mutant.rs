@@ -303,7 +303,7 @@ impl MutantPlace {
     }
 
     /// Waits for `until` and hears nothing.
-    async fn sleep(&mut self, until: Moment) {
+    async fn hear_nothing(&mut self, until: Moment) {
         if until == Moment::NEVER {
             std::future::pending::<()>().await;
         }
@@ -344,7 +344,7 @@ impl MutantPlace {
             _ => {}
         }
         if self.hears_nothing().await? {
-            self.sleep(until).await;
+            self.hear_nothing(until).await;
         }
         self.deaf = true;
         let standing = self.sound.next(until).await?;
