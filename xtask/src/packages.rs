@@ -10,14 +10,13 @@ pub(crate) struct Need {
     pub(crate) package: &'static str,
 }
 
-/// What the tests run.
+/// What the tests run. A shell, coreutils and a C linker are on every Debian that has Rust.
 pub(crate) const TESTS: &[Need] = &[];
 
-/// What `bench` compares with.
+/// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[
-    Need { probe: &["flock", "--version"], package: "util-linux" },
-    Need { probe: &["/usr/bin/python3", "--version"], package: "python3" },
-    Need { probe: &["/usr/bin/python3", "-c", "import filelock"], package: "python3-filelock" },
+    Need { probe: &["python3", "--version"], package: "python3" },
+    Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
 ];
 
 /// Installs what is missing when we are root; otherwise fails with the command that does.
