@@ -10,8 +10,12 @@ pub(crate) struct Need {
     pub(crate) package: &'static str,
 }
 
-/// What the tests run. A shell, coreutils and a C linker are on every Debian that has Rust.
-pub(crate) const TESTS: &[Need] = &[];
+/// What the tests run. Coreutils and a C linker are on every Debian that has Rust.
+pub(crate) const TESTS: &[Need] = &[
+    Need { probe: &["bash", "--version"], package: "bash" },
+    Need { probe: &["setsid", "--version"], package: "util-linux" },
+    Need { probe: &["setpriv", "--version"], package: "util-linux" },
+];
 
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[
