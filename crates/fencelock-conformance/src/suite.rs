@@ -85,7 +85,7 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
         (Err(Fault::Inapplicable(_)), Some(excuse)) if !excuse.broken => Ok(()),
         (Ok(()), Some(excuse)) => Err(format!("{law} is kept, but excused: {}", excuse.reason)),
         (Err(fault), Some(excuse)) => Err(format!("{law} is {fault}; that is not the excuse: {}", excuse.reason)),
-        (Err(fault), None) => Err(format!("{law} is {fault} (seed {seed})")),
+        (Err(fault), None) => Err(format!("{law} is {fault} (again: FENCELOCK_SEED={seed})")),
     }
 }
 
