@@ -1,6 +1,6 @@
 //! One bucket: a directory of tickets, its short lock, and what this process knows of the queues in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -201,9 +201,11 @@ impl State {
         // begins afterwards shows what took its place.
         let mut again = true;
         while std::mem::take(&mut again) {
-            let mut listed = Vec::new();
+            let mut listed = HashSet::new();
             platform::list(&fd, |file| match Ticket::parse(file) {
-                Some((name, ticket)) if name == encoded => listed.push(ticket),
+                Some((name, ticket)) if name == encoded => {
+                    listed.insert(ticket);
+                }
                 _ => {}
             })?;
             let Some(line) = self.lines.get_mut(encoded) else { return Ok(()) };

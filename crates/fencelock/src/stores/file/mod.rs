@@ -11,6 +11,7 @@ mod enter;
 mod fault;
 mod layout;
 mod line;
+mod listen;
 mod lives;
 mod place;
 mod platform;

@@ -14,16 +14,15 @@ use super::bucket::{Bucket, State};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
-use super::line::{Known, Line};
-use super::lives::Reliance;
-use super::platform::Interest;
+use super::line::Known;
+use super::listen::{Again, Target};
 use super::session::Core;
 use super::ticket::{Slot, Ticket};
-use super::watch::{Bell, Subscription, Watching, watch};
+use super::watch::{Bell, Subscription};
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::queue::{Admission, Claim, Hear, hears};
+use crate::queue::{Admission, Claim};
 use crate::store::{Entry, Left, Loss, Place, PlaceId, RequestId, Standing};
 
 /// How often a waiter looks although nothing rang: bounds what a lost event can cost.
@@ -32,42 +31,25 @@ pub(super) const REPAIR: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(10);
 /// The first pause after an event at a session file whose lock is still there.
 const LINGER: Duration = Duration::from_millis(1);
-/// How many tickets of others one waiter watches before it watches the directory instead.
-const WATCHED: usize = 64;
-
 /// A place of this process.
 #[derive(Debug)]
 pub(super) struct FilePlace {
-    core: Arc<Core>,
-    bucket: Arc<Bucket>,
-    encoded: Arc<str>,
+    pub(super) core: Arc<Core>,
+    pub(super) bucket: Arc<Bucket>,
+    pub(super) encoded: Arc<str>,
     name: Name,
     request: RequestId,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     standing: Standing,
-    bell: Arc<Bell>,
-    targets: Vec<Target>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) targets: Vec<Target>,
     /// Watches the whole directory of the bucket.
-    crowd: Option<Subscription>,
+    pub(super) crowd: Option<Subscription>,
     linger: Duration,
-    has_looked: bool,
-}
-
-/// Somebody ahead whom this place listens to.
-#[derive(Debug)]
-struct Target {
-    ticket: Ticket,
-    local: bool,
-    departure: Option<Subscription>,
-    session: Option<Subscription>,
-}
-
-/// When to look again at the latest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Again {
-    Linger,
-    Poll,
-    Repair,
+    /// How often it looked.
+    pub(super) looks: u32,
+    /// Whether it looks because nothing rang for long.
+    pub(super) is_repair: bool,
 }
 
 impl FilePlace {
@@ -91,11 +73,12 @@ impl FilePlace {
             targets: Vec::new(),
             crowd: None,
             linger: LINGER,
-            has_looked: false,
+            looks: 0,
+            is_repair: false,
         }
     }
 
-    fn path(&self, ticket: &Ticket) -> String {
+    pub(super) fn path(&self, ticket: &Ticket) -> String {
         self.bucket.path(ticket, &self.encoded)
     }
 
@@ -107,8 +90,8 @@ impl FilePlace {
     fn look(&mut self) -> rustix::io::Result<Duration> {
         let bucket = Arc::clone(&self.bucket);
         let mut state = bucket.lock();
-        let relook = std::mem::replace(&mut self.has_looked, true);
-        if relook && !self.ticket.claim.is_whole() && self.targets.iter().any(|target| !target.local) {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks > 1 && !self.ticket.claim.is_whole() && self.targets.iter().any(|target| !target.local) {
             state.refresh(&self.core.directory, &bucket, &self.encoded)?;
         }
         loop {
@@ -172,108 +155,6 @@ impl FilePlace {
         Ok(())
     }
 
-    /// Listens to those whom the rule names; `None` when one of them turned out to be gone, so that the rule must be
-    /// asked again.
-    fn listen(&mut self, state: &mut State) -> rustix::io::Result<Option<Again>> {
-        let Some(line) = state.line(&self.encoded) else { return Ok(None) };
-        let wanted = wanted(line, &self.ticket);
-        self.unlisten_but(line, &wanted);
-        let core = Arc::clone(&self.core);
-        let mut again = Again::Repair;
-        let others = wanted.iter().filter(|(_, local)| !local).count();
-        if others > WATCHED {
-            again = again.min(self.watch_directory(&core.directory));
-        }
-        for &(ticket, local) in &wanted {
-            if local {
-                if let Some(known) = line.get_mut(&ticket) {
-                    known.tell(&self.bell);
-                }
-                self.target(ticket, local);
-                continue;
-            }
-            match self.listen_to(&core.directory, ticket, others > WATCHED)? {
-                Some(when) => again = again.min(when),
-                None => {
-                    // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
-                    if ticket.can_lighten() || !self.ticket.claim.is_whole() {
-                        state.refresh(&core.directory, &self.bucket, &self.encoded)?;
-                    } else {
-                        state.depart(&self.encoded, &ticket);
-                    }
-                    return Ok(None);
-                }
-            }
-        }
-        Ok(Some(again))
-    }
-
-    fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
-        let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
-            self.targets.push(Target { ticket, local, departure: None, session: None });
-            self.targets.len() - 1
-        });
-        &mut self.targets[at]
-    }
-
-    /// Listens to a place of another process; `None` when it is gone.
-    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, crowded: bool) -> rustix::io::Result<Option<Again>> {
-        let path = self.path(&ticket);
-        let bell = Arc::clone(&self.bell);
-        let interest = if self.ticket.claim.is_whole() { Interest::Departure } else { Interest::GrantOrDeparture };
-        let target = self.target(ticket, false);
-        let mut again = Again::Repair;
-        let mut certain = false;
-        if target.departure.is_none() && !crowded {
-            match watch(&format!("{}/{path}", directory.path), interest, &bell) {
-                Watching::On(subscription) => {
-                    target.departure = Some(subscription);
-                    certain = true;
-                }
-                Watching::Gone => {}
-                Watching::Blind => again = Again::Poll,
-            }
-        }
-        if !certain && !directory.exists(&path)? {
-            return Ok(None);
-        }
-        match directory.lives.rely_on(directory, ticket.key.session, &bell) {
-            Reliance::Told(subscription) => target.session = Some(subscription),
-            Reliance::Doubtful(subscription) => {
-                target.session = subscription;
-                again = again.min(Again::Linger);
-            }
-            Reliance::Dead => {
-                // A ticket that cannot be removed is dead all the same.
-                let _ = directory.remove(&path);
-                return Ok(None);
-            }
-        }
-        Ok(Some(again))
-    }
-
-    fn watch_directory(&mut self, directory: &Directory) -> Again {
-        if self.crowd.is_none() {
-            let path = format!("{}/{}", directory.path, Directory::bucket_path(self.bucket.index()));
-            if let Watching::On(subscription) = watch(&path, Interest::AnyDeletion, &self.bell) {
-                self.crowd = Some(subscription);
-            }
-        }
-        if self.crowd.is_some() { Again::Repair } else { Again::Poll }
-    }
-
-    /// Stops listening to everybody but those `wanted`.
-    fn unlisten_but(&mut self, line: &mut Line, wanted: &[(Ticket, bool)]) {
-        let bell = &self.bell;
-        self.targets.retain(|target| {
-            let keep = wanted.contains(&(target.ticket, target.local));
-            if !keep && let Some(known) = line.get_mut(&target.ticket) {
-                known.forget(bell);
-            }
-            keep
-        });
-    }
-
     /// Puts the lighter ticket beside the heavier one and takes that away; `false` while another process is in the lock.
     fn try_lighten(&mut self, lighter: Ticket) -> rustix::io::Result<bool> {
         let bucket = Arc::clone(&self.bucket);
@@ -324,21 +205,6 @@ impl FilePlace {
     }
 }
 
-/// Whom to listen to, and whether they are of this process.
-fn wanted(line: &Line, mine: &Ticket) -> Vec<(Ticket, bool)> {
-    let as_wanted = |known: &Known| (known.ticket, known.local);
-    let mut ahead = line.ahead(mine.key);
-    if mine.claim.is_whole() {
-        return ahead.next_back().map(as_wanted).into_iter().collect();
-    }
-    let ahead: Vec<_> = ahead.map(as_wanted).collect();
-    let claims: Vec<Claim> = ahead.iter().map(|(ticket, _)| ticket.claim).chain([mine.claim]).collect();
-    match hears(&claims, ahead.len()) {
-        Some(Hear::Departure(at) | Hear::GrantOrDeparture(at)) => vec![ahead[at]],
-        Some(Hear::AnyDepartureAhead) | None => ahead,
-    }
-}
-
 impl Place for FilePlace {
     fn id(&self) -> PlaceId {
         PlaceId { name: self.name.clone(), request: self.request }
@@ -360,10 +226,10 @@ impl Place for FilePlace {
                 if !matches!(self.standing, Standing::Waiting(_)) || now >= until {
                     return Ok(self.standing);
                 }
-                tokio::select! {
-                    () = self.bell.rung() => {}
-                    () = self.core.clock.sleep_until(now.after(pause).min(until)) => {}
-                }
+                self.is_repair = tokio::select! {
+                    () = self.bell.rung() => false,
+                    () = self.core.clock.sleep_until(now.after(pause).min(until)) => true,
+                };
             }
         })
     }

@@ -1,0 +1,166 @@
+//! Whom a waiting place listens to, and how.
+
+use std::sync::Arc;
+
+use super::bucket::State;
+use super::directory::Directory;
+use super::line::{Known, Line};
+use super::lives::Reliance;
+use super::place::FilePlace;
+use super::platform::Interest;
+use super::ticket::Ticket;
+use super::watch::{Subscription, Watching, watch};
+use crate::queue::{Claim, Hear, hears};
+
+/// How many tickets of others one waiter watches before it watches the directory instead.
+const WATCHED: usize = 64;
+
+/// Somebody ahead whom this place listens to.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) ticket: Ticket,
+    pub(super) local: bool,
+    departure: Option<Subscription>,
+    session: Option<Subscription>,
+}
+
+/// When to look again at the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Again {
+    Linger,
+    Poll,
+    Repair,
+}
+
+impl FilePlace {
+    /// Listens to those whom the rule names; `None` when one of them turned out to be gone, so that the rule must be
+    /// asked again.
+    pub(super) fn listen(&mut self, state: &mut State) -> rustix::io::Result<Option<Again>> {
+        let Some(line) = state.line(&self.encoded) else { return Ok(None) };
+        let wanted = wanted(line, &self.ticket);
+        self.unlisten_but(line, &wanted);
+        let core = Arc::clone(&self.core);
+        let mut again = Again::Repair;
+        let others = wanted.iter().filter(|(_, local)| !local).count();
+        if others > WATCHED {
+            again = again.min(self.watch_directory(&core.directory));
+        }
+        for &(ticket, local) in &wanted {
+            if local {
+                if let Some(known) = line.get_mut(&ticket) {
+                    known.tell(&self.bell);
+                }
+                self.target(ticket, local);
+                continue;
+            }
+            match self.listen_to(&core.directory, ticket, others > WATCHED)? {
+                Some(when) => again = again.min(when),
+                None => {
+                    // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
+                    if ticket.can_lighten() || !self.ticket.claim.is_whole() {
+                        state.refresh(&core.directory, &self.bucket, &self.encoded)?;
+                    } else {
+                        state.depart(&self.encoded, &ticket);
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(again))
+    }
+
+    fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
+        let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
+            self.targets.push(Target { ticket, local, departure: None, session: None });
+            self.targets.len() - 1
+        });
+        &mut self.targets[at]
+    }
+
+    /// Listens to a place of another process; `None` when it is gone.
+    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, crowded: bool) -> rustix::io::Result<Option<Again>> {
+        let path = self.path(&ticket);
+        // The first time it is most likely there, and a watch tells; later it is most likely gone.
+        let mut certain = self.looks > 1;
+        if certain && !directory.exists(&path)? {
+            return Ok(None);
+        }
+        let mut again = Again::Repair;
+        if !crowded && self.target(ticket, false).departure.is_none() {
+            let whole = self.ticket.claim.is_whole();
+            let interest = if whole { Interest::Departure } else { Interest::GrantOrDeparture };
+            match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
+                Watching::On(subscription) => {
+                    self.target(ticket, false).departure = Some(subscription);
+                    certain = true;
+                }
+                // The path may only have been moved: what counts is what the open directory says.
+                Watching::Gone => certain = false,
+                Watching::Blind => again = Again::Poll,
+            }
+        }
+        if !certain && !directory.exists(&path)? {
+            return Ok(None);
+        }
+        match self.rely_on_session(directory, ticket)? {
+            Some(when) => Ok(Some(again.min(when))),
+            None => {
+                // A ticket that cannot be removed is dead all the same.
+                let _ = directory.remove(&path);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.
+    fn rely_on_session(&mut self, directory: &Directory, ticket: Ticket) -> rustix::io::Result<Option<Again>> {
+        let session = ticket.key.session;
+        if self.is_repair && !directory.is_alive(session)? {
+            return Ok(None);
+        }
+        let (subscription, again) = match directory.lives.rely_on(directory, session, &self.bell) {
+            Reliance::Told(subscription) => (Some(subscription), Again::Repair),
+            Reliance::Doubtful(subscription) => (subscription, Again::Linger),
+            Reliance::Dead => return Ok(None),
+        };
+        self.target(ticket, false).session = subscription;
+        Ok(Some(again))
+    }
+
+    fn watch_directory(&mut self, directory: &Directory) -> Again {
+        if self.crowd.is_none() {
+            let path = format!("{}/{}", directory.path, Directory::bucket_path(self.bucket.index()));
+            if let Watching::On(subscription) = watch(&path, Interest::AnyDeletion, &self.bell) {
+                self.crowd = Some(subscription);
+            }
+        }
+        if self.crowd.is_some() { Again::Repair } else { Again::Poll }
+    }
+
+    /// Stops listening to everybody but those `wanted`.
+    fn unlisten_but(&mut self, line: &mut Line, wanted: &[(Ticket, bool)]) {
+        let bell = &self.bell;
+        self.targets.retain(|target| {
+            let keep = wanted.contains(&(target.ticket, target.local));
+            if !keep && let Some(known) = line.get_mut(&target.ticket) {
+                known.forget(bell);
+            }
+            keep
+        });
+    }
+}
+
+/// Whom to listen to, and whether they are of this process.
+fn wanted(line: &Line, mine: &Ticket) -> Vec<(Ticket, bool)> {
+    let as_wanted = |known: &Known| (known.ticket, known.local);
+    let mut ahead = line.ahead(mine.key);
+    if mine.claim.is_whole() {
+        return ahead.next_back().map(as_wanted).into_iter().collect();
+    }
+    let ahead: Vec<_> = ahead.map(as_wanted).collect();
+    let claims: Vec<Claim> = ahead.iter().map(|(ticket, _)| ticket.claim).chain([mine.claim]).collect();
+    match hears(&claims, ahead.len()) {
+        Some(Hear::Departure(at) | Hear::GrantOrDeparture(at)) => vec![ahead[at]],
+        Some(Hear::AnyDepartureAhead) | None => ahead,
+    }
+}
