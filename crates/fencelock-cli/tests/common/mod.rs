@@ -1,0 +1,168 @@
+//! What the tests of the command share: the real binary, a store of their own, and waiting on states.
+
+#![allow(dead_code, reason = "every test file is a crate of its own and uses some of this")]
+
+pub(crate) mod terminal;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// No state takes longer to come about on a machine that works at all.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `look` finds something.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < DEADLINE, "never came about: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The binary under test.
+pub(crate) fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencelock"));
+    command.env_remove("FENCELOCK_STORE").env_remove("FENCELOCK_TOKEN").env_remove("FENCELOCK_NAME");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A directory of the test's own, with a store in it.
+pub(crate) struct Place {
+    pub(crate) directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("file://{}", self.path("store").display())
+    }
+
+    /// `fencelock` with these arguments, on this place's store, in this place's directory.
+    pub(crate) fn fencelock(&self, arguments: &[&str]) -> Command {
+        let mut command = binary();
+        command.env("FENCELOCK_STORE", self.url()).current_dir(self.directory.path()).args(arguments);
+        command
+    }
+
+    /// `fencelock run` with `options`, and a script for the shell.
+    pub(crate) fn run(&self, options: &[&str], script: &str) -> Command {
+        let mut command = self.fencelock(&["run"]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command
+    }
+
+    /// The contenders of `name`, as `show --json` tells.
+    pub(crate) fn contenders(&self, name: &str) -> Vec<serde_json::Value> {
+        let shown = output(&mut self.fencelock(&["show", name, "--json"]));
+        assert!(shown.status.success(), "{shown:?}");
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown["contenders"].as_array().unwrap().clone()
+    }
+
+    /// Waits until `count` contenders are in the queue of `name`.
+    pub(crate) fn queued(&self, name: &str, count: usize) {
+        until(&format!("{count} contenders for {name}"), || (self.contenders(name).len() == count).then_some(()));
+    }
+
+    /// A holder of `name`: holds until it is dropped or its stdin is closed.
+    pub(crate) fn holder(&self, name: &str) -> Running {
+        let holder =
+            Running::start(self.fencelock(&["run", name, "--purpose", "to test", "--", "cat"]).stdin(Stdio::piped()));
+        until("the lock is held", || self.contenders(name).first().filter(|c| c["state"] == "holder").map(drop));
+        holder
+    }
+}
+
+pub(crate) fn output(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+}
+
+/// The exit code and what was said on stderr.
+pub(crate) fn ended(command: &mut Command) -> (i32, String) {
+    let output = output(command);
+    (code(&output), stderr(&output))
+}
+
+/// A program that runs beside the test. Killed when dropped.
+pub(crate) struct Running(pub(crate) Option<Child>);
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.as_ref().unwrap().id().cast_signed())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn end(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+
+    pub(crate) fn code(self) -> i32 {
+        code(&self.end())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What stands in the file at `path`, once it ends with a line break.
+pub(crate) fn written(path: &Path) -> String {
+    until(&format!("a line in {}", path.display()), || {
+        std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n'))
+    })
+}
+
+/// Whether the process is there, and is no zombie.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+}
+
+/// Waits until the process is stopped.
+pub(crate) fn stopped(pid: i32) {
+    until(&format!("process {pid} stops"), || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+    });
+}

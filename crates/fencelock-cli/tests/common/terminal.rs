@@ -1,0 +1,84 @@
+//! A real pseudo-terminal with a program in front of it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use nix::pty::openpty;
+
+use super::until;
+
+/// A program that believes a person is typing.
+pub(crate) struct Screen {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+    seen: usize,
+}
+
+impl Screen {
+    /// Starts `command` in a session of its own whose controlling terminal is this one.
+    pub(crate) fn start(command: &Command) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let slave = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut session = Command::new("setsid");
+        session.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => session.env(variable, value),
+                None => session.env_remove(variable),
+            };
+        }
+        if let Some(directory) = command.get_current_dir() {
+            session.current_dir(directory);
+        }
+        let child = session.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
+        let shown = Arc::new(Mutex::new(String::new()));
+        let (mut screen, text) = (File::from(pty.master.try_clone().unwrap()), Arc::clone(&shown));
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The last one to close the other side ends this with an error.
+            while let Ok(count @ 1..) = screen.read(&mut buffer) {
+                text.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+        });
+        Self { child, keys: File::from(pty.master), shown, seen: 0 }
+    }
+
+    /// The process that was started; `setsid` became it.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until `text` is shown, after what was waited for before.
+    pub(crate) fn shows(&mut self, text: &str) {
+        let (seen, shown) = (self.seen, Arc::clone(&self.shown));
+        self.seen = until(&format!("{text:?} on the screen, which shows {:?}", self.text()), || {
+            let shown = shown.lock().unwrap();
+            shown[seen..].find(text).map(|at| seen + at + text.len())
+        });
+    }
+
+    /// Everything that was shown.
+    pub(crate) fn text(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// Waits for the end; the exit code.
+    pub(crate) fn code(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

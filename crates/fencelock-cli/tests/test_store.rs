@@ -1,0 +1,147 @@
+//! Which store is meant, for every verb: where the URL comes from, and what is said about it.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Place, binary, code, ended, output, stderr, stdout};
+
+/// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
+struct Nobody {
+    place: Place,
+    program: PathBuf,
+}
+
+impl Nobody {
+    fn new() -> Self {
+        let place = Place::new();
+        open(place.directory.path());
+        // Where the binary was built, an ordinary user may not look.
+        let program = place.path("fencelock");
+        fs::copy(env!("CARGO_BIN_EXE_fencelock"), &program).unwrap();
+        let this = Self { place, program };
+        for directory in ["home", "home/.config", "home/.config/fencelock", "here"] {
+            fs::create_dir(this.place.path(directory)).unwrap();
+            open(&this.place.path(directory));
+        }
+        this
+    }
+
+    fn command(&self) -> Command {
+        let mut command = if nix::unistd::geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&self.program);
+            command
+        } else {
+            Command::new(&self.program)
+        };
+        command.env_clear().current_dir(self.place.path("here"));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.place.path("home"));
+        command
+    }
+}
+
+fn open(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+const RUN: [&str; 5] = ["run", "job", "--", "echo", "held"];
+
+#[test]
+fn the_default_store_is_the_users_own_and_says_so_once() {
+    let nobody = Nobody::new();
+    let output = output(nobody.command().args(RUN));
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "held\n"), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "fencelock: no store is named: locking on this host only\n");
+    assert!(nobody.place.path("home/.local/state/fencelock").is_dir());
+    assert_eq!(ended(nobody.command().args(["run", "--quiet", "job", "--", "true"])), (0, String::new()));
+}
+
+#[test]
+fn the_default_store_can_be_refused() {
+    let nobody = Nobody::new();
+    let (code, text) = ended(nobody.command().arg("--require-store").args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("FENCELOCK_STORE") && text.contains("--store"), "{text}");
+    assert!(!nobody.place.path("home/.local").exists());
+}
+
+#[test]
+fn without_a_home_the_error_says_what_to_set() {
+    let nobody = Nobody::new();
+    let (code, text) = ended(nobody.command().env_remove("HOME").args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("HOME") && text.contains("XDG_STATE_HOME") && text.contains("FENCELOCK_STORE"), "{text}");
+}
+
+#[test]
+fn files_and_the_environment_name_the_store() {
+    let nobody = Nobody::new();
+    let store = |name: &str| nobody.place.path(name);
+    let file = |path: &str, name: &str| {
+        fs::write(nobody.place.path(path), format!("store = \"file://{}\"\n", store(name).display())).unwrap();
+    };
+    file("home/.config/fencelock/fencelock.toml", "of-user");
+    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert!(store("of-user").is_dir());
+    file("here/fencelock.toml", "of-directory");
+    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert!(store("of-directory").is_dir());
+    let url = |name: &str| format!("file://{}", store(name).display());
+    assert_eq!(ended(nobody.command().env("FENCELOCK_STORE", url("of-variable")).args(RUN)), (0, String::new()));
+    assert!(store("of-variable").is_dir());
+    let mut option = nobody.command();
+    option.env("FENCELOCK_STORE", "bogus:").args(["--store", &url("of-option")]).args(RUN);
+    assert_eq!(ended(&mut option), (0, String::new()));
+    assert!(store("of-option").is_dir());
+}
+
+#[test]
+fn unknown_keys_and_empty_variables_are_refused() {
+    let place = Place::new();
+    fs::write(place.path("fencelock.toml"), "stores = \"file:///x\"\n").unwrap();
+    let (code, text) = ended(binary().current_dir(place.directory.path()).args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("fencelock.toml") && text.contains("line 1") && text.contains("stores"), "{text}");
+    let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", ""));
+    assert_eq!(code, 78);
+    assert!(text.contains("FENCELOCK_STORE is empty"), "{text}");
+}
+
+#[test]
+fn credentials_are_never_shown() {
+    let place = Place::new();
+    let secret = "me:s3cret";
+    fs::write(place.path("fencelock.toml"), format!("store = \"bogus://{secret}@host/x\nstore")).unwrap();
+    let url = format!("bogus://{secret}@host/x");
+    let mut in_file = place.fencelock(&RUN);
+    in_file.env_remove("FENCELOCK_STORE");
+    let mut shown = vec![ended(&mut in_file)];
+    shown.push(ended(place.fencelock(&RUN).env("FENCELOCK_STORE", &url)));
+    shown.push(ended(place.fencelock(&["--store", &url]).args(RUN)));
+    shown.push(ended(&mut place.fencelock(&[&url])));
+    shown.push(ended(&mut place.fencelock(&["ls", "--stor", &url])));
+    for (code, text) in &shown {
+        assert!([64, 78].contains(code), "{code} {text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    assert!(shown[2].1.contains("--store can be read in the list of processes"), "{}", shown[2].1);
+}
+
+#[test]
+fn wrong_urls_name_what_is_allowed() {
+    let place = Place::new();
+    for (url, said) in [
+        ("bogus:///x", "file"),
+        ("nothing", "scheme"),
+        ("file:///x?no_such=1", "no_such"),
+        ("memory:?ttl_ms=x", "ttl_ms"),
+    ] {
+        let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", url));
+        assert_eq!(code, 64, "{text}");
+        assert!(text.contains(said) && text.contains("FENCELOCK_STORE"), "{text}");
+    }
+}

@@ -1,0 +1,22 @@
+//! `fencelock stores`: what each store promises, as the code says it.
+
+mod common;
+
+use common::{binary, output, stdout};
+
+#[test]
+fn every_known_store_is_listed_with_its_promises() {
+    let json = stdout(&output(binary().args(["stores", "--json"])));
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let table = stdout(&output(binary().arg("stores")));
+    let known = fencelock::store::stores();
+    assert_eq!(listed.as_array().unwrap().len(), known.len());
+    for info in known {
+        let store = listed.as_array().unwrap().iter().find(|store| store["scheme"] == info.scheme).unwrap();
+        assert_eq!(store["compiled_in"], info.capability.is_some());
+        assert!(table.contains(info.example), "{table}");
+        if let Some(capability) = info.capability {
+            assert_eq!(store["capability"]["layout"], capability().layout);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `fencelock run` in front of a real terminal: keys reach the command, once, and job control works.
+
+mod common;
+
+use std::process::Command;
+
+use common::terminal::Screen;
+use common::{Place, is_alive, stopped, until, written};
+
+/// A shell with job control, whose prompt is `here>`.
+fn shell(place: &Place) -> Screen {
+    let fencelock = place.fencelock(&[]);
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "--noprofile", "-i"]).env("FL", fencelock.get_program()).env("PS1", "here> ");
+    bash.env("FENCELOCK_STORE", place.url()).env_remove("PROMPT_COMMAND").current_dir(place.directory.path());
+    let mut screen = Screen::start(&bash);
+    screen.shows("here> ");
+    screen
+}
+
+#[test]
+fn a_command_reads_what_is_typed() {
+    let place = Place::new();
+    // Reads at once, maybe before it was given the terminal: must not stay stopped.
+    for round in 0..20 {
+        let mut screen = Screen::start(&place.run(&["job"], "read line; echo \"<$line>\"; exit 4"));
+        screen.types(&format!("typed {round}\n"));
+        screen.shows(&format!("<typed {round}>"));
+        assert_eq!(screen.code(), 4);
+    }
+}
+
+#[test]
+fn interrupt_reaches_the_command_once() {
+    let place = Place::new();
+    let script = "count=0; trap 'count=$((count+1)); echo interrupted' INT; trap 'echo times $count; exit 7' QUIT
+                  echo ready; while :; do sleep 0.02; done";
+    let mut screen = Screen::start(&place.run(&["job"], script));
+    screen.shows("ready");
+    screen.types("\u{3}");
+    screen.shows("interrupted");
+    screen.types("\u{1c}");
+    screen.shows("times 1");
+    assert_eq!(screen.code(), 7);
+}
+
+#[test]
+fn a_command_that_dies_of_the_keyboard_exits_with_its_signal() {
+    let place = Place::new();
+    let mut screen = Screen::start(&place.run(&["job"], "echo ready; exec cat"));
+    screen.shows("ready");
+    screen.types("\u{3}");
+    assert_eq!(screen.code(), 130);
+    assert_eq!(place.contenders("job").len(), 0);
+}
+
+#[test]
+fn interrupt_ends_the_wait_for_a_lock() {
+    let place = Place::new();
+    let _holder = place.holder("job");
+    let mut screen = Screen::start(&place.run(&["job"], "true"));
+    place.queued("job", 2);
+    screen.types("\u{3}");
+    assert_eq!(screen.code(), 130);
+    assert_eq!(place.contenders("job").len(), 1);
+}
+
+#[test]
+fn suspending_stops_both_and_the_shell_can_bring_them_back() {
+    let place = Place::new();
+    let mut screen = shell(&place);
+    screen.types("\"$FL\" run job -- sh -c 'echo $PPID > fencelock; echo $$ > command; read line; echo \"<$line>\"'\n");
+    let pid = |file: &str| written(&place.path(file)).trim().parse().unwrap();
+    let (fencelock, command): (i32, i32) = (pid("fencelock"), pid("command"));
+    for _ in 0..3 {
+        in_front(command);
+        screen.types("\u{1a}");
+        screen.shows("here> ");
+        stopped(fencelock);
+        stopped(command);
+        assert_eq!(place.contenders("job").len(), 1);
+        screen.types("fg\n");
+    }
+    in_front(command);
+    screen.types("typed\n");
+    screen.shows("<typed>");
+    screen.shows("here> ");
+    screen.types("echo code=$?\n");
+    screen.shows("code=0");
+    assert!(!is_alive(command) && !is_alive(fencelock));
+}
+
+#[test]
+fn a_job_in_the_background_stops_when_it_reads_and_goes_on_in_front() {
+    let place = Place::new();
+    let mut screen = shell(&place);
+    screen
+        .types("\"$FL\" run job -- sh -c 'echo $PPID > fencelock; echo $$ > command; read line; echo \"<$line>\"' &\n");
+    let command: i32 = written(&place.path("command")).trim().parse().unwrap();
+    stopped(command);
+    // The shell says that the job is stopped once fencelock is.
+    stopped(written(&place.path("fencelock")).trim().parse().unwrap());
+    screen.types("fg\n");
+    in_front(command);
+    screen.types("typed\n");
+    screen.shows("<typed>");
+    screen.shows("here> ");
+}
+
+#[test]
+fn a_stop_that_nobody_could_continue_is_undone() {
+    let place = Place::new();
+    // The terminal's only program: there is no shell to say `fg` to.
+    let mut screen =
+        Screen::start(&place.run(&["job"], "echo $$ > command; while read line; do echo \"<$line>\"; done"));
+    let command: i32 = written(&place.path("command")).trim().parse().unwrap();
+    in_front(command);
+    screen.types("\u{1a}");
+    screen.types("typed\n");
+    screen.shows("<typed>");
+    assert!(is_alive(screen.pid()));
+}
+
+/// Waits until the process's group has the terminal and the process runs.
+fn in_front(process: i32) {
+    until("the command is in front", || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let fields: Vec<_> = stat.rsplit(')').next()?.split_whitespace().collect();
+        // After the name: state, parent, group, session, terminal, foreground group (proc(5)).
+        (fields.first()? != &"T" && fields.get(2)? == fields.get(5)?).then_some(())
+    });
+}
