@@ -1,0 +1,44 @@
+//! A drill that goes wrong says so, and says what.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fencelock::Client;
+use fencelock_conformance::harness::{Drill, Strategy};
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("fencelock-faults-{name}-{}", std::process::id()));
+    fs::create_dir_all(path.join("logs")).unwrap();
+    path
+}
+
+/// A drill with little patience, since what it waits for never comes.
+fn drill(directory: &Path, worker: &str) -> Drill {
+    let url = format!("file://{}/store", directory.display());
+    let drill = Drill::new(&url, &directory.join("logs"), Path::new(worker), Strategy::Calm, 1);
+    Drill { strikes: 1, patience: Duration::from_millis(300), ..drill }
+}
+
+#[test]
+fn a_lock_that_nobody_is_granted_is_found_out() {
+    let directory = directory("stuck");
+    let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(&drill.url)).unwrap();
+    let guard = runtime.block_on(client.mutex("lock-1").unwrap().acquire()).unwrap();
+    let verdict = drill.run().unwrap();
+    for fault in ["before the first strike", "a lock is stuck", "does not finish", "census: "] {
+        assert!(verdict.faults.iter().any(|found| found.contains(fault)), "{fault}: {verdict}");
+    }
+    runtime.block_on(guard.release()).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_worker_that_ends_by_itself_is_found_out() {
+    let directory = directory("ended");
+    let verdict = drill(&directory, "/bin/false").run().unwrap();
+    assert!(verdict.faults.iter().any(|fault| fault.contains("ended by itself")), "{verdict}");
+    fs::remove_dir_all(&directory).unwrap();
+}
