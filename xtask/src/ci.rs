@@ -25,11 +25,11 @@ const PARTS: &[Part] = &[
     Part { name: "format", budget: 20, run: || shell::run(&mut cargo(&["fmt", "--all", "--check"])) },
     Part { name: "tidy", budget: 20, run: || tidy::run(&[]) },
     Part { name: "clippy", budget: 300, run: clippy },
-    Part { name: "features", budget: 240, run: features },
+    Part { name: "features", budget: 180, run: features },
     Part { name: "docs", budget: 180, run: rustdoc },
     Part { name: "test", budget: 780, run: || test::run(&[]) },
     Part { name: "examples", budget: 120, run: || examples::run(&[]) },
-    Part { name: "README", budget: 240, run: readme::first_command },
+    Part { name: "README", budget: 300, run: readme::first_command },
     Part { name: "deny", budget: 420, run: deny },
     Part { name: "interop", budget: 60, run: || interop::run(&[]) },
 ];
