@@ -8,6 +8,5 @@ pub(crate) fn run(args: &[String]) -> Result {
         return Err("there are no benchmarks yet".to_owned());
     }
     packages::ensure(packages::BENCH)?;
-    shell::run(cargo(&["build", "--release", "--package", "fencelock-cli"]).args(["--bin", "fencelock"]))?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

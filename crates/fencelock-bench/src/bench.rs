@@ -1,0 +1,107 @@
+//! What every family of rows needs to know: how much to do, where, with whom.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::contestant::Contestant;
+use crate::crew::Target;
+use crate::machine::Cores;
+use crate::python;
+use crate::scratch::Scratch;
+
+/// The store that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    File,
+    Memory,
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Rounds in which the contestants of a table take turns.
+    pub(crate) rounds: usize,
+    /// Cycles per round.
+    pub(crate) cycles: u64,
+    /// How long they contend in each round.
+    pub(crate) contend: Duration,
+    /// Hand-overs per round, about.
+    pub(crate) hand_overs: u64,
+    /// The most waiters in a row about hand-over.
+    pub(crate) waiters: u64,
+    /// Locks that are held to see what memory they take.
+    pub(crate) held: u64,
+    /// The whole run is given up after this time.
+    pub(crate) limit: Duration,
+}
+
+impl Effort {
+    pub(crate) const FULL: Self = Self {
+        rounds: 5,
+        cycles: 5000,
+        contend: Duration::from_secs(2),
+        hand_overs: 100,
+        waiters: 1000,
+        held: 10_000,
+        limit: Duration::from_secs(9 * 60),
+    };
+    pub(crate) const QUICK: Self = Self {
+        rounds: 1,
+        cycles: 200,
+        contend: Duration::from_millis(300),
+        hand_overs: 20,
+        waiters: 100,
+        held: 500,
+        limit: Duration::from_secs(3 * 60),
+    };
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) store: Store,
+    pub(crate) effort: Effort,
+    pub(crate) quick: bool,
+    pub(crate) cores: Cores,
+    pub(crate) scratch: Scratch,
+    /// The interpreter with `filelock`; `None` when it takes no part.
+    pub(crate) python: Option<PathBuf>,
+}
+
+impl Bench {
+    /// Prepares a run; its files are in `directory`, or else beside this program.
+    pub(crate) fn new(store: Store, quick: bool, filelock: bool, directory: Option<&Path>) -> Result<Self> {
+        let effort = if quick { Effort::QUICK } else { Effort::FULL };
+        let program = std::env::current_exe().context("where is this program?")?;
+        let built = program.ancestors().nth(2).context("this program is in no directory")?.join("fencelock-bench");
+        let scratch = Scratch::new(directory.unwrap_or(&built), effort.limit)?;
+        let python = (store == Store::File && filelock).then(|| python::interpreter(&built)).transpose()?;
+        Ok(Self { store, effort, quick, cores: Cores::available()?, scratch, python })
+    }
+
+    /// Something to lock that nobody has locked before.
+    pub(crate) fn target(&self) -> Result<Target> {
+        let file = self.scratch.fresh("lock");
+        let url = match self.store {
+            Store::Memory => "memory:bench".to_owned(),
+            Store::File => {
+                let path = self.scratch.fresh("store");
+                let path = path.to_str().context("the path of the scratch directory is not UTF-8")?;
+                format!("file://{}", path.replace('%', "%25").replace('#', "%23").replace('?', "%3F"))
+            }
+        };
+        Ok(Target { url, file })
+    }
+
+    /// Those of `contestants` who take part: all but `filelock` when there is none.
+    pub(crate) fn present(&self, contestants: &[Contestant]) -> Vec<Contestant> {
+        let present = |contestant: &Contestant| match (contestant, self.store) {
+            (Contestant::Filelock, _) => self.python.is_some(),
+            (contestant, Store::Memory) => contestant.is_fencelock(),
+            (_, Store::File) => true,
+        };
+        contestants.iter().copied().filter(present).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! The parent's side of the workers: processes that do what is measured, one contestant each.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::bench::Bench;
+use crate::contestant::Contestant;
+use crate::machine;
+use crate::protocol::{Order, Section, read_log, read_sections};
+use crate::scratch;
+
+/// What a crew locks: a store of ours by its URL, and the same as a file for everybody else.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) file: PathBuf,
+}
+
+/// One worker process. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    contestant: Contestant,
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    log: PathBuf,
+}
+
+impl Worker {
+    /// Starts one that keeps to `cores`, the first of which is its main thread's, and waits until it is ready.
+    pub(crate) fn start(bench: &Bench, contestant: Contestant, target: &Target, cores: &[usize]) -> Result<Self> {
+        let log = bench.scratch.fresh("log");
+        let mut command = command(bench, contestant, target, &log, cores)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
+        scratch::child_started(child.id());
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("a worker has no pipes");
+        };
+        let mut worker = Self { contestant, child, orders, answers: BufReader::new(answers), log };
+        let said = worker.answer()?;
+        ensure!(said == "ready", "a worker said {said:?} for a start");
+        Ok(worker)
+    }
+
+    /// Sends an order, without waiting for the answer.
+    pub(crate) fn send(&mut self, order: Order) -> Result<()> {
+        writeln!(self.orders, "{order}").with_context(|| format!("{order}: {} is gone", self.contestant.title()))
+    }
+
+    /// Waits for the next answer.
+    pub(crate) fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).context("cannot read a worker's answer")?;
+        let line = line.trim_end();
+        if line.is_empty() {
+            bail!("{}: the worker is gone", self.contestant.title());
+        }
+        if let Some(why) = line.strip_prefix("failed ") {
+            bail!("{}: {why}", self.contestant.title());
+        }
+        Ok(line.to_owned())
+    }
+
+    /// Sends an order, and waits for the answer.
+    pub(crate) fn ask(&mut self, order: Order) -> Result<String> {
+        self.send(order)?;
+        self.answer()
+    }
+
+    /// The numbers that the last order left.
+    pub(crate) fn log(&self) -> Result<Vec<u64>> {
+        read_log(&self.log)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        scratch::child_ended(self.child.id());
+    }
+}
+
+fn command(bench: &Bench, contestant: Contestant, target: &Target, log: &Path, cores: &[usize]) -> Result<Command> {
+    if contestant == Contestant::Filelock {
+        let Some(python) = &bench.python else { bail!("filelock takes no part in this run") };
+        let mut command = Command::new(python);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/filelock_driver.py")).arg(&target.file).arg(log);
+        return Ok(command);
+    }
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(["worker", "--contestant", &value(contestant), "--url", &target.url]);
+    command.arg("--file").arg(&target.file).arg("--log").arg(log);
+    for core in cores {
+        command.arg("--core").arg(core.to_string());
+    }
+    Ok(command)
+}
+
+fn value(contestant: Contestant) -> String {
+    use clap::ValueEnum as _;
+    contestant.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Workers of one contestant that lock the same thing.
+#[derive(Debug)]
+pub(crate) struct Crew(pub(crate) Vec<Worker>);
+
+impl Crew {
+    /// Starts `processes` of them. A single one keeps to the first core, several are dealt out over two.
+    pub(crate) fn start(bench: &Bench, contestant: Contestant, processes: u64) -> Result<Self> {
+        let target = bench.target()?;
+        let (first, second) = (bench.cores.first, bench.cores.second);
+        let workers = (0..processes).map(|number| {
+            let cores = match (contestant, number % 2) {
+                (Contestant::OwnApart, 0) => vec![first, second],
+                (Contestant::OwnApart, _) => vec![second, first],
+                (_, 0) => vec![first],
+                _ => vec![second],
+            };
+            Worker::start(bench, contestant, &target, &cores)
+        });
+        workers.collect::<Result<_>>().map(Self)
+    }
+
+    /// Waits until all are done; how often waiters were woken meanwhile, and every section.
+    pub(crate) fn finish(&mut self) -> Result<(u64, Vec<Section>)> {
+        let (mut woken, mut sections) = (0, Vec::new());
+        for worker in &mut self.0 {
+            let answer = worker.answer()?;
+            woken += number(&answer, "woken").unwrap_or(0);
+            sections.extend(read_sections(&worker.log)?);
+        }
+        Ok((woken, sections))
+    }
+}
+
+/// The value of `key=value` in an answer.
+pub(crate) fn number(answer: &str, key: &str) -> Option<u64> {
+    answer.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}

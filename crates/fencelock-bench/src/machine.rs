@@ -1,0 +1,90 @@
+//! What the figures were measured on, and which core runs what.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Two of the cores that we may use; the same one twice where there is only one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cores {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    pub(crate) count: usize,
+}
+
+impl Cores {
+    /// The first two that this process may run on.
+    pub(crate) fn available() -> Result<Self> {
+        let allowed = sched_getaffinity(None).context("cannot ask for the cores we may use")?;
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let first = cores.next().unwrap_or(0);
+        let second = cores.next().unwrap_or(first);
+        Ok(Self { first, second, count: usize::try_from(allowed.count()).unwrap_or(1) })
+    }
+}
+
+/// Keeps this thread, and whatever it starts from now on, to `cores`.
+pub(crate) fn pin(cores: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    sched_setaffinity(None, &set).context("cannot keep to one core")
+}
+
+/// Calls `work` while this thread keeps to `cores`: the children that it starts keep to them for ever.
+pub(crate) fn pinned<T>(cores: &[usize], work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = sched_getaffinity(None).context("cannot ask for the cores we may use")?;
+    pin(cores)?;
+    let result = work();
+    sched_setaffinity(None, &before).context("cannot use all cores again")?;
+    result
+}
+
+/// The machine in one line: nothing that tells which one it is.
+pub(crate) fn describe(directory: Option<&Path>) -> Result<String> {
+    let cores = Cores::available()?.count;
+    let uname = rustix::system::uname();
+    let kernel = uname.release().to_string_lossy();
+    let kernel = kernel.split('-').next().unwrap_or_default();
+    let mut line = format!("{}, {cores} cores, Linux {kernel}", processor());
+    if let Some(directory) = directory {
+        line.push_str(&format!(", {}", file_system(directory)?));
+    }
+    Ok(line)
+}
+
+/// A warning when others are at work on the machine.
+pub(crate) fn is_busy() -> Option<String> {
+    let load: f64 = read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()?;
+    (load > 0.5).then(|| format!("the load was {load} when it began, so the figures are worth little"))
+}
+
+fn processor() -> String {
+    let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned())
+}
+
+fn file_system(directory: &Path) -> Result<String> {
+    let stat = rustix::fs::statfs(directory).with_context(|| directory.display().to_string())?;
+    let name = match stat.f_type {
+        0xEF53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683E => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x794C_7630 => "overlay",
+        0x2FC1_2FC1 => "zfs",
+        0xF2F5_2010 => "f2fs",
+        other => return Ok(format!("a file system of type {other:#x}")),
+    };
+    Ok(name.to_owned())
+}
+
+/// Bytes of memory that this process has to itself.
+pub(crate) fn memory() -> Result<u64> {
+    let text = read_to_string("/proc/self/statm").context("/proc/self/statm")?;
+    let pages: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let [_, resident, shared, ..] = pages[..] else { anyhow::bail!("/proc/self/statm says {text:?}") };
+    Ok((resident - shared) * rustix::param::page_size() as u64)
+}

@@ -1,0 +1,109 @@
+//! Measures fencelock against the bare system calls and against other locks, side by side in one run.
+//!
+//! `cargo xtask bench file` runs it in a release build. What is measured runs in processes of its own; they take turns,
+//! so that a noisy moment meets everybody. The result is a section of `docs/benchmarks.md`.
+
+mod bench;
+mod contestant;
+mod crew;
+mod goals;
+mod machine;
+mod protocol;
+mod python;
+mod report;
+mod rows;
+mod scratch;
+mod stats;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use bench::{Bench, Store};
+use goals::Measured;
+use rows::{contended, cycle, hand_over, memory};
+
+#[derive(Debug, Parser)]
+#[command(name = "fencelock-bench", about = "Measures fencelock against the floor and against other locks")]
+enum Command {
+    /// The store `file:`, the bare system calls, flock, and Python's filelock.
+    File(Options),
+    /// The store `memory:`.
+    Memory(Options),
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct Options {
+    /// Only shows that it works: the figures say nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Replaces the section of docs/benchmarks.md, besides printing it.
+    #[arg(long, conflicts_with_all = ["quick", "without_filelock"])]
+    write: bool,
+    /// Leaves Python's filelock out, which needs Python and a package index.
+    #[arg(long)]
+    without_filelock: bool,
+    /// Works in this directory, to measure its file system.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::File(options) => measure(Store::File, &options),
+        Command::Memory(options) => measure(Store::Memory, &options),
+        Command::Worker(args) => worker::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("fencelock-bench: {fault:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(store: Store, options: &Options) -> Result<()> {
+    let bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
+    let busy = machine::is_busy();
+    let step = |what: &str| eprintln!("measuring: {what}");
+    step("the uncontended cycle");
+    let cycle = cycle::measure(&bench)?;
+    step("contention");
+    let contended = contended::measure(&bench)?;
+    step("hand-over");
+    let hand_over = hand_over::measure(&bench)?;
+    step("memory");
+    let memory = memory::measure(&bench)?;
+    let section = section(&bench, busy, &Measured { cycle, contended, hand_over, memory })?;
+    print!("{section}");
+    if options.write {
+        report::write(if store == Store::File { "file" } else { "memory" }, &section)?;
+    }
+    Ok(())
+}
+
+fn section(bench: &Bench, busy: Option<String>, measured: &Measured) -> Result<String> {
+    let mut machine = machine::describe((bench.store == Store::File).then(|| bench.scratch.path()))?;
+    if let Some(python) = &bench.python {
+        machine.push_str(&format!("; {}", python::describe(python)?));
+    }
+    let quick = bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
+    for warning in [busy, quick].into_iter().flatten() {
+        machine.push_str(&format!("; **{warning}**"));
+    }
+    Ok([
+        format!("Measured on {machine}.\n"),
+        cycle::table(&measured.cycle).to_string(),
+        contended::table(&measured.contended).to_string(),
+        hand_over::table(&measured.hand_over).to_string(),
+        memory::table(bench, &measured.memory).to_string(),
+        goals::table(bench.store, measured).to_string(),
+    ]
+    .join("\n"))
+}

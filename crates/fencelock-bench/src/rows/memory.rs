@@ -1,0 +1,52 @@
+//! What a lock costs the client's process: anonymous resident memory, before and after.
+
+use anyhow::{Context as _, Result};
+
+use super::Row;
+use crate::bench::Bench;
+use crate::contestant::Contestant;
+use crate::crew::{Crew, number};
+use crate::protocol::Order;
+use crate::report::Table;
+use crate::stats::median;
+
+const CONTESTANTS: [Contestant; 2] = [Contestant::Current, Contestant::Own];
+
+/// Bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) held: f64,
+    pub(crate) waiting: f64,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Memory>>> {
+    let measure = |contestant| {
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for _ in 0..bench.effort.rounds.min(3) {
+            held.push(each(bench, contestant, |count| Order::Hold { count }, bench.effort.held)?);
+            waiting.push(each(bench, contestant, |count| Order::Wait { count }, bench.effort.waiters)?);
+        }
+        Ok(Row { contestant, figure: Memory { held: median(held), waiting: median(waiting) } })
+    };
+    CONTESTANTS.into_iter().map(measure).collect()
+}
+
+/// In a process of its own, after some cycles.
+fn each(bench: &Bench, contestant: Contestant, order: fn(u64) -> Order, count: u64) -> Result<f64> {
+    let mut crew = Crew::start(bench, contestant, 1)?;
+    crew.0[0].ask(Order::Cycle { count: 100 })?;
+    let answer = crew.0[0].ask(order(count))?;
+    let before = number(&answer, "before").context("a worker did not say what it used before")?;
+    let after = number(&answer, "after").context("a worker did not say what it used after")?;
+    Ok(after.saturating_sub(before) as f64 / count as f64)
+}
+
+pub(crate) fn table(bench: &Bench, rows: &[Row<Memory>]) -> Table {
+    let held = format!("bytes per held lock ({})", bench.effort.held);
+    let waiting = format!("bytes per waiting lock ({})", bench.effort.waiters);
+    let mut table = Table::new(&["memory", &held, &waiting]);
+    for Row { contestant, figure } in rows {
+        table.row([contestant.title().to_owned(), format!("{:.0}", figure.held), format!("{:.0}", figure.waiting)]);
+    }
+    table
+}

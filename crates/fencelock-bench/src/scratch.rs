@@ -1,0 +1,108 @@
+//! The directory that a run works in, gone when it ends, however it ends.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Processes to be killed when the run is cut short.
+static CHILDREN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// A directory of this run.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+    made: AtomicU64,
+}
+
+impl Scratch {
+    /// Makes one in `parent`, removes what runs that were killed left there, and cleans up should this run be
+    /// interrupted or take longer than `limit`.
+    pub(crate) fn new(parent: &Path, limit: Duration) -> Result<Self> {
+        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        sweep(parent);
+        let path = parent.join(format!("run-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        clean_up_when_cut_short(path.clone(), limit)?;
+        Ok(Self { path, made: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path in it that nobody has used.
+    pub(crate) fn fresh(&self, what: &str) -> PathBuf {
+        self.path.join(format!("{what}-{}", self.made.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Remembers a child that must not outlive us.
+pub(crate) fn child_started(id: u32) {
+    children().extend(pid(id));
+}
+
+/// Forgets a child that was waited for.
+pub(crate) fn child_ended(id: u32) {
+    let ended = pid(id);
+    children().retain(|child| Some(*child) != ended);
+}
+
+fn children() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+    CHILDREN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(id).ok()?)
+}
+
+fn sweep(parent: &Path) {
+    for entry in parent.read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let run = name.to_str().and_then(|name| name.strip_prefix("run-")?.parse().ok()).and_then(pid);
+        if run.is_some_and(|run| test_kill_process(run) == Err(rustix::io::Errno::SRCH)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn clean_up_when_cut_short(path: PathBuf, limit: Duration) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    std::thread::spawn(move || {
+        let why = runtime.block_on(cut_short(limit));
+        for child in children().drain(..) {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        let _ = std::fs::remove_dir_all(&path);
+        eprintln!("fencelock-bench: {why}");
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
+async fn cut_short(limit: Duration) -> String {
+    let listening = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = listening else {
+        tokio::time::sleep(limit).await;
+        return too_long(limit);
+    };
+    tokio::select! {
+        _ = interrupt.recv() => "interrupted".to_owned(),
+        _ = terminate.recv() => "terminated".to_owned(),
+        () = tokio::time::sleep(limit) => too_long(limit),
+    }
+}
+
+fn too_long(limit: Duration) -> String {
+    format!("not finished after {} s: given up", limit.as_secs())
+}
