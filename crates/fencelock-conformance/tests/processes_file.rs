@@ -59,15 +59,13 @@ fn drill(strategy: Strategy, hit: impl Fn(&Toll) -> bool) {
     }
 }
 
-/// Everything in `directory` that is not a directory. What a killed process was still making under a temporary name
-/// does not count: nobody can tell for a minute that it will not be finished, and it holds nothing.
+/// Everything in `directory` that is not a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let mut found = Vec::new();
     for entry in entries {
         match entry.file_type().unwrap().is_dir() {
             true => found.extend(files(&entry.path())),
-            false if entry.file_name().to_string_lossy().starts_with("tmp.") => {}
             false => found.push(entry.path()),
         }
     }

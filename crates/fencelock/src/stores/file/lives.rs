@@ -139,9 +139,13 @@ impl Lives {
 impl Directory {
     /// Tests whether a session of another process is alive.
     pub(super) fn is_alive(&self, session: u64) -> rustix::io::Result<bool> {
+        self.is_locked(&session_name(session))
+    }
+
+    /// Whether a file among the session files is there and locked by its owner.
+    pub(super) fn is_locked(&self, name: &str) -> rustix::io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let name = session_name(session);
-        let opened = self.opening(|| rustix::fs::openat(&self.root.sessions, name.as_str(), flags, Mode::empty()));
+        let opened = self.opening(|| rustix::fs::openat(&self.root.sessions, name, flags, Mode::empty()));
         let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(false),

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::directory::Directory;
 use super::enter;
 use super::fault::fault;
-use super::layout::{SESSIONS, TEMPORARY, temporary_name, write_all};
+use super::layout::{SESSIONS, temporary_name, write_all};
 use super::lives::{Identity, session_name};
 use super::platform::Interest;
 use super::ticket::Slot;
@@ -237,11 +237,26 @@ impl Drop for Core {
     }
 }
 
+/// How often a session file is made anew when a sweep takes it, still unlocked, for an abandoned one.
+const SWEPT_AT_MOST: u32 = 16;
+
+/// Makes the session file under a temporary name, and gives it its own only once it is locked: nobody ever sees it
+/// unlocked while its owner lives.
 fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_session_file(directory, name, text, inherit) {
+            Err(Errno::WOULDBLOCK | Errno::NOENT) if tries < SWEPT_AT_MOST => {}
+            made => return made,
+        }
+    }
+}
+
+fn try_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
     let sessions = &directory.root.sessions;
     let modes = directory.root.modes;
     let temporary = temporary_name();
-    debug_assert!(temporary.starts_with(TEMPORARY));
     let mut flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
     if !inherit {
         flags |= OFlags::CLOEXEC;

@@ -36,9 +36,19 @@ impl Directory {
         for session in dead {
             let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(session).as_str(), AtFlags::empty());
         }
+        self.sweep_half_made_sessions()?;
         sweep_temporary(&self.root.fd)?;
-        sweep_temporary(&self.root.sessions)?;
         sweep_temporary(&rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty())?)
+    }
+
+    /// A half-made session file that nobody has locked is abandoned; an owner that was about to lock it makes another.
+    fn sweep_half_made_sessions(&self) -> rustix::io::Result<()> {
+        for name in temporary_names(&self.root.sessions)? {
+            if !self.is_locked(&name)? {
+                let _ = rustix::fs::unlinkat(&self.root.sessions, name.as_str(), AtFlags::empty());
+            }
+        }
+        Ok(())
     }
 
     fn sweep_bucket(&self, bucket: u16, dead: &HashSet<u64>) -> rustix::io::Result<()> {
@@ -55,10 +65,14 @@ impl Directory {
     }
 }
 
-fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
+fn temporary_names(directory: &OwnedFd) -> rustix::io::Result<Vec<String>> {
     let mut found = Vec::new();
     platform::list(directory, |name| found.extend(name.starts_with(TEMPORARY).then(|| name.to_owned())))?;
-    for name in found {
+    Ok(found)
+}
+
+fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
+    for name in temporary_names(directory)? {
         let Ok(stat) = rustix::fs::statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let age = modified(&stat).and_then(|made| SystemTime::now().duration_since(made).ok());
         if age.is_some_and(|age| age > ABANDONED) {

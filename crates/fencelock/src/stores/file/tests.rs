@@ -293,6 +293,53 @@ async fn closing_a_session_leaves_nothing_and_lets_the_next_one_in() {
     assert_eq!(error.kind(), ErrorKind::Lost);
 }
 
+#[test]
+fn a_half_made_session_file_goes_with_the_next_opening_unless_its_owner_lives() {
+    let directory = directory();
+    let opened = || {
+        let owner = Owner { client: 1, host: "here".to_owned(), pid: 1 };
+        let open = async { store(&directory).open(&owner, TTL, Arc::new(SystemClock)).await.map(drop) };
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(open).unwrap();
+    };
+    opened();
+    let half_made = |name: &str| std::fs::File::create(directory.path().join("sessions").join(name)).unwrap();
+    drop(half_made("tmp.abandoned"));
+    let owned = half_made("tmp.owned");
+    owned.lock().unwrap();
+    opened();
+    let is_there = |name: &str| directory.path().join("sessions").join(name).exists();
+    assert!(!is_there("tmp.abandoned"), "it should have gone at once");
+    assert!(is_there("tmp.owned"), "its owner lives");
+    drop(owned);
+    opened();
+    assert!(!is_there("tmp.owned"));
+}
+
+#[test]
+fn sessions_open_although_somebody_sweeps_all_the_time() {
+    let directory = directory();
+    let opening = store(&directory);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let sweeping = opening.directory();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                sweeping.sweep().unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for number in 0..300 {
+                let owner = Owner { client: number, host: "here".into(), pid: 1 };
+                let opened = runtime.block_on(opening.open(&owner, TTL, Arc::new(SystemClock)));
+                runtime.block_on(opened.unwrap().session.close()).unwrap();
+            }
+        }));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        opened.unwrap();
+    });
+}
+
 #[tokio::test]
 async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
     let directory = directory();
