@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::Stdio;
 
-use common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+use common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -144,10 +144,8 @@ fn signals_that_were_ignored_stay_ignored() {
     let place = Place::new();
     let script =
         "trap '' HUP; exec \"$0\" run job -- sh -c 'grep SigIgn /proc/self/status > ignored; echo > ready; cat'";
-    let mut shell = place.fencelock(&[]);
-    let program = shell.get_program().to_owned();
-    shell = std::process::Command::new("sh");
-    shell.args(["-c", script]).arg(program).env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path());
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script]).arg(PROGRAM).env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path());
     let mut running = Running::start(shell.stdin(Stdio::piped()));
     written(&place.path("ready"));
     running.signal(Signal::SIGHUP);

@@ -5,13 +5,12 @@ mod common;
 use std::process::Command;
 
 use common::terminal::Screen;
-use common::{Place, is_alive, stopped, until, written};
+use common::{PROGRAM, Place, is_alive, stopped, until, written};
 
 /// A shell with job control, whose prompt is `here>`.
 fn shell(place: &Place) -> Screen {
-    let fencelock = place.fencelock(&[]);
     let mut bash = Command::new("bash");
-    bash.args(["--norc", "--noprofile", "-i"]).env("FL", fencelock.get_program()).env("PS1", "here> ");
+    bash.args(["--norc", "--noprofile", "-i"]).env("FL", PROGRAM).env("PS1", "here> ");
     bash.env("FENCELOCK_STORE", place.url()).env_remove("PROMPT_COMMAND").current_dir(place.directory.path());
     let mut screen = Screen::start(&bash);
     screen.shows("here> ");

@@ -28,9 +28,14 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The binary under test.
+/// Where the binary under test is.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_fencelock");
+
+/// The binary under test, with every signal as a fresh login has it: whoever runs the tests in the background ignores
+/// some, and a program keeps what it is given.
 pub(crate) fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fencelock"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal", PROGRAM]);
     command.env_remove("FENCELOCK_STORE").env_remove("FENCELOCK_TOKEN").env_remove("FENCELOCK_NAME");
     command.stdin(Stdio::null());
     command
