@@ -1,8 +1,7 @@
 //! The floor of `file:`: the system calls that one cycle of its layout makes, and nothing else.
 //!
-//! They are made in the same order, with names as long as the real ones, in a directory laid out like a real one:
-//! `fencelock-bench`'s figures are only as honest as this list is true, so it is compared with a trace of the library
-//! when the layout changes.
+//! They are made in the same order, with names as long as the real ones, in a directory laid out like a real one.
+//! The floor is only as honest as this list is true: when the layout changes, compare it with a trace of the library.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,8 +14,8 @@ use crate::protocol::now;
 
 /// Where the counter of the bucket is in the file of counters.
 const OFFSET: u64 = 0x2a7 * 8;
-/// A ticket, from the root of the store: the bucket, then name, number, claim, session, request.
-const TICKET: &str = "b/2a7/bench.06c9l2k4d8e.m.3f1k0a9c7q2mv.1";
+/// The directory of the bucket, from the root of the store.
+const BUCKET: &str = "b/2a7";
 /// What a ticket says: only the number of its format.
 const NOTE: &str = "1";
 
@@ -32,8 +31,8 @@ impl Floor {
         mkdir(path, Mode::RWXU).with_context(|| path.display().to_string())?;
         let root = open(path, directory, Mode::empty())?;
         mkdirat(&root, "b", Mode::RWXU)?;
-        mkdirat(&root, "b/2a7", Mode::RWXU)?;
-        let bucket = openat(&root, "b/2a7", directory, Mode::empty())?;
+        mkdirat(&root, BUCKET, Mode::RWXU)?;
+        let bucket = openat(&root, BUCKET, directory, Mode::empty())?;
         let counters =
             openat(&root, "counters", OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
         pwrite(&counters, &[0; 4096 * 8], 0)?;
@@ -41,22 +40,25 @@ impl Floor {
     }
 
     pub(super) fn cycle(&self, count: u64) -> Result<Vec<u64>> {
-        let cycle = |_| {
+        let cycle = |count| {
+            // A ticket of the same length, and never the same one: name, number, claim, session, request.
+            let ticket = format!("bench.06c9l{count:06}.m.3f1k0a9c7q2mv.{count:x}");
+            let path = format!("{BUCKET}/{ticket}");
             let before = now();
-            self.acquire()?;
-            unlinkat(&self.root, TICKET, AtFlags::empty())?;
+            self.acquire(&ticket)?;
+            unlinkat(&self.root, &path, AtFlags::empty())?;
             Ok(now() - before)
         };
         (0..count).map(cycle).collect()
     }
 
-    fn acquire(&self) -> Result<()> {
+    fn acquire(&self, ticket: &str) -> Result<()> {
         let mut number = [0; 8];
         flock(&self.bucket, FlockOperation::NonBlockingLockExclusive)?;
         pread(&self.counters, &mut number, OFFSET)?;
         let number = u64::from_be_bytes(number) + 1;
         pwrite(&self.counters, &number.to_be_bytes(), OFFSET)?;
-        symlinkat(NOTE, &self.root, TICKET)?;
+        symlinkat(NOTE, &self.bucket, ticket)?;
         flock(&self.bucket, FlockOperation::Unlock)?;
         Ok(())
     }
