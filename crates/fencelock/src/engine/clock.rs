@@ -86,6 +86,10 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()> {
+        if at == Moment::NEVER {
+            // Most waits have no limit, and need no timer.
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async move {
             loop {
                 let now = self.now();

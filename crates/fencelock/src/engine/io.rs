@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
+use futures_util::future::Either;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
@@ -63,12 +64,14 @@ impl Spawner {
     }
 
     /// Runs `work` where requests belong, and waits for it. Dropping the returned future drops `work`.
-    pub(crate) async fn run<F, T>(&self, work: F) -> Result<T>
+    ///
+    /// No `async fn`: that would keep room for `work` twice, in every future that waits for a lock.
+    pub(crate) fn run<F, T>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<F, T>
     where
         F: Future<Output = Result<T>> + Send + 'static,
         T: Send + 'static,
     {
-        if self.own_thread { AbortOnDrop(self.handle.spawn(work)).await } else { work.await }
+        if self.own_thread { Either::Left(AbortOnDrop(self.handle.spawn(work))) } else { Either::Right(work) }
     }
 
     /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`.
