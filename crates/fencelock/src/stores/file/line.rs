@@ -79,6 +79,10 @@ impl Line {
     pub(super) fn insert(&mut self, known: Known) {
         let at = self.known.partition_point(|other| order(&other.ticket) < order(&known.ticket));
         if self.known.get(at).is_none_or(|other| other.ticket != known.ticket) {
+            if self.known.is_empty() {
+                // Most queues are one holder; room for more is made when they come.
+                self.known.reserve_exact(1);
+            }
             self.known.insert(at, known);
         }
     }
