@@ -43,9 +43,19 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Text<T> {
             },
         };
         let arg = arg.map_or_else(|| "an argument".to_owned(), ToString::to_string);
-        let value = if self.secret { "the value".to_owned() } else { format!("{value:?}") };
+        let value = if self.secret { "the value".to_owned() } else { shown(value) };
         Err(Error::raw(ErrorKind::ValueValidation, format!("{value} does not do for {arg}: {fault}\n"))
             .with_cmd(command))
+    }
+}
+
+/// Enough of a value to recognise it by.
+fn shown(value: &OsStr) -> String {
+    const ENOUGH: usize = 100;
+    let whole = format!("{value:?}");
+    match whole.char_indices().nth(ENOUGH) {
+        Some((end, _)) => format!("{}…", &whole[..end]),
+        None => whole,
     }
 }
 

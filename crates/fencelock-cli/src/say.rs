@@ -56,7 +56,11 @@ impl Failure {
 
     /// An operating system's error while doing `what`.
     pub(crate) fn os(what: impl fmt::Display, error: &io::Error) -> Self {
-        Self::new(code::OS, format!("{what}: {error}"))
+        let code = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => code::DENIED,
+            _ => code::OS,
+        };
+        Self::new(code, format!("{what}: {error}"))
     }
 }
 

@@ -82,10 +82,13 @@ impl fmt::Debug for Chosen {
 }
 
 impl Chosen {
-    /// The URL with the session descriptor of a `file:` store inherited by commands, or not.
+    /// The URL with the session descriptor of a `file:` store inherited by commands, or not. One that is wrong stays
+    /// as it is, for the store to say so.
     #[must_use]
     pub(crate) fn inherited(&self, inherit: bool) -> String {
-        if !self.url.starts_with("file:") {
+        let given = StoreUrl::parse(&self.url).map(|mut url| url.take("inherit"));
+        let is_right = matches!(given.as_ref().map(Option::as_deref), Ok(None | Some("true" | "false")));
+        if !self.url.starts_with("file:") || !is_right {
             return self.url.clone();
         }
         let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
@@ -152,6 +155,10 @@ fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Op
 /// The URL in the file at `path`; `None` when there is no such file, or none in it.
 fn read(path: &Path) -> Outcome<Option<String>> {
     let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
+    // Neither a pipe that nobody writes to nor an endless device is a configuration.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(wrong(&"not a regular file"));
+    }
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

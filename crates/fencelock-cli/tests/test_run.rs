@@ -265,3 +265,16 @@ fn what_the_command_leaves_running_does_not_keep_the_lock() {
     assert_eq!(ended(&mut place.run(&["--try", "job"], "true")).0, 0);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(left), Signal::SIGKILL).unwrap();
 }
+
+#[test]
+fn a_store_that_is_removed_ends_the_command_and_the_waiter_goes_on_in_a_new_one() {
+    let place = Place::new();
+    let holder = Running::start(place.run(&["job"], "exec cat").stdin(Stdio::piped()));
+    place.queued("job", 1);
+    let waiter = Running::start(place.run(&["--quiet", "job"], "true").stderr(Stdio::piped()));
+    place.queued("job", 2);
+    std::fs::remove_dir_all(place.path("store")).unwrap();
+    let waited = waiter.end();
+    assert_eq!(code(&waited), 0, "{}", stderr(&waited));
+    assert_eq!(holder.code(), 76);
+}

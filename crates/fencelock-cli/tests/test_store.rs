@@ -138,10 +138,59 @@ fn wrong_urls_name_what_is_allowed() {
         ("bogus:///x", "file"),
         ("nothing", "scheme"),
         ("file:///x?no_such=1", "no_such"),
+        ("file:///x?inherit=maybe", "inherit"),
+        ("file:///x?inherit=true&inherit=false", "twice"),
         ("memory:?ttl_ms=x", "ttl_ms"),
     ] {
         let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", url));
         assert_eq!(code, 64, "{text}");
         assert!(text.contains(said) && text.contains("FENCELOCK_STORE"), "{text}");
     }
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_configuration() {
+    let place = Place::new();
+    nix::unistd::mkfifo(&place.path("fencelock.toml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (code, text) = ended(place.fencelock(&RUN).env_remove("FENCELOCK_STORE"));
+    assert_eq!(code, 78, "{text}");
+    assert!(text.contains("fencelock.toml: not a regular file"), "{text}");
+}
+
+/// `fencelock` as the user `id`, which root alone can become.
+fn as_user(nobody: &Nobody, id: u32, url: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={id}"), format!("--regid={id}")]).args(["--clear-groups", "--"]);
+    command.arg(&nobody.program).env("FENCELOCK_STORE", url).current_dir(nobody.place.path("here"));
+    command
+}
+
+#[test]
+fn users_share_a_sticky_directory_and_shut_each_other_out() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let nobody = Nobody::new();
+    let store = nobody.place.path("shared");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o1777)).unwrap();
+    let url = format!("file://{}", store.display());
+    let [mut one, mut other] = [65534, 65533].map(|id| as_user(&nobody, id, &url));
+    assert_eq!(ended(one.args(RUN)), (0, String::new()));
+    // Later, the numbers that the first user set aside are used up.
+    let ceiling = store.join("ceiling");
+    let text = fs::read_to_string(&ceiling).unwrap();
+    let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("ceiling ")).collect();
+    fs::write(&ceiling, format!("{}\nceiling 1\n", kept.join("\n"))).unwrap();
+    assert_eq!(ended(other.args(RUN)), (0, String::new()));
+    let mut holder = as_user(&nobody, 65534, &url);
+    let mut holder =
+        common::Running::start(holder.args(["run", "job", "--", "cat"]).stdin(std::process::Stdio::piped()));
+    common::until("the other user is shut out", || {
+        let (code, _) = ended(as_user(&nobody, 65533, &url).args(["run", "--try", "job", "--", "true"]));
+        (code == 75).then_some(())
+    });
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    assert_eq!(holder.code(), 0);
+    assert_eq!(ended(as_user(&nobody, 65533, &url).args(RUN)), (0, String::new()));
 }

@@ -36,7 +36,7 @@ pub(crate) struct Run {
     #[arg(long = "try", conflicts_with = "wait")]
     at_once: bool,
     /// Exit with this code when the lock was busy or the wait limit passed.
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
     busy_exit_code: u8,
     /// Say nothing about the default store, about waiting and about a busy lock.
     #[arg(short, long)]
@@ -128,11 +128,10 @@ impl Run {
     async fn say_for_whom(&self, client: &Client) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
-            let ahead = match client.queue(&self.name).await {
-                Ok(queue) => Contention::new(&queue, None),
-                Err(_) => Contention::unknown(self.name.clone()),
-            };
-            say(format_args!("waiting for {}, {ahead}", self.name));
+            match client.queue(&self.name).await {
+                Ok(queue) => say(format_args!("waiting for {}, {}", self.name, Contention::new(&queue, None))),
+                Err(error) => say(format_args!("waiting for {}, holder unknown: {}", self.name, chain(&error))),
+            }
         }
         pending().await
     }

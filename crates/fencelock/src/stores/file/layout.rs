@@ -178,14 +178,29 @@ fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rust
     if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
 }
 
-/// Replaces a file so that a power cut leaves the old content or the new one.
+/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps everybody else out.
 pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
     let renamed = rustix::fs::renameat(parent, temporary.as_str(), parent, name);
     if renamed.is_err() {
         let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
     }
-    renamed.and_then(|()| rustix::fs::fsync(parent))
+    match renamed {
+        // In a sticky directory (as /tmp is) nobody may replace the file of another user.
+        Err(Errno::PERM | Errno::ACCESS) => overwrite(parent, name, content),
+        renamed => renamed.and_then(|()| rustix::fs::fsync(parent)),
+    }
+}
+
+/// Writes over a file of one block in one call.
+fn overwrite(parent: &OwnedFd, name: &str, content: &[u8]) -> rustix::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    if rustix::io::pwrite(&file, content, 0)? != content.len() {
+        return Err(Errno::NOSPC);
+    }
+    rustix::fs::ftruncate(&file, content.len() as u64)?;
+    rustix::fs::fsync(&file)
 }
 
 fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
