@@ -47,11 +47,6 @@ pub(crate) fn decimals(value: f64) -> String {
     }
 }
 
-/// How many times something is something else.
-pub(crate) fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), decimals)
-}
-
 /// Replaces the section `name` of the document by `section`.
 pub(crate) fn write(name: &str, section: &str) -> Result<()> {
     let path = Path::new(DOCUMENT);

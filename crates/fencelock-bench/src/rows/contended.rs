@@ -69,12 +69,12 @@ fn round(bench: &Bench, contestant: Contestant, shape: Shape) -> Result<Contende
         worker.send(Order::Contend { waiters: shape.each, first: number * shape.each, start, end })?;
     }
     let (woken, mut sections) = crew.finish()?;
+    let woken = woken as f64 / sections.len() as f64;
     sections.retain(|section| section.acquired >= start + WARM_NANOS);
     let hand_over = Times::of(hand_overs(&mut sections)?)?;
     let (least, most) = least_and_most(&sections, shape.processes * shape.each);
-    let served = sections.len() as f64;
-    let rate = served / bench.effort.contend.as_secs_f64();
-    Ok(Contended { shape, rate, least, most, hand_over, woken: woken as f64 / served })
+    let rate = sections.len() as f64 / bench.effort.contend.as_secs_f64();
+    Ok(Contended { shape, rate, least, most, hand_over, woken })
 }
 
 fn over(shape: Shape, rounds: &[Contended]) -> Contended {

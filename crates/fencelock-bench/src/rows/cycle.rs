@@ -7,7 +7,7 @@ use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::crew::Crew;
 use crate::protocol::Order;
-use crate::report::{Table, micros, ratio};
+use crate::report::{Table, decimals, micros};
 use crate::stats::Times;
 
 const CONTESTANTS: [Contestant; 7] = [
@@ -40,17 +40,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Times>>> {
         .collect())
 }
 
+/// With a column for everybody to compare with who took part.
 pub(crate) fn table(rows: &[Row<Times>]) -> Table {
-    let against = |times: &Times, other| ratio(figure(rows, other).map(|other| times.p50 / other.p50));
-    let mut table = Table::new(&["cycle", "p50 µs", "p99 µs", "× floor", "× filelock"]);
+    let others = [("× floor", Contestant::Floor), ("× filelock", Contestant::Filelock)];
+    let others: Vec<_> =
+        others.into_iter().filter_map(|(title, other)| Some((title, figure(rows, other)?.p50))).collect();
+    let mut head = vec!["cycle", "p50 µs", "p99 µs"];
+    head.extend(others.iter().map(|(title, _)| *title));
+    let mut table = Table::new(&head);
     for Row { contestant, figure: times } in rows {
-        table.row([
-            contestant.title().to_owned(),
-            micros(times.p50),
-            micros(times.p99),
-            against(times, Contestant::Floor),
-            against(times, Contestant::Filelock),
-        ]);
+        let mut cells = vec![contestant.title().to_owned(), micros(times.p50), micros(times.p99)];
+        cells.extend(others.iter().map(|(_, other)| decimals(times.p50 / other)));
+        table.row(cells);
     }
     table
 }

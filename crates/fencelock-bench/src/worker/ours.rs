@@ -14,6 +14,9 @@ use crate::contestant::Contestant;
 use crate::machine::memory;
 use crate::protocol::{Order, Section, now, write_log, write_sections};
 
+/// So long that a machine on which we starve measures badly, rather than not at all.
+const TTL: Duration = Duration::from_secs(60);
+
 /// Waiters that are there before the memory of others is looked at.
 const WARM_WAITERS: u64 = 32;
 
@@ -49,7 +52,8 @@ impl Ours {
     pub(super) async fn connect(contestant: Contestant, url: &str) -> Result<Self> {
         let counts = Arc::new(Counts::default());
         let io = if contestant == Contestant::Current { Io::CurrentRuntime } else { Io::OwnThread };
-        let client = Client::builder().io(io).observer(Arc::clone(&counts) as Arc<dyn Observer>).connect(url).await?;
+        let observer = Arc::clone(&counts) as Arc<dyn Observer>;
+        let client = Client::builder().ttl(TTL).io(io).observer(observer).connect(url).await?;
         let lock = client.mutex("bench")?;
         Ok(Self { client, lock, counts, gate: Arc::default(), entrants: JoinSet::new(), held: Vec::new() })
     }
