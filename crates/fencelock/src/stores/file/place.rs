@@ -3,7 +3,7 @@
 //! A waiter listens only to whom the rule names. Those of this process tell it in memory; of others it watches the
 //! ticket and the session file. Events are hints: what counts is whether the file is there and its session alive.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -41,7 +41,8 @@ pub(super) struct FilePlace {
     request: RequestId,
     pub(super) ticket: Ticket,
     standing: Standing,
-    pub(super) bell: Arc<Bell>,
+    /// Made when the first wait begins: most places never wait.
+    pub(super) bell: LazyLock<Arc<Bell>>,
     pub(super) targets: Vec<Target>,
     /// Watches the whole directory of the bucket.
     pub(super) crowd: Option<Subscription>,
@@ -69,7 +70,7 @@ impl FilePlace {
             request: entry.id,
             ticket,
             standing,
-            bell: Bell::new(),
+            bell: LazyLock::new(Bell::new),
             targets: Vec::new(),
             crowd: None,
             linger: LINGER,
