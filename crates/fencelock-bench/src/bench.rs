@@ -33,7 +33,7 @@ pub(crate) struct Effort {
     pub(crate) waiters: u64,
     /// Locks that are held to see what memory they take.
     pub(crate) held: u64,
-    /// The whole run is given up after this time.
+    /// The whole run is given up after this time, some three times what an idle machine needs.
     pub(crate) limit: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Effort {
         hand_overs: 100,
         waiters: 1000,
         held: 10_000,
-        limit: Duration::from_secs(9 * 60),
+        limit: Duration::from_secs(15 * 60),
     };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,

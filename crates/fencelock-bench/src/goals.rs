@@ -92,11 +92,14 @@ fn file(measured: &Measured) -> Vec<Goal> {
     }));
     for row in &measured.memory {
         let goal = |what: &str, most, value| Goal {
-            what: format!("client memory per {what} lock, bytes, {}", short(row)),
+            what: format!("client memory per {what}, bytes, {}", short(row)),
             bound: Bound::AtMost(most),
             value: Some(value),
         };
-        goals.extend([goal("held", 1024.0, row.figure.held), goal("waiting", 2048.0, row.figure.waiting)]);
+        goals.extend([
+            goal("held lock", 1024.0, row.figure.held),
+            goal("waiting lock, the caller's future aside", 2048.0, row.figure.waiting - row.figure.future),
+        ]);
     }
     goals
 }

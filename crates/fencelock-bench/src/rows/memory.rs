@@ -17,34 +17,40 @@ const CONTESTANTS: [Contestant; 2] = [Contestant::Current, Contestant::Own];
 pub(crate) struct Memory {
     pub(crate) held: f64,
     pub(crate) waiting: f64,
+    /// What of `waiting` is the future of the task that waits, which is its owner's.
+    pub(crate) future: f64,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Memory>>> {
     let measure = |contestant| {
-        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        let (mut held, mut waiting, mut future) = (Vec::new(), Vec::new(), 0.0);
         for _ in 0..bench.effort.rounds.min(3) {
-            held.push(each(bench, contestant, |count| Order::Hold { count }, bench.effort.held)?);
-            waiting.push(each(bench, contestant, |count| Order::Wait { count }, bench.effort.waiters)?);
+            held.push(each(bench, contestant, Order::Hold { count: bench.effort.held }, bench.effort.held)?.0);
+            let count = bench.effort.waiters;
+            let (each, own) = each(bench, contestant, Order::Wait { count }, count)?;
+            waiting.push(each);
+            future = own;
         }
-        Ok(Row { contestant, figure: Memory { held: median(held), waiting: median(waiting) } })
+        Ok(Row { contestant, figure: Memory { held: median(held), waiting: median(waiting), future } })
     };
     CONTESTANTS.into_iter().map(measure).collect()
 }
 
-/// In a process of its own, after some cycles.
-fn each(bench: &Bench, contestant: Contestant, order: fn(u64) -> Order, count: u64) -> Result<f64> {
+/// What each lock takes, and what of that is the caller's future: in a process of its own, after some cycles.
+fn each(bench: &Bench, contestant: Contestant, order: Order, count: u64) -> Result<(f64, f64)> {
     let mut crew = Crew::start(bench, contestant, 1)?;
     crew.0[0].ask(Order::Cycle { count: 100 })?;
-    let answer = crew.0[0].ask(order(count))?;
+    let answer = crew.0[0].ask(order)?;
     let before = number(&answer, "before").context("a worker did not say what it used before")?;
     let after = number(&answer, "after").context("a worker did not say what it used after")?;
-    Ok(after.saturating_sub(before) as f64 / count as f64)
+    let future = number(&answer, "future").unwrap_or(0);
+    Ok((after.saturating_sub(before) as f64 / count as f64, future as f64))
 }
 
 pub(crate) fn table(bench: &Bench, rows: &[Row<Memory>]) -> Table {
     let held = format!("bytes per held lock ({})", bench.effort.held);
     let waiting = format!("bytes per waiting lock ({})", bench.effort.waiters);
-    let mut table = Table::new(&["memory", &held, &waiting]);
+    let mut table = Table::new(&["memory", &held, &waiting, "of which the caller's future"]);
     for Row { contestant, figure } in rows {
         table.row([contestant.title().to_owned(), format!("{:.0}", figure.held), format!("{:.0}", figure.waiting)]);
     }

@@ -136,7 +136,8 @@ impl Ours {
         for index in 0..count {
             self.enter(index, false).await?;
         }
-        Ok(format!("done before={before} after={}", memory()?))
+        let future = size_of_val(&once(self.lock.clone(), 0, None));
+        Ok(format!("done before={before} after={} future={future}", memory()?))
     }
 }
 
