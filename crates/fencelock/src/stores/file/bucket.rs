@@ -197,10 +197,7 @@ impl State {
     /// before are taken over, for a listing without the lock may miss an arrival.
     pub(super) fn refresh(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str) -> rustix::io::Result<()> {
         let fd = self.open(directory, bucket.index)?;
-        // A lighter ticket is made before the heavier one goes. So once a heavy one is seen to be gone, a listing that
-        // begins afterwards shows what took its place.
-        let mut again = true;
-        while std::mem::take(&mut again) {
+        self.refresh_by(directory, bucket, encoded, || {
             let mut listed = HashSet::new();
             platform::list(&fd, |file| match Ticket::parse(file) {
                 Some((name, ticket)) if name == encoded => {
@@ -208,6 +205,25 @@ impl State {
                 }
                 _ => {}
             })?;
+            Ok(listed)
+        })
+    }
+
+    /// The same with a listing of the caller's, each time from the start.
+    pub(super) fn refresh_by(
+        &mut self,
+        directory: &Directory,
+        bucket: &Bucket,
+        encoded: &str,
+        mut list: impl FnMut() -> rustix::io::Result<HashSet<Ticket>>,
+    ) -> rustix::io::Result<()> {
+        // Of every round: a place whose heavy ticket an earlier round saw go is still a place known before.
+        let Some(places) = self.lines.get(encoded).map(Line::places) else { return Ok(()) };
+        // A lighter ticket is made before the heavier one goes. So once a heavy one is seen to be gone, a listing that
+        // begins afterwards shows what took its place.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            let listed = list()?;
             let Some(line) = self.lines.get_mut(encoded) else { return Ok(()) };
             let mut gone = Vec::new();
             for known in line.iter().filter(|known| !listed.contains(&known.ticket)) {
@@ -217,8 +233,7 @@ impl State {
                 }
             }
             for ticket in listed {
-                let lighter = line.find(ticket.key.session, ticket.key.number).is_some_and(|same| same != ticket);
-                if lighter && line.get_mut(&ticket).is_none() {
+                if places.contains(&ticket.key) && !line.has(&ticket) {
                     line.insert(Known::new(ticket, directory.lives.is_own(ticket.key.session)));
                 }
             }
@@ -241,8 +256,10 @@ impl Directory {
         let open = || self.opening(|| rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()));
         match open() {
             Err(Errno::NOENT) => {
-                let parent = rustix::fs::openat(&self.root.fd, super::layout::BUCKETS, READ_DIRECTORY, Mode::empty())?;
-                super::layout::make_directory(&parent, &path[path.len() - 3..], self.root.modes)?;
+                let parent = self.opening(|| {
+                    rustix::fs::openat(&self.root.fd, super::layout::BUCKETS, READ_DIRECTORY, Mode::empty())
+                })?;
+                self.opening(|| super::layout::make_directory(&parent, &path[path.len() - 3..], self.root.modes))?;
                 open()
             }
             opened => opened,

@@ -146,7 +146,8 @@ impl Ceiling {
             .with("path", format_args!("{path}/{CEILING}")));
         };
         if limits.boot == self.boot && number < limits.ceiling {
-            return Ok(Ok(limits));
+            // Whoever wrote it may have been killed before it was synced.
+            return Ok(rustix::fs::fsync(&root.fd).map(|()| limits));
         }
         if limits.boot != self.boot {
             limits = Limits { boot: self.boot.clone(), floor: limits.ceiling, ceiling: limits.ceiling };

@@ -1,8 +1,8 @@
 //! The bytes on disk: a directory of ours, made once and checked at every opening.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::config::Config;
@@ -35,6 +35,29 @@ pub(super) const READ_DIRECTORY: OFlags =
 pub(super) struct Modes {
     pub(super) file: Mode,
     pub(super) directory: Mode,
+    /// The group that everything inside belongs to, when it is more than a name.
+    group: Option<Gid>,
+}
+
+impl Modes {
+    fn of(root: &Stat) -> Self {
+        let bits = Mode::from_raw_mode(root.st_mode);
+        let inherited = bits & (Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SGID);
+        let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH | Mode::SGID;
+        let group = bits.intersects(Mode::RWXG).then(|| Gid::from_raw(root.st_gid));
+        Self { file: inherited & !execute, directory: inherited, group }
+    }
+
+    /// Gives an open file or directory the group and then the mode, since a change of the group takes bits away.
+    pub(super) fn apply(&self, fd: impl AsFd, mode: Mode) -> rustix::io::Result<()> {
+        if let Some(group) = self.group
+            && rustix::fs::fstat(&fd)?.st_gid != group.as_raw()
+        {
+            // Refused to who is not in the group; the permissions of everybody else hold then.
+            let _ = rustix::fs::fchown(&fd, None, Some(group));
+        }
+        rustix::fs::fchmod(&fd, mode)
+    }
 }
 
 /// A directory that is open, ours, and of this layout.
@@ -89,9 +112,7 @@ impl Root {
                 .with("allowed", allowed));
         }
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-        let bits = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-        let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH;
-        let modes = Modes { file: bits & !execute, directory: bits };
+        let modes = Modes::of(&stat);
         if !check_layout(path, &fd)? {
             refuse_strangers(path, &fd)?;
             set_up(path, &fd, modes, first_ceiling)?;
@@ -159,7 +180,8 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
 pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes) -> rustix::io::Result<()> {
     let temporary = temporary_name();
     rustix::fs::mkdirat(parent, temporary.as_str(), modes.directory)?;
-    let made = rustix::fs::chmodat(parent, temporary.as_str(), modes.directory, AtFlags::empty())
+    let made = rustix::fs::openat(parent, temporary.as_str(), READ_DIRECTORY, Mode::empty())
+        .and_then(|directory| modes.apply(directory, modes.directory))
         .and_then(|()| platform::rename_new(parent, &temporary, name));
     match made {
         Ok(()) => Ok(()),
@@ -207,9 +229,8 @@ fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io
     let temporary = temporary_name();
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(parent, temporary.as_str(), flags, modes.file)?;
-    let written = write_all(&file, content)
-        .and_then(|()| rustix::fs::fchmod(&file, modes.file))
-        .and_then(|()| rustix::fs::fsync(&file));
+    let written =
+        write_all(&file, content).and_then(|()| modes.apply(&file, modes.file)).and_then(|()| rustix::fs::fsync(&file));
     if let Err(errno) = written {
         let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
         return Err(errno);

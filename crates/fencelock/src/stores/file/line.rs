@@ -3,7 +3,7 @@
 //! Arrivals are known exactly, because every listing is made under the bucket's lock; departures may be noticed late,
 //! which only makes a waiter wait. Who waits for a contender's departure stands beside that contender.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::ticket::{Key, Ticket};
@@ -37,6 +37,12 @@ impl Known {
         self.listeners.retain(|known| !Arc::ptr_eq(known, bell));
     }
 
+    /// How many listen, for tests: nobody may stay here who has stopped waiting.
+    #[cfg(test)]
+    pub(super) fn listeners(&self) -> usize {
+        self.listeners.len()
+    }
+
     pub(super) fn ring(&mut self) {
         for bell in self.listeners.drain(..) {
             bell.ring();
@@ -57,6 +63,11 @@ impl Line {
 
     pub(super) fn has_local(&self) -> bool {
         self.known.iter().any(|known| known.local)
+    }
+
+    /// The places that are known, whatever their tickets weigh.
+    pub(super) fn places(&self) -> HashSet<Key> {
+        self.known.iter().map(|known| known.ticket.key).collect()
     }
 
     /// Takes over a listing that is exact about arrivals. Whoever is not in it has departed.

@@ -20,7 +20,7 @@ const WATCHED: usize = 64;
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    departure: Option<Subscription>,
+    pub(super) departure: Option<Subscription>,
     session: Option<Subscription>,
 }
 
@@ -59,9 +59,9 @@ impl FilePlace {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
                     if ticket.can_lighten() || !self.ticket.claim.is_whole() {
                         state.refresh(&core.directory, &self.bucket, &self.encoded)?;
-                    } else {
-                        state.depart(&self.encoded, &ticket);
                     }
+                    // Even if its file is still there: a dead ticket that cannot be removed is passed over.
+                    state.depart(&self.encoded, &ticket);
                     return Ok(None);
                 }
             }
@@ -138,7 +138,7 @@ impl FilePlace {
     }
 
     /// Stops listening to everybody but those `wanted`.
-    fn unlisten_but(&mut self, line: &mut Line, wanted: &[(Ticket, bool)]) {
+    pub(super) fn unlisten_but(&mut self, line: &mut Line, wanted: &[(Ticket, bool)]) {
         let bell = &self.bell;
         self.targets.retain(|target| {
             let keep = wanted.contains(&(target.ticket, target.local));

@@ -106,6 +106,10 @@ impl Lives {
             self.forget(session);
             return Reliance::Dead;
         }
+        // The event may have come before our bell was there, and the lock lingers after it.
+        if life.bell.take() {
+            life.doubtful.store(true, Ordering::Release);
+        }
         match subscription {
             Some(subscription) if !life.doubtful.load(Ordering::Acquire) => Reliance::Told(subscription),
             doubtful => Reliance::Doubtful(doubtful),

@@ -99,7 +99,10 @@ impl FilePlace {
             let admission = match state.line(&self.encoded) {
                 Some(line) if line.has(&self.ticket) => line.judge(self.ticket.key, self.ticket.claim),
                 _ => {
-                    self.settle(Standing::Lost(if self.core.is_over() { Loss::Closed } else { Loss::Removed }));
+                    self.settle(
+                        &mut state,
+                        Standing::Lost(if self.core.is_over() { Loss::Closed } else { Loss::Removed }),
+                    );
                     return Ok(REPAIR);
                 }
             };
@@ -118,15 +121,21 @@ impl FilePlace {
             Again::Repair => REPAIR,
             Again::Poll => POLL,
             Again::Linger => {
+                // Without a watch on the ticket its departure is polled for, whatever its session does.
+                let blind = self.crowd.is_none()
+                    && self.targets.iter().any(|target| !target.local && target.departure.is_none());
                 let pause = self.linger;
-                self.linger = (self.linger * 2).min(REPAIR);
+                self.linger = (self.linger * 2).min(if blind { POLL } else { REPAIR });
                 pause
             }
         }
     }
 
-    fn settle(&mut self, standing: Standing) {
+    fn settle(&mut self, state: &mut State, standing: Standing) {
         self.standing = standing;
+        if let Some(line) = state.line(&self.encoded) {
+            self.unlisten_but(line, &[]);
+        }
         self.targets = Vec::new();
         self.crowd = None;
     }
@@ -140,7 +149,7 @@ impl FilePlace {
         let marked = rustix::fs::utimensat(root, self.path(&self.ticket), &times, AtFlags::SYMLINK_NOFOLLOW);
         if matches!(marked, Err(Errno::NOENT | Errno::NOTDIR)) {
             state.depart(&self.encoded, &self.ticket);
-            self.settle(Standing::Lost(Loss::Removed));
+            self.settle(state, Standing::Lost(Loss::Removed));
             return Ok(());
         }
         if let Some(line) = state.line(&self.encoded) {
@@ -151,7 +160,7 @@ impl FilePlace {
             {
                 known.ring();
             }
-            self.settle(standing);
+            self.settle(state, standing);
         }
         Ok(())
     }
@@ -200,7 +209,7 @@ impl FilePlace {
             }
         }
         if !matches!(self.standing, Standing::Lost(_)) {
-            self.settle(Standing::Lost(Loss::Removed));
+            self.settle(&mut state, Standing::Lost(Loss::Removed));
         }
         Ok(left)
     }

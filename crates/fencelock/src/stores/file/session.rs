@@ -263,7 +263,7 @@ fn try_session_file(directory: &Directory, name: &str, text: &str, inherit: bool
     }
     let file = rustix::fs::openat(sessions, temporary.as_str(), flags, modes.file)?;
     let named = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .and_then(|()| rustix::fs::fchmod(&file, modes.file))
+        .and_then(|()| modes.apply(&file, modes.file))
         .and_then(|()| write_all(&file, text.as_bytes()))
         .and_then(|()| rustix::fs::renameat(sessions, temporary.as_str(), sessions, name));
     if let Err(errno) = named {

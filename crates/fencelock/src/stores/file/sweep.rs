@@ -30,7 +30,7 @@ impl Directory {
         }
         if !dead.is_empty() {
             for bucket in self.buckets_on_disk()? {
-                self.sweep_bucket(bucket, &dead)?;
+                self.sweep_bucket(bucket, &mut dead)?;
             }
         }
         for session in dead {
@@ -51,15 +51,20 @@ impl Directory {
         Ok(())
     }
 
-    fn sweep_bucket(&self, bucket: u16, dead: &HashSet<u64>) -> rustix::io::Result<()> {
+    /// A session with a ticket that cannot be removed is taken out of `dead`: its file stays for a later sweep.
+    fn sweep_bucket(&self, bucket: u16, dead: &mut HashSet<u64>) -> rustix::io::Result<()> {
         let mut left = Vec::new();
         self.list_bucket(bucket, |file| {
-            if Ticket::parse(file).is_some_and(|(_, ticket)| dead.contains(&ticket.key.session)) {
-                left.push(file.to_owned());
+            if let Some((_, ticket)) = Ticket::parse(file)
+                && dead.contains(&ticket.key.session)
+            {
+                left.push((ticket.key.session, file.to_owned()));
             }
         })?;
-        for file in left {
-            self.remove(&format!("{}/{file}", Self::bucket_path(bucket)))?;
+        for (session, file) in left {
+            if self.remove(&format!("{}/{file}", Self::bucket_path(bucket))).is_err() {
+                dead.remove(&session);
+            }
         }
         Ok(())
     }

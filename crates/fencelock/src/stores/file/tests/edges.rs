@@ -1,0 +1,119 @@
+//! Races and leftovers that only show on a directory that somebody else changes at the same time.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use super::super::bucket::{Bucket, State};
+use super::super::line::Known;
+use super::super::lives::session_name;
+use super::super::ticket::{Key, Slot, Ticket};
+use super::*;
+
+/// Where the bucket of `name` is, made if need be.
+fn bucket_of(directory: &TempDir, name: &str) -> (Slot, std::path::PathBuf) {
+    let slot = Slot::of(&Name::new(name).unwrap());
+    let path = directory.path().join(Directory::bucket_path(slot.bucket));
+    std::fs::create_dir_all(&path).unwrap();
+    (slot, path)
+}
+
+fn known(state: &mut State, slot: &Slot) -> Vec<Ticket> {
+    state.line(&slot.encoded).map(|line| line.iter().map(|known| known.ticket).collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_listing_that_overlaps_a_downgrade_does_not_lose_the_place() {
+    let directory = directory();
+    let open = store(&directory).directory();
+    let (slot, path) = bucket_of(&directory, "rw");
+    let bucket = Bucket::new(slot.bucket);
+    let key = Key { seq: 7, session: 1, number: 1 };
+    let [heavy, lighter] = [Claim::WRITER, Claim::READER].map(|claim| Ticket { key, claim });
+    let mine = Ticket { key: Key { seq: 8, session: 2, number: 1 }, claim: Claim::WRITER };
+    let file = |ticket: &Ticket| path.join(ticket.file_name(&slot.encoded));
+    let mut state = bucket.lock();
+    for ticket in [heavy, mine] {
+        symlink("1", file(&ticket)).unwrap();
+        state.line_or_new(&slot.encoded).insert(Known::new(ticket, false));
+    }
+    let mut rounds = 0;
+    let listing = || {
+        rounds += 1;
+        if rounds > 1 {
+            return Ok([lighter, mine].into());
+        }
+        // It was past the lighter one's spot when that was made, and comes to the heavier one's when that is gone.
+        symlink("1", file(&lighter)).unwrap();
+        std::fs::remove_file(file(&heavy)).unwrap();
+        Ok([mine].into())
+    };
+    state.refresh_by(&open, &bucket, &slot.encoded, listing).unwrap();
+    assert_eq!(known(&mut state, &slot), [lighter, mine]);
+    assert_eq!(rounds, 2);
+}
+
+#[tokio::test]
+async fn a_dead_ticket_that_cannot_be_removed_is_passed_over() {
+    for (claim, other) in [(Claim::READER, Claim::WRITER), (Claim::MUTEX, Claim::MUTEX)] {
+        let directory = directory();
+        let here = store(&directory);
+        let (slot, path) = bucket_of(&directory, "a");
+        let dead = Ticket { key: Key { seq: 1, session: 1, number: 1 }, claim: other };
+        // `unlink` refuses a directory, whoever asks.
+        std::fs::create_dir(path.join(dead.file_name(&slot.encoded))).unwrap();
+        std::fs::write(directory.path().join("sessions").join(session_name(1)), "").unwrap();
+        let mut client = Client::on(&here);
+        let mut place = client.enter("a", claim).await;
+        granted(&mut place).await;
+        assert_eq!(sessions(&directory), 2, "the file of a session whose tickets are left stays");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_stopped_waiting_leaves_no_listener_behind() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let _held = client.enter("a", Claim::MUTEX).await;
+    for _ in 0..3 {
+        let mut waiting = client.enter("a", Claim::MUTEX).await;
+        let soon = SystemClock.now().after(Duration::from_millis(1));
+        assert!(matches!(waiting.next(soon).await.unwrap(), Standing::Waiting(_)));
+        waiting.leave().await.unwrap();
+    }
+    let slot = Slot::of(&Name::new("a").unwrap());
+    let bucket = client.core.directory.bucket(slot.bucket);
+    let mut state = bucket.lock();
+    let listeners: Vec<_> = state.line(&slot.encoded).unwrap().iter().map(Known::listeners).collect();
+    assert_eq!(listeners, [0]);
+}
+
+#[tokio::test]
+async fn everything_in_a_directory_of_a_group_belongs_to_that_group() {
+    let directory = directory();
+    // Only root may give a directory to a group that it is not in.
+    let foreign = std::os::unix::fs::chown(directory.path(), None, Some(54_321)).is_ok();
+    for mode in [0o770, 0o2770] {
+        let path = directory.path().join(format!("{mode:o}"));
+        std::fs::create_dir(&path).unwrap();
+        if foreign {
+            std::os::unix::fs::chown(&path, None, Some(54_321)).unwrap();
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let here = FileStore::builder(&path).unwrap().another_process().open().unwrap();
+        let mut client = Client::on(&here);
+        let _held = client.enter("a", Claim::MUTEX).await;
+        let group = std::fs::metadata(&path).unwrap().gid();
+        let (bucket, session) = (Directory::bucket_path(Slot::of(&Name::new("a").unwrap()).bucket), client.core.id);
+        for (inside, mode) in [
+            ("b", mode),
+            ("sessions", mode),
+            (bucket.as_str(), mode),
+            ("counters", 0o660),
+            ("ceiling", 0o660),
+            (&format!("sessions/{}", session_name(session)), 0o660),
+        ] {
+            let found = std::fs::metadata(path.join(inside)).unwrap();
+            assert_eq!((found.gid(), found.mode() & 0o7777), (group, mode), "{inside} in {}", path.display());
+        }
+    }
+}
