@@ -116,7 +116,8 @@ impl Acquire {
     /// One entry: from the tail of the queue to the grant, or to the loss of the place.
     async fn round(&mut self, live: &Arc<Live>) -> Result<Round> {
         let id = PlaceId { name: self.wish.name.clone(), request: self.engine.next_request() };
-        let mut attempt = Attempt { engine: &self.engine.clone(), live, id, stage: Stage::Fresh, tracked: false };
+        let mut attempt =
+            Attempt { engine: &self.engine.clone(), live, id, stage: Stage::Fresh, unanswered: false, tracked: false };
         let entry = self.entry(attempt.id.request);
         let mut known_since = self.engine.clock.now();
         let mut slot = None;
@@ -139,10 +140,10 @@ impl Acquire {
                 Standing::Waiting(_) => {}
             }
             let Some(slot) = &slot else { continue };
-            known_since = self.engine.clock.now();
             if let Some(over) = self.wait(&mut attempt, slot).await? {
                 return Ok(Round::Again(over));
             }
+            known_since = self.engine.clock.now();
         }
     }
 
@@ -172,16 +173,21 @@ impl Acquire {
             match answer {
                 Ok(Entered::In(place)) => attempt.stage = Stage::Placed(place),
                 Ok(Entered::Busy) => {
-                    attempt.stage = Stage::Fresh;
+                    attempt.refused();
                     return Err(self.refused(ErrorKind::Busy, "the lock is taken", None).await);
                 }
                 Ok(Entered::Conflict(claim)) => {
-                    attempt.stage = Stage::Fresh;
+                    attempt.refused();
                     return Err(self.conflict(claim).await);
                 }
+                Err(error) if error.kind() == ErrorKind::Lost => {
+                    self.engine.session_lost(attempt.live, Loss::Expired);
+                    return Ok(Some(Loss::Expired));
+                }
                 Err(error) => {
-                    if error.outcome() == Outcome::NotApplied && !error.is_retryable() {
-                        attempt.stage = Stage::Fresh;
+                    attempt.unanswered |= error.outcome() == Outcome::Unknown;
+                    if !error.is_retryable() {
+                        attempt.refused();
                     }
                     self.failed(error).await?;
                     if let Some(cause) = attempt.live.over() {
@@ -214,6 +220,10 @@ impl Acquire {
                     return Err(self.timed_out(Some(attempt.id.request)).await);
                 }
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                self.engine.session_lost(attempt.live, Loss::Expired);
+                return Ok(Some(Loss::Expired));
             }
             Err(error) => {
                 self.failed(error).await?;
@@ -301,6 +311,8 @@ struct Attempt<'a> {
     live: &'a Arc<Live>,
     id: PlaceId,
     stage: Stage,
+    /// Some request was not answered, and may still take effect.
+    unanswered: bool,
     tracked: bool,
 }
 
@@ -319,6 +331,11 @@ impl Attempt<'_> {
             Stage::Placed(place) => place.standing(),
             _ => Standing::Lost(Loss::Removed),
         }
+    }
+
+    /// The last request took no effect; nothing is in the store unless an earlier one was never answered.
+    fn refused(&mut self) {
+        self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
     /// Puts the waiting place under renewal.

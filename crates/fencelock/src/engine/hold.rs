@@ -213,11 +213,15 @@ impl Hold {
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
+        // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
+        let was_sent_before = self.may_be_left.swap(true, Ordering::AcqRel);
         let left = match self.engine.in_time("release", place.leave()).await {
-            Ok(Left::AlreadyGone) if self.may_be_left.load(Ordering::Acquire) => Left::Released,
+            Ok(Left::AlreadyGone) if was_sent_before => Left::Released,
             Ok(left) => left,
             Err(error) => {
-                self.may_be_left.fetch_or(error.outcome() == Outcome::Unknown, Ordering::AcqRel);
+                if error.outcome() == Outcome::NotApplied {
+                    self.may_be_left.store(was_sent_before, Ordering::Release);
+                }
                 return Err(error);
             }
         };

@@ -22,7 +22,7 @@ use self::pending::Pending;
 use self::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Contention, Loss, Owner, RequestId, Store};
+use crate::store::{Contention, Loss, Opened, Owner, RequestId, Store};
 
 /// The longest that reading who holds a lock may add to an acquire that was busy or timed out.
 const CONTENTION_LIMIT: Duration = Duration::from_secs(1);
@@ -104,6 +104,7 @@ impl Engine {
         let opened = self
             .in_time("open session", self.store.open(&self.owner, self.timing.ttl, Arc::clone(&self.clock)))
             .await?;
+        self.check_granted(&opened)?;
         let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
         let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(events));
@@ -113,12 +114,32 @@ impl Engine {
         Ok(live)
     }
 
-    /// Ends the present session, if there is one; its places are told at once.
-    fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
-        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
+    /// A session whose certainty would run out before its renewals are due is worth nothing.
+    fn check_granted(&self, opened: &Opened) -> Result<()> {
+        let needed = self.timing.renew_interval * 2 + self.timing.margin;
+        let Some(granted) = opened.ttl.filter(|granted| *granted < needed) else { return Ok(()) };
+        let session = Arc::clone(&opened.session);
+        self.clean_up(async move {
+            let _ = session.close().await;
+        });
+        let message = "the store granted a shorter ttl than two renew intervals and the margin take";
+        Err(Error::new(ErrorKind::Config, "open session", message)
+            .with("granted", format!("{granted:?}"))
+            .with("asked", format!("{:?}", self.timing.ttl))
+            .with("needed", format!("{needed:?}")))
+    }
+
+    /// The store said that `live` is over.
+    pub(crate) fn session_lost(&self, live: &Live, loss: Loss) {
         if live.end(loss) {
             self.observers.tell(Event::SessionLost(loss));
         }
+    }
+
+    /// Ends the present session, if there is one; its places are told at once.
+    fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
+        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
+        self.session_lost(&live, loss);
         Some(live)
     }
 

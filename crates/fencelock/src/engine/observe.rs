@@ -1,6 +1,7 @@
 //! Everything that happens to a client's locks, told to whoever wants to know.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::token::FencingToken;
 
 /// Hears of every event in the life of a client's locks, failures included.
 pub trait Observer: Send + Sync + 'static {
-    /// Called on the engine's thread (or the caller's), never under a lock of ours. Must return quickly and not block.
+    /// Called on the engine's thread (or the caller's), never under a lock of ours. Must return quickly and not block. A
+    /// panic in it is caught and logged.
     fn observe(&self, event: &Event<'_>);
 }
 
@@ -114,7 +116,10 @@ impl Observers {
 
     pub(crate) fn tell(&self, event: Event<'_>) {
         for observer in &self.0 {
-            observer.observe(&event);
+            // A broken observer must not take a renewal or a release down with it.
+            if catch_unwind(AssertUnwindSafe(|| observer.observe(&event))).is_err() {
+                tracing::error!(?event, "an observer panicked");
+            }
         }
     }
 }

@@ -338,6 +338,13 @@ impl Keeper {
     }
 }
 
+impl Drop for Keeper {
+    /// Whoever stops renewing, ends the session: also when the runtime goes away under the task.
+    fn drop(&mut self) {
+        self.over(Loss::Unconfirmed);
+    }
+}
+
 async fn answer_of(in_flight: &mut Option<InFlight>) -> Result<Renewal> {
     match in_flight {
         Some(request) => (&mut request.answer).await,

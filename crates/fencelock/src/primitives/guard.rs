@@ -26,13 +26,26 @@ use crate::token::FencingToken;
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct Guard {
     hold: Arc<Hold>,
+    /// Given back, or lent to a body and never counted.
     given_up: AtomicBool,
+    lent: bool,
     lifeline: Arc<Lifeline>,
 }
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>, lifeline: Arc<Lifeline>) -> Self {
-        Self { hold, given_up: AtomicBool::new(false), lifeline }
+        Self { hold, given_up: AtomicBool::new(false), lent: false, lifeline }
+    }
+
+    /// The first guard of `hold`, unless everybody who could want it is gone.
+    pub(crate) fn of_acquired(hold: Arc<Hold>, lifeline: &Weak<Lifeline>) -> Result<Self> {
+        match lifeline.upgrade() {
+            Some(lifeline) => Ok(Self::new(hold, lifeline)),
+            None => {
+                hold.leave_in_background();
+                Err(hold.released_before())
+            }
+        }
     }
 
     /// Another guard of `hold`, unless it is over.
@@ -112,7 +125,7 @@ impl Guard {
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) or [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is nothing left to share.
     pub fn reenter(&self) -> Result<Self> {
-        if self.given_up.load(Ordering::Acquire) {
+        if self.given_up.load(Ordering::Acquire) && !self.lent {
             return Err(self.hold.released_before());
         }
         Self::share(&self.hold, &self.lifeline)
@@ -145,7 +158,8 @@ impl Guard {
         released
     }
 
-    /// Runs `body` under this guard and releases the lock, as [`Mutex::run`](crate::Mutex::run) does.
+    /// Runs `body` under this guard and gives it back, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
+    /// gets is lent: keeping it keeps nothing locked, releasing it does nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost).
@@ -154,7 +168,14 @@ impl Guard {
         F: FnOnce(Self) -> Fut,
         Fut: Future<Output = T>,
     {
-        let body = body(self.reenter()?);
+        self.check()?;
+        let lent = Self {
+            hold: Arc::clone(&self.hold),
+            given_up: AtomicBool::new(true),
+            lent: true,
+            lifeline: Arc::clone(&self.lifeline),
+        };
+        let body = body(lent);
         let result = tokio::select! {
             biased;
             loss = self.lost() => Err(self.hold.lost_before(loss)),
@@ -165,7 +186,7 @@ impl Guard {
             GuardState::Lost(loss) if result.is_ok() => Err(self.hold.lost_before(loss)),
             _ => result,
         };
-        self.hold.leave_in_background();
+        drop(self);
         result
     }
 }

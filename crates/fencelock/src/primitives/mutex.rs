@@ -142,10 +142,11 @@ impl Mutex {
             return Err(Error::new(ErrorKind::Config, "acquire", fault).with("name", &self.wish.name));
         }
         let engine = Arc::clone(self.client.engine());
-        let lifeline = Arc::clone(self.client.lifeline());
+        // Not kept alive by the work: who drops the call and the client waits for the clean-up of both.
+        let lifeline = Arc::downgrade(self.client.lifeline());
         let wish = Wish { wait, ..self.wish.clone() };
         let spawner = engine.spawner.clone();
-        spawner.run(async move { acquire(engine, wish).await.map(|hold| Guard::new(hold, lifeline)) }).await
+        spawner.run(async move { Guard::of_acquired(acquire(engine, wish).await?, &lifeline) }).await
     }
 
     /// Acquires the lock, runs `body` under it, and releases it, however `body` ends.
