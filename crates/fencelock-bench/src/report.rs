@@ -21,7 +21,9 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        let row: Vec<String> = cells.into_iter().collect();
+        assert_eq!(row.len(), self.head.len(), "a row has a cell for every column: {row:?}");
+        self.rows.push(row);
     }
 }
 

@@ -24,6 +24,9 @@ const SHAPES: [(u64, u64); 5] = [(2, 1), (100, 1), (1000, 1), (100, 4), (1000, 4
 /// How often `filelock` looks whether the lock is free, by default.
 const POLL: Duration = Duration::from_millis(50);
 
+/// Until everybody who has come sleeps.
+const SETTLE: Duration = Duration::from_millis(20);
+
 /// A thousand threads blocked in the kernel say nothing that a hundred do not.
 const FLOCK_WAITERS: u64 = 100;
 
@@ -89,7 +92,10 @@ fn drain(crew: &mut Crew, contestant: Contestant, waiters: u64) -> Result<(u64, 
         worker.ask(Order::Enter { index, hold: index == 0 })?;
     }
     // Ours is in the queue by now, but may not listen yet; a thread may not have come to its system call.
-    std::thread::sleep(Duration::from_millis(20) + random(POLL));
+    std::thread::sleep(SETTLE);
+    if contestant == Contestant::Filelock {
+        std::thread::sleep(random(POLL));
+    }
     // The first one has the holder.
     for worker in crew.0.iter_mut().rev() {
         worker.send(Order::Go)?;

@@ -52,7 +52,8 @@ pub(crate) fn table(bench: &Bench, rows: &[Row<Memory>]) -> Table {
     let waiting = format!("bytes per waiting lock ({})", bench.effort.waiters);
     let mut table = Table::new(&["memory", &held, &waiting, "of which the caller's future"]);
     for Row { contestant, figure } in rows {
-        table.row([contestant.title().to_owned(), format!("{:.0}", figure.held), format!("{:.0}", figure.waiting)]);
+        let cells = [figure.held, figure.waiting, figure.future].map(|bytes| format!("{bytes:.0}"));
+        table.row([contestant.title().to_owned()].into_iter().chain(cells));
     }
     table
 }
