@@ -267,7 +267,7 @@ fn what_the_command_leaves_running_does_not_keep_the_lock() {
 }
 
 #[test]
-fn a_store_that_is_removed_ends_the_command_and_the_waiter_goes_on_in_a_new_one() {
+fn a_store_that_is_removed_ends_the_command_and_nobody_waits_for_ever() {
     let place = Place::new();
     let holder = Running::start(place.run(&["job"], "exec cat").stdin(Stdio::piped()));
     place.queued("job", 1);
@@ -276,6 +276,7 @@ fn a_store_that_is_removed_ends_the_command_and_the_waiter_goes_on_in_a_new_one(
     // Somebody may be making a file in it at this moment: then once more.
     until("the store is gone", || std::fs::remove_dir_all(place.path("store")).ok());
     let waited = waiter.end();
-    assert_eq!(code(&waited), 0, "{}", stderr(&waited));
+    // It goes on in a new store; or it was granted while the old one was half gone, and has then lost that grant.
+    assert!([0, 76].contains(&code(&waited)), "{}", stderr(&waited));
     assert_eq!(holder.code(), 76);
 }
