@@ -230,3 +230,65 @@ impl Store for Brief {
         self.0.names(prefix, from, limit)
     }
 }
+
+/// Opens sessions, and says of each that it is over as soon as somebody enters.
+#[derive(Debug)]
+struct NeverIn(MemoryStore, AtomicU64);
+
+impl Store for NeverIn {
+    fn capability(&self) -> &fencelock::Capability {
+        self.0.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.0.clock()
+    }
+
+    fn open<'a>(
+        &'a self,
+        owner: &'a Owner,
+        ttl: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Opened>> {
+        Box::pin(async move {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            let opened = self.0.open(owner, ttl, clock).await?;
+            opened.session.close().await?;
+            Ok(opened)
+        })
+    }
+
+    fn queue<'a>(
+        &'a self,
+        name: &'a Name,
+    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Queue>> {
+        self.0.queue(name)
+    }
+
+    fn names<'a>(
+        &'a self,
+        prefix: &'a str,
+        from: Option<&'a Name>,
+        limit: usize,
+    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<Vec<Name>>> {
+        self.0.names(prefix, from, limit)
+    }
+}
+
+#[test]
+fn a_store_whose_sessions_are_always_over_is_given_up_after_pauses() {
+    on_one_thread(async {
+        let (memory, clock) = MemoryStore::with_virtual_clock();
+        let store = Arc::new(NeverIn(memory.clone(), AtomicU64::new(0)));
+        let options = Client::builder().io(Io::CurrentRuntime);
+        let client = options.connect_store(Arc::clone(&store) as Arc<dyn Store>).await.unwrap();
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        let world = World { store: memory, clock };
+        world.advance(secs(40)).await;
+        assert!(acquiring.is_finished(), "tried without end");
+        assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+        let opened = store.1.load(Ordering::SeqCst);
+        assert!((3..200).contains(&opened), "{opened} sessions");
+    });
+}

@@ -88,9 +88,21 @@ impl Acquire {
                     if self.is_late() {
                         return Err(self.timed_out(None).await);
                     }
+                    self.went_away(cause).await?;
                 }
             }
         }
+    }
+
+    /// A place that went away with its session is entered anew at once; if that is all that ever happens, with pauses,
+    /// and not for ever.
+    async fn went_away(&mut self, cause: Loss) -> Result<()> {
+        if self.failures.count == 0 {
+            self.failures = Failures { count: 1, first: Some(self.engine.clock.now()) };
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::Lost, "acquire", "every session was over before it had a place");
+        self.failed(error.with("cause", cause).retryable()).await
     }
 
     /// The session; `None` after a failure that is worth another try.
