@@ -48,6 +48,9 @@ struct Options {
     /// Leaves Python's filelock out, which needs Python and a package index.
     #[arg(long)]
     without_filelock: bool,
+    /// Rounds of each table, whose median counts; a full run makes 5.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: Option<u8>,
     /// Works in this directory, to measure its file system.
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -69,7 +72,8 @@ fn main() -> ExitCode {
 }
 
 fn measure(store: Store, options: &Options) -> Result<()> {
-    let bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
+    let mut bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
+    bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
     let busy = machine::is_busy();
     let step = |what: &str| eprintln!("measuring: {what}");
     step("the uncontended cycle");
@@ -93,6 +97,7 @@ fn section(bench: &Bench, busy: Option<String>, measured: &Measured) -> Result<S
     if let Some(python) = &bench.python {
         machine.push_str(&format!("; {}", python::describe(python)?));
     }
+    machine.push_str(&format!("; rounds: {}", bench.effort.rounds));
     let quick = bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
     for warning in [busy, quick].into_iter().flatten() {
         machine.push_str(&format!("; **{warning}**"));
