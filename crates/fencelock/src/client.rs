@@ -259,6 +259,7 @@ impl ClientBuilder {
         };
         self.opaque = self.opaque.or(opaque);
         self.timing.resolve()?;
+        self.retry.check()?;
         let store = store::open_url(url).await?;
         self.connect_store(store).await
     }
@@ -269,6 +270,7 @@ impl ClientBuilder {
     /// As [`ClientBuilder::connect`].
     pub async fn connect_store(self, store: Arc<dyn Store>) -> Result<Client> {
         let timing = self.timing.resolve()?;
+        self.retry.check()?;
         let spawner = Spawner::new(self.io, store.capability().blocking)?;
         let clock = store.clock().or(self.clock).unwrap_or_else(|| Arc::new(SystemClock));
         let owner = owner(self.opaque.unwrap_or(false))?;

@@ -139,7 +139,14 @@ impl Acquire {
         loop {
             match attempt.standing() {
                 Standing::Granted(_) if live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
-                Standing::Granted(grant) => return Ok(Round::Done(self.granted(&mut attempt, grant, known_since))),
+                Standing::Granted(grant) => {
+                    let hold = self.granted(&mut attempt, grant, known_since);
+                    // News of the place's end may have come after the grant, when it was still a waiter's.
+                    if let Some(cause) = slot.as_deref().and_then(WaitSlot::cause) {
+                        hold.lose(cause);
+                    }
+                    return Ok(Round::Done(hold));
+                }
                 Standing::Lost(cause) => {
                     attempt.stage = Stage::Fresh;
                     return Ok(Round::Again(cause));

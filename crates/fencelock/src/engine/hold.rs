@@ -117,7 +117,8 @@ impl Hold {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        if self.cause.get().is_some() || self.given_up.load(Ordering::Acquire) {
+        let is_over = self.cause.get().is_some() || self.given_up.load(Ordering::Acquire);
+        if is_over || self.live.over().is_some() {
             return Duration::ZERO;
         }
         let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
@@ -231,6 +232,9 @@ impl Hold {
 
     /// Leaves the place, again and again until it is done or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        if self.place.try_lock().is_ok_and(|place| place.is_none()) {
+            return; // Left already, as before most drops of a guard: no work for a task.
+        }
         let hold = Arc::clone(self);
         self.engine.clean_up(async move {
             let mut failures = 0;

@@ -108,6 +108,11 @@ impl Engine {
         let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
         let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(events));
+        if live.over().is_some() {
+            let _ = self.in_time("close session", live.session().close()).await;
+            let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";
+            return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
+        }
         self.close_when_over(&live);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
         self.observers.tell(Event::SessionOpened);
@@ -115,12 +120,12 @@ impl Engine {
     }
 
     /// A session whose certainty would run out before its renewals are due is worth nothing.
-    fn check_granted(&self, opened: &Opened) -> Result<()> {
+    fn check_granted(self: &Arc<Self>, opened: &Opened) -> Result<()> {
         let needed = self.timing.renew_interval * 2 + self.timing.margin;
         let Some(granted) = opened.ttl.filter(|granted| *granted < needed) else { return Ok(()) };
-        let session = Arc::clone(&opened.session);
+        let (engine, session) = (Arc::clone(self), Arc::clone(&opened.session));
         self.clean_up(async move {
-            let _ = session.close().await;
+            let _ = engine.in_time("close session", session.close()).await;
         });
         let message = "the store granted a shorter ttl than two renew intervals and the margin take";
         Err(Error::new(ErrorKind::Config, "open session", message)
@@ -194,7 +199,13 @@ impl Engine {
         if !self.closed.swap(true, Ordering::AcqRel) {
             let engine = Arc::clone(self);
             self.clean_up(async move {
-                engine.pending.wait_for_others(1).await;
+                // What cannot be released by then goes with the session.
+                let limit = engine.clock.now().after(engine.timing.ttl);
+                tokio::select! {
+                    biased;
+                    () = engine.pending.wait_for_others(1) => {}
+                    () = engine.clock.sleep_until(limit) => {}
+                }
                 let _ = engine.close_current().await;
             });
         }

@@ -98,9 +98,9 @@ fn fault(timing: &Timing) -> Option<&'static str> {
 /// How the engine retries requests that failed for a passing reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// The pause after the first failure; doubles with each further one.
+    /// The pause after the first failure, 1 ms or more; doubles with each further one.
     pub shortest_pause: Duration,
-    /// The longest pause.
+    /// The longest pause; not under the shortest.
     pub longest_pause: Duration,
     /// An acquire whose requests failed for this long without one success in between reports the error.
     pub give_up_after: Duration,
@@ -118,6 +118,17 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// Refuses pauses under a millisecond: a store that fails at once would be asked without end.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.shortest_pause >= SHORTEST && self.longest_pause >= self.shortest_pause {
+            return Ok(());
+        }
+        let message = "the shortest pause is at least 1 ms, and at most the longest one";
+        Err(Error::new(ErrorKind::Config, "retry", message)
+            .with("shortest_pause", format!("{:?}", self.shortest_pause))
+            .with("longest_pause", format!("{:?}", self.longest_pause)))
+    }
+
     /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
         let doubled = self.shortest_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));

@@ -52,6 +52,11 @@ impl WaitSlot {
         self.told.cancel();
     }
 
+    /// Why the place is gone, if it is.
+    pub(crate) fn cause(&self) -> Option<Loss> {
+        self.cause.get().copied()
+    }
+
     /// Completes when the place is gone.
     pub(crate) async fn lost(&self) -> Loss {
         self.told.cancelled().await;

@@ -1,0 +1,195 @@
+//! Stores and runtimes that never come to their senses: every loop pauses, every wait has its end.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::store::{Entered, Entry, Opened, PlaceId, Queue, Renewal, RequestId, Session, Store};
+use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Owner, Result, Retry};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use support::{World, ms, on_one_thread, secs, settle};
+
+/// A memory store that misbehaves from the second session on.
+#[derive(Debug)]
+struct Stubborn {
+    store: MemoryStore,
+    opened: AtomicU32,
+    how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It does as it should.
+    Honest,
+    /// Every `enter` says that the session is over.
+    NeverIn,
+    /// Sessions live for a tenth of what was asked, and `close` is never answered.
+    BriefAndSilent,
+}
+
+impl Stubborn {
+    fn new(store: &MemoryStore, how: How) -> Arc<Self> {
+        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), how })
+    }
+}
+
+struct StubbornSession(Arc<dyn Session>, How);
+
+impl Session for StubbornSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        match self.1 {
+            How::NeverIn => Box::pin(async { Err(Error::new(ErrorKind::Lost, "enter", "the session is over")) }),
+            _ => self.0.enter(entry),
+        }
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        self.0.withdraw(name, id)
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        self.0.renew(places)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        match self.1 {
+            How::BriefAndSilent => Box::pin(std::future::pending()),
+            _ => self.0.close(),
+        }
+    }
+}
+
+impl Store for Stubborn {
+    fn capability(&self) -> &fencelock::Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(async move {
+            let before = self.opened.fetch_add(1, Ordering::SeqCst);
+            assert!(before < 500, "sessions are opened without end");
+            let brief = self.how == How::BriefAndSilent && before > 0;
+            let opened = self.store.open(owner, if brief { ttl / 10 } else { ttl }, clock).await?;
+            let session = match before {
+                0 => opened.session,
+                _ => Arc::new(StubbornSession(opened.session, self.how)) as Arc<dyn Session>,
+            };
+            Ok(Opened { session, ..opened })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        self.store.names(prefix, from, limit)
+    }
+}
+
+async fn pass(clock: &VirtualClock, duration: Duration) {
+    let end = clock.now().after(duration);
+    while clock.now() < end {
+        clock.advance(ms(100));
+        settle().await;
+    }
+}
+
+#[test]
+fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::NeverIn);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        stubborn.store.expire_sessions();
+        settle().await;
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        pass(&clock, secs(40)).await;
+        assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+        client.close().await.unwrap();
+        assert_eq!(store.census(), Default::default());
+    });
+}
+
+#[test]
+fn closing_ends_although_the_close_of_a_refused_session_is_never_answered() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::BriefAndSilent);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        stubborn.store.expire_sessions();
+        settle().await;
+        assert_eq!(client.mutex("a").unwrap().acquire().await.unwrap_err().kind(), ErrorKind::Config);
+        let closing = tokio::spawn(async move { client.close().await });
+        pass(&clock, secs(60)).await;
+        assert!(closing.is_finished(), "close waits for ever");
+    });
+}
+
+#[test]
+fn an_acquire_on_a_client_whose_runtime_is_gone_ends_in_an_error() {
+    let (store, clock) = MemoryStore::with_virtual_clock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mine = Stubborn::new(&store, How::Honest);
+    let client =
+        runtime.block_on(async { Client::builder().io(Io::CurrentRuntime).connect_store(mine).await.unwrap() });
+    drop(runtime);
+    on_one_thread(async {
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        pass(&clock, secs(40)).await;
+        acquiring.await.unwrap().map(|_| ()).unwrap_err();
+        assert_eq!(store.census(), Default::default(), "the sessions that it tried are closed");
+    });
+}
+
+#[test]
+fn nothing_remains_certain_once_the_session_is_over() {
+    /// Looks at the second guard while the first one is told.
+    struct Looker(std::sync::Mutex<Vec<fencelock::Guard>>, std::sync::Mutex<Vec<Duration>>);
+    impl Observer for Looker {
+        fn observe(&self, event: &Event<'_>) {
+            if matches!(event, Event::Lost { .. }) {
+                self.1.lock().unwrap().extend(self.0.lock().unwrap().iter().map(fencelock::Guard::remaining));
+            }
+        }
+    }
+    on_one_thread(async {
+        let world = World::new();
+        let store = world.store.another_process();
+        let looker = Arc::new(Looker(Default::default(), Default::default()));
+        let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::clone(&looker) as Arc<dyn Observer>);
+        let client = options.connect_store(Arc::new(store.clone())).await.unwrap();
+        for name in ["a", "b"] {
+            let guard = client.mutex(name).unwrap().acquire().await.unwrap();
+            looker.0.lock().unwrap().push(guard);
+        }
+        store.expire_sessions();
+        settle().await;
+        assert_eq!(*looker.1.lock().unwrap(), vec![Duration::ZERO; 4]);
+        let guards = std::mem::take(&mut *looker.0.lock().unwrap());
+        assert!(guards.iter().all(|guard| guard.lost().now_or_never() == Some(Loss::Expired)));
+    });
+}
+
+#[test]
+fn a_retry_without_pauses_is_refused() {
+    on_one_thread(async {
+        for retry in [
+            Retry { shortest_pause: Duration::ZERO, ..Default::default() },
+            Retry { longest_pause: Duration::ZERO, ..Default::default() },
+        ] {
+            let connected = Client::builder().retry(retry).connect("memory:").await;
+            assert_eq!(connected.unwrap_err().kind(), ErrorKind::Config, "{retry:?}");
+        }
+    });
+}
