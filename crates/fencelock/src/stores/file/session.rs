@@ -238,7 +238,7 @@ impl Drop for Core {
 }
 
 /// How often a session file is made anew when a sweep takes it, still unlocked, for an abandoned one.
-const SWEPT_AT_MOST: u32 = 16;
+const SWEPT_AT_MOST: u32 = 1000;
 
 /// Makes the session file under a temporary name, and gives it its own only once it is locked: nobody ever sees it
 /// unlocked while its owner lives.
@@ -247,7 +247,7 @@ fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: boo
     loop {
         tries += 1;
         match try_session_file(directory, name, text, inherit) {
-            Err(Errno::WOULDBLOCK | Errno::NOENT) if tries < SWEPT_AT_MOST => {}
+            Err(Errno::WOULDBLOCK | Errno::NOENT) if tries < SWEPT_AT_MOST => std::thread::yield_now(),
             made => return made,
         }
     }
