@@ -60,8 +60,10 @@ impl Mutex {
         self
     }
 
-    /// Gives the lock back this long after the request that was granted was sent, renewed or not: the guard is lost
-    /// then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more. The death of the process frees it earlier.
+    /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was
+    /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
+    /// The death of the process frees it earlier. The end has no margin: what runs under the lock is told as the lock is
+    /// given back.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.check_duration(lease);
@@ -110,7 +112,8 @@ impl Mutex {
         self.acquire_waiting(self.wish.wait).await
     }
 
-    /// Acquires the lock, waiting at most `limit`. Zero means: queue, and give up unless granted at once.
+    /// Acquires the lock, waiting at most `limit`. With zero it gives up as soon as the
+    /// store does not answer on the spot; [`Mutex::try_acquire`] asks whether the lock is free.
     ///
     /// # Errors
     /// As [`Mutex::acquire`].

@@ -122,7 +122,8 @@ pub trait Place: Send {
     fn standing(&self) -> Standing;
 
     /// Returns when the standing may have changed, with the new one; at once if the store already differs; at `until`
-    /// at the latest, with the standing as it is then. Once granted, it returns at once.
+    /// at the latest, with the standing as it is then. Once granted, it returns at once. An error of
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the whole session is over.
     ///
     /// # Cancel safety
     /// May be dropped at any point and called again.
