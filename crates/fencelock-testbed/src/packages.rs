@@ -1,0 +1,55 @@
+//! What has to be installed for a server, and the command that does it.
+
+use std::path::Path;
+
+/// A server as Debian packages it.
+#[derive(Debug, Clone, Copy)]
+pub struct Package {
+    /// What it is called.
+    pub server: &'static str,
+    /// Files that are there once it is installed, and the package that brings each.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+/// ZooKeeper: the jars, a Java to run them, and OpenSSL for certificates.
+pub const ZOOKEEPER: Package = Package {
+    server: "ZooKeeper",
+    files: &[
+        ("/usr/share/java/zookeeper.jar", "libzookeeper-java"),
+        ("/usr/bin/java", "default-jre-headless"),
+        ("/usr/bin/setpriv", "util-linux"),
+    ],
+};
+
+impl Package {
+    /// The packages that are not installed.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.files.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| *package).collect()
+    }
+
+    /// Fails a test on a machine that lacks the server.
+    ///
+    /// # Panics
+    /// When something is missing, with the command that installs it.
+    pub fn require(&self) {
+        let missing = self.missing().join(" ");
+        assert!(
+            missing.is_empty(),
+            "{} is not installed; run `cargo xtask test` as root, or\n  \
+             sudo apt-get update && sudo apt-get install --yes --no-install-recommends {missing}\n",
+            self.server,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "install --yes --no-install-recommends second")]
+    fn what_is_missing_is_named_with_the_command_that_installs_it() {
+        Package { server: "A server", files: &[("/", "first"), ("/no/such/file", "second")] }.require();
+    }
+}

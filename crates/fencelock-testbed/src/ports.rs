@@ -1,0 +1,70 @@
+//! Ports that nobody else takes while they are ours.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
+
+/// Below the ephemeral ports, from which any outgoing connection may take one.
+const PORTS: std::ops::Range<u16> = 21_001..31_999;
+
+/// A TCP port on 127.0.0.1 that nothing listens on, reserved against other processes that reserve here too.
+///
+/// The reservation is an abstract socket, so that the kernel ends it with this process.
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    _reserved: UnixListener,
+}
+
+impl Port {
+    /// Reserves a free port.
+    ///
+    /// # Errors
+    /// When none is free, or the machine refuses sockets.
+    pub fn reserve() -> io::Result<Self> {
+        // Processes start looking at different places, so that they seldom meet.
+        let start = PORTS.start + (std::process::id() * 37 % u32::from(PORTS.end - PORTS.start)) as u16;
+        for number in (start..PORTS.end).chain(PORTS.start..start).filter(|number| number % 2 == 1) {
+            match Self::take(number) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                taken => return taken,
+            }
+        }
+        Err(io::Error::new(ErrorKind::AddrInUse, format!("no port of {PORTS:?} is free")))
+    }
+
+    fn take(number: u16) -> io::Result<Self> {
+        let name = format!("fencelock-testbed-port-{number}");
+        let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number))?;
+        Ok(Self { number, _reserved: reserved })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The address that a server on it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.number).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_reserved_once_and_free_again_when_dropped() {
+        let (one, two) = (Port::reserve().unwrap(), Port::reserve().unwrap());
+        assert_ne!(one.number(), two.number());
+        assert_eq!(Port::take(one.number()).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let number = one.number();
+        drop(one);
+        assert_eq!(Port::take(number).unwrap().address().port(), number);
+    }
+}

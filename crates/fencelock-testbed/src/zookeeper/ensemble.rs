@@ -1,0 +1,193 @@
+//! One server alone, or three that replicate.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::server::{Mode, Server};
+use super::settings::Settings;
+use crate::packages::ZOOKEEPER;
+use crate::ports::Port;
+use crate::proxy::Proxy;
+use crate::{PATIENCE, scratch, wait_until};
+
+/// One server alone, or three that replicate. Dropping it kills them and removes their data.
+#[derive(Debug)]
+pub struct Ensemble {
+    servers: Vec<Server>,
+    /// By follower and leader.
+    links: Vec<Vec<Option<Proxy>>>,
+    /// Reserved for as long as the servers may be started again.
+    _peers: Vec<Peer>,
+    _directory: TempDir,
+    tick_ms: u64,
+}
+
+/// The ports on which a server listens for the others.
+#[derive(Debug)]
+struct Peer {
+    quorum: Port,
+    election: Port,
+}
+
+impl Ensemble {
+    /// Starts servers and waits until they serve.
+    ///
+    /// # Errors
+    /// When they do not, with the end of a log.
+    ///
+    /// # Panics
+    /// When ZooKeeper is not installed, with the command that installs it.
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        ZOOKEEPER.require();
+        let directory = scratch::directory()?;
+        let count = settings.servers;
+        let peer = |_| Ok(Peer { quorum: Port::reserve()?, election: Port::reserve()? });
+        let peers = (0..count).map(peer).collect::<io::Result<Vec<_>>>()?;
+        let link = |follower: usize, leader: usize| match settings.links && follower != leader {
+            true => Proxy::start(peers[leader].quorum.address()).map(Some),
+            false => Ok(None),
+        };
+        let links = (0..count).map(|follower| (0..count).map(|leader| link(follower, leader)).collect());
+        let links = links.collect::<io::Result<Vec<Vec<_>>>>()?;
+        let servers = (0..count).map(|number| {
+            let secure = settings.tls.as_ref().map(|_| Port::reserve()).transpose()?;
+            let server = Server::new(Port::reserve()?, secure, directory.path().join(number.to_string()));
+            write_files(&server, number, &settings, &peers, &links[number])?;
+            server.restart()?;
+            Ok(server)
+        });
+        let servers = servers.collect::<io::Result<Vec<_>>>()?;
+        let ensemble = Self { servers, links, _peers: peers, _directory: directory, tick_ms: settings.tick_ms };
+        ensemble.wait_until_serving()?;
+        Ok(ensemble)
+    }
+
+    /// The servers, as clients name them: `127.0.0.1:21001,127.0.0.1:21003,…`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        let addresses: Vec<String> = self.servers.iter().map(|server| server.address().to_string()).collect();
+        addresses.join(",")
+    }
+
+    /// The URL of a store under `parent`, a path such as `/locks`.
+    #[must_use]
+    pub fn url(&self, parent: &str) -> String {
+        format!("zk://{}{parent}?tick_ms={}", self.connect_string(), self.tick_ms)
+    }
+
+    /// How many servers there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Never: there is at least one server.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// The server with this number, from 0.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn server(&self, number: usize) -> &Server {
+        &self.servers[number]
+    }
+
+    /// All servers.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter()
+    }
+
+    /// The number of the server that says it leads (or is alone), once there is one.
+    ///
+    /// # Panics
+    /// When there is none within [`PATIENCE`].
+    #[must_use]
+    pub fn leader(&self) -> usize {
+        let mut leader = None;
+        let leads = |server: &Server| matches!(server.mode(), Some(Mode::Leader | Mode::Standalone));
+        wait_until(PATIENCE, || {
+            leader = self.servers.iter().position(leads);
+            leader.is_some()
+        });
+        leader.expect("a leader within the time of patience")
+    }
+
+    /// The servers that do not lead.
+    #[must_use]
+    pub fn followers(&self) -> Vec<usize> {
+        let leader = self.leader();
+        (0..self.len()).filter(|number| *number != leader).collect()
+    }
+
+    /// The way on which `follower` reaches `leader`, and nobody else: cutting it leaves everything else connected.
+    ///
+    /// # Panics
+    /// When the ensemble was started without links, or the two are one.
+    #[must_use]
+    pub fn link(&self, follower: usize, leader: usize) -> &Proxy {
+        self.links[follower][leader].as_ref().expect("links between servers, see Settings::links")
+    }
+
+    /// Lets everything through on all links again.
+    pub fn heal_links(&self) {
+        self.links.iter().flatten().flatten().for_each(Proxy::heal);
+    }
+
+    /// Waits until every server takes part.
+    ///
+    /// # Errors
+    /// As [`Server::wait_until_serving`].
+    pub fn wait_until_serving(&self) -> io::Result<()> {
+        self.servers.iter().try_for_each(Server::wait_until_serving)
+    }
+}
+
+fn write_files(
+    server: &Server,
+    number: usize,
+    settings: &Settings,
+    peers: &[Peer],
+    links: &[Option<Proxy>],
+) -> io::Result<()> {
+    fs::create_dir_all(&server.directory)?;
+    let mut config = String::new();
+    // Writing to a string cannot fail.
+    let mut line = |key: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(config, "{key}={value}");
+    };
+    for (key, value) in settings.common() {
+        line(&key, &value);
+    }
+    line("dataDir", &server.directory.join("data").display());
+    line("clientPort", &server.client.number());
+    line("clientPortAddress", &"127.0.0.1");
+    if let Some(secure) = &server.secure {
+        line("secureClientPort", &secure.number());
+        line("secureClientPortAddress", &"127.0.0.1");
+    }
+    if peers.len() > 1 {
+        line("quorumListenOnAllIPs", &false);
+        for (other, peer) in peers.iter().enumerate() {
+            let quorum = links[other].as_ref().map_or(peer.quorum.address(), Proxy::address);
+            line(&format!("server.{}", other + 1), &format!("{quorum}:{}", peer.election.number()));
+        }
+    }
+    for (key, value) in &settings.extra {
+        line(key, value);
+    }
+    write_data(&server.directory, number, &config)
+}
+
+fn write_data(directory: &Path, number: usize, config: &str) -> io::Result<()> {
+    fs::create_dir_all(directory.join("data"))?;
+    fs::write(directory.join("data/myid"), (number + 1).to_string())?;
+    fs::write(directory.join("zoo.cfg"), config)
+}

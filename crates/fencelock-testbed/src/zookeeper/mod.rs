@@ -1,0 +1,11 @@
+//! ZooKeeper servers: one alone, or an ensemble of three.
+
+mod ensemble;
+mod server;
+mod settings;
+mod shared;
+
+pub use ensemble::Ensemble;
+pub use server::{Mode, Server};
+pub use settings::{Settings, Tls};
+pub use shared::{SHARED, Shared, shared};

@@ -1,0 +1,186 @@
+//! One server: its files, its process, and what it says of itself.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::ports::Port;
+use crate::process::{Process, bound};
+use crate::{PATIENCE, wait_until};
+
+/// What a server takes part as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It is the only one.
+    Standalone,
+    /// The others follow it.
+    Leader,
+    /// It follows the leader.
+    Follower,
+    /// Something else, such as read-only.
+    Other,
+}
+
+/// One server of an ensemble.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) client: Port,
+    pub(super) secure: Option<Port>,
+    pub(super) directory: PathBuf,
+    process: Mutex<Option<Process>>,
+}
+
+/// How long a server may take to answer a four-letter word.
+const WORD: Duration = Duration::from_secs(2);
+
+impl Server {
+    /// A server whose `zoo.cfg` is in `directory`, not started yet.
+    pub(super) fn new(client: Port, secure: Option<Port>, directory: PathBuf) -> Self {
+        Self { client, secure, directory, process: Mutex::new(None) }
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.client.address()
+    }
+
+    /// Where clients connect with TLS, if that was asked for.
+    #[must_use]
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.secure.as_ref().map(Port::address)
+    }
+
+    /// Kills the server, as `kill -9` does. Repeatable.
+    ///
+    /// # Panics
+    /// When the system refuses to.
+    pub fn kill(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.kill().expect("killing a child");
+        }
+    }
+
+    /// Stops the server, as SIGSTOP does; its sockets stay.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pause(&self) {
+        self.process().as_mut().expect("a server that runs").pause().expect("stopping a child");
+    }
+
+    /// Lets a paused server go on.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        self.process().as_mut().expect("a server that runs").resume().expect("continuing a child");
+    }
+
+    /// Starts the server again with the data it has, after killing it if it still runs. Does not wait until it serves.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn restart(&self) -> io::Result<()> {
+        self.kill();
+        let log = File::options().create(true).append(true).open(self.directory.join("log"))?;
+        let mut java = bound("java");
+        java.args(["-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
+            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"])
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(self.directory.join("zoo.cfg"))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        self.run(java)
+    }
+
+    fn run(&self, command: Command) -> io::Result<()> {
+        *self.process() = Some(Process::start(command)?);
+        Ok(())
+    }
+
+    /// Whether its process is there, paused or not.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+    }
+
+    /// What it says to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
+    ///
+    /// # Errors
+    /// When it does not answer within 2 s.
+    pub fn word(&self, word: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), WORD)?;
+        stream.set_read_timeout(Some(WORD))?;
+        stream.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// One value of `mntr`, such as `zk_watch_count`.
+    ///
+    /// # Errors
+    /// When it does not answer, or tells no such number.
+    pub fn monitor(&self, key: &str) -> io::Result<u64> {
+        let answer = self.word("mntr")?;
+        let line = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
+        let number = line.and_then(|value| value.trim().parse().ok());
+        number.ok_or_else(|| io::Error::other(format!("no number {key} in: {answer}")))
+    }
+
+    /// What it takes part as; `None` while it does not serve.
+    #[must_use]
+    pub fn mode(&self) -> Option<Mode> {
+        let answer = self.word("srvr").ok()?;
+        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
+        Some(match mode {
+            "standalone" => Mode::Standalone,
+            "leader" => Mode::Leader,
+            "follower" => Mode::Follower,
+            _ => Mode::Other,
+        })
+    }
+
+    /// Whether it says that it leads. A leader that was cut off from the others says so for a while longer.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.mode() == Some(Mode::Leader)
+    }
+
+    /// Waits until it takes part in any way but read-only.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    pub fn wait_until_serving(&self) -> io::Result<()> {
+        let serves = || matches!(self.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower));
+        let mut runs = true;
+        let settled = wait_until(PATIENCE, || {
+            runs = self.is_running();
+            !runs || serves()
+        });
+        if settled && runs {
+            return Ok(());
+        }
+        let why = if runs { "does not serve" } else { "ended" };
+        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{}", self.address(), self.log_end())))
+    }
+
+    fn log_end(&self) -> String {
+        let log = fs::read(self.directory.join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

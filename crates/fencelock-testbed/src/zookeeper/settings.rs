@@ -1,0 +1,89 @@
+//! What an ensemble is started with.
+
+use std::path::PathBuf;
+
+/// How servers are set up.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How many there are: 1 (alone) or 3.
+    pub servers: usize,
+    /// The length of a tick in milliseconds, the unit of everything the servers time; 500 by default.
+    pub tick_ms: u64,
+    /// How many ticks a follower may be out of touch with its leader; 4 by default.
+    pub sync_limit: u64,
+    /// The shortest session timeout that is granted, in milliseconds; two ticks by default.
+    pub min_session_timeout_ms: u64,
+    /// The longest, in milliseconds; 60,000 by default.
+    pub max_session_timeout_ms: u64,
+    /// Whether each follower reaches its leader through a proxy of its own, see [`Ensemble::link`](super::Ensemble::link).
+    pub links: bool,
+    /// A second client port with TLS.
+    pub tls: Option<Tls>,
+    /// Further lines of `zoo.cfg`, such as `forceSync=no`; they win over those above.
+    pub extra: Vec<(String, String)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            servers: 1,
+            tick_ms: 500,
+            sync_limit: 4,
+            min_session_timeout_ms: 1000,
+            max_session_timeout_ms: 60_000,
+            links: false,
+            tls: None,
+            extra: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Three servers, their links through proxies.
+    #[must_use]
+    pub fn ensemble() -> Self {
+        Self { servers: 3, links: true, ..Self::default() }
+    }
+
+    /// One more line of `zoo.cfg`.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.extra.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    /// What every server's `zoo.cfg` begins with.
+    pub(super) fn common(&self) -> Vec<(String, String)> {
+        let pair = |key: &str, value: &dyn ToString| (key.to_owned(), value.to_string());
+        let mut lines = vec![
+            pair("tickTime", &self.tick_ms),
+            pair("initLimit", &20),
+            pair("syncLimit", &self.sync_limit),
+            pair("minSessionTimeout", &self.min_session_timeout_ms),
+            pair("maxSessionTimeout", &self.max_session_timeout_ms),
+            pair("maxClientCnxns", &0),
+            pair("4lw.commands.whitelist", &"*"),
+            pair("admin.enableServer", &false),
+        ];
+        if let Some(tls) = &self.tls {
+            lines.push(pair("serverCnxnFactory", &"org.apache.zookeeper.server.NettyServerCnxnFactory"));
+            lines.push(pair("ssl.keyStore.location", &tls.identity.display()));
+            lines.push(pair("ssl.trustStore.location", &tls.trusted.display()));
+            lines.push(pair("ssl.keyStore.type", &"PEM"));
+            lines.push(pair("ssl.trustStore.type", &"PEM"));
+            lines.push(pair("ssl.clientAuth", &if tls.asks_clients { "need" } else { "none" }));
+        }
+        lines
+    }
+}
+
+/// TLS on a second client port.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// A PEM file (named `*.pem`) with the server's key, as PKCS #8, and its chain of certificates.
+    pub identity: PathBuf,
+    /// A PEM file (named `*.pem`) with the certificates that clients are checked against.
+    pub trusted: PathBuf,
+    /// Whether clients have to show a certificate.
+    pub asks_clients: bool,
+}
