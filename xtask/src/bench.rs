@@ -7,6 +7,7 @@ pub(crate) fn run(args: &[String]) -> Result {
     if !shell::root().join("crates/fencelock-bench").is_dir() {
         return Err("there are no benchmarks yet".to_owned());
     }
-    packages::ensure(packages::BENCH)?;
+    let servers = if args.iter().any(|what| what == "zookeeper") { packages::SERVERS } else { &[] };
+    packages::ensure(packages::BENCH, servers)?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

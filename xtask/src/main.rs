@@ -34,7 +34,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "examples", help: "runs every example on its default store", run: examples::run },
     Verb { name: "bench", help: "bench <what>: measures, in a release build", run: bench::run },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
-    Verb { name: "servers", help: "which servers the tests start, and which stores need none", run: servers::run },
+    Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },
 ];
 
 fn main() -> ExitCode {

@@ -1,6 +1,12 @@
 //! What has to be on the machine besides Rust, and the Debian package that brings it.
 
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use fencelock_testbed::{Package, ZOOKEEPER};
 
 use crate::shell::{self, Result};
 
@@ -17,6 +23,9 @@ pub(crate) const TESTS: &[Need] = &[
     Need { probe: &["setpriv", "--version"], package: "util-linux" },
 ];
 
+/// The servers that the tests start.
+pub(crate) const SERVERS: &[Package] = &[ZOOKEEPER];
+
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[
     Need { probe: &["python3", "--version"], package: "python3" },
@@ -24,8 +33,8 @@ pub(crate) const BENCH: &[Need] = &[
 ];
 
 /// Installs what is missing when we are root; otherwise fails with the command that does.
-pub(crate) fn ensure(needs: &[Need]) -> Result {
-    let missing = missing(needs);
+pub(crate) fn ensure(needs: &[Need], servers: &[Package]) -> Result {
+    let missing = missing(needs, servers);
     if missing.is_empty() {
         return Ok(());
     }
@@ -39,15 +48,20 @@ pub(crate) fn ensure(needs: &[Need]) -> Result {
         ));
     }
     shell::run(apt().arg("update"))?;
-    shell::run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))?;
-    match self::missing(needs).as_slice() {
+    let policy = NoDaemons::set(Path::new(POLICY))?;
+    let installed = shell::run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing));
+    drop(policy);
+    installed?;
+    match self::missing(needs, servers).as_slice() {
         [] => Ok(()),
         still => Err(format!("installed {packages}, and still missing is what {} should bring", still.join(" "))),
     }
 }
 
-fn missing(needs: &[Need]) -> Vec<&'static str> {
+fn missing(needs: &[Need], servers: &[Package]) -> Vec<&'static str> {
     let mut packages: Vec<_> = needs.iter().filter(|need| !is_there(need)).map(|need| need.package).collect();
+    packages.extend(servers.iter().flat_map(Package::missing));
+    packages.sort_unstable();
     packages.dedup();
     packages
 }
@@ -67,6 +81,33 @@ fn apt() -> Command {
     command
 }
 
+/// What Debian's packages ask whether their daemons may be started.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Forbids packages to start daemons; tests start their own. A policy that is there already stays as it is.
+struct NoDaemons(Option<PathBuf>);
+
+impl NoDaemons {
+    fn set(policy: &Path) -> Result<Self> {
+        let fault = |error: std::io::Error| format!("{}: {error}", policy.display());
+        match File::create_new(policy) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(Self(None)),
+            created => created.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).map_err(fault)?,
+        }
+        fs::set_permissions(policy, Permissions::from_mode(0o755)).map_err(fault)?;
+        Ok(Self(Some(policy.to_owned())))
+    }
+}
+
+impl Drop for NoDaemons {
+    fn drop(&mut self) {
+        if let Some(policy) = &self.0 {
+            // Worth no failure: it only keeps daemons from starting.
+            let _ = fs::remove_file(policy);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +117,18 @@ mod tests {
         let there = Need { probe: &["true"], package: "coreutils" };
         let fails = Need { probe: &["false"], package: "first" };
         let absent = Need { probe: &["no-such-program-anywhere"], package: "second" };
-        assert_eq!(missing(&[there, fails, absent]), ["first", "second"]);
+        let server = Package { server: "a server", files: &[("/", "coreutils"), ("/no/such/file", "third")] };
+        assert_eq!(missing(&[there, fails, absent], &[server]), ["first", "second", "third"]);
+    }
+
+    #[test]
+    fn daemons_are_forbidden_for_a_while_and_a_policy_that_was_there_stays() {
+        let path = std::env::temp_dir().join(format!("fencelock-policy-{}", std::process::id()));
+        drop(NoDaemons::set(&path).map(|_forbidden| assert!(path.exists())));
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        drop(NoDaemons::set(&path));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        fs::remove_file(&path).unwrap();
     }
 }

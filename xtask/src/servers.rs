@@ -1,25 +1,73 @@
-//! The servers that tests start and stop. The stores of today live in a directory and in memory, so there are none.
+//! The servers that tests start and stop, and `cargo xtask servers`, which starts them all for as long as one likes.
 
+use fencelock_testbed::zookeeper::{self, Ensemble};
+
+use crate::packages;
 use crate::shell::{self, Result};
 
-/// The stores that need no server. A store that is in neither this list nor a table of servers fails the tests.
+/// The stores that need no server. A store that is in neither this list nor [`WITH`] fails the tests.
 const WITHOUT: &[(&str, &str)] = &[("file", "a directory"), ("memory", "this process")];
+
+/// The stores that need one, and how it is started.
+const WITH: &[(&str, Start)] = &[("zk", zookeeper)];
+
+type Start = fn() -> Result<Server>;
+
+/// A server that runs until it is dropped.
+pub(crate) struct Server {
+    /// What tells tests where it is: an environment variable and its value.
+    pub(crate) variable: (&'static str, String),
+    url: String,
+    _running: Box<dyn std::any::Any>,
+}
 
 pub(crate) fn run(args: &[String]) -> Result {
     shell::no_arguments(args)?;
-    none_is_needed()?;
     for (scheme, place) in WITHOUT {
         println!("{scheme}: no server, it lives in {place}");
     }
-    Ok(())
+    packages::ensure(packages::TESTS, packages::SERVERS)?;
+    let servers = start()?;
+    for Server { variable: (name, value), url, .. } in &servers {
+        println!("{url}\n    export {name}={value}");
+    }
+    println!("Ctrl-C stops them and removes their data.");
+    wait_for_signal().map_err(|error| format!("waiting for a signal: {error}"))
+}
+
+/// Starts every server that tests share.
+pub(crate) fn start() -> Result<Vec<Server>> {
+    every_store_has_one()?;
+    WITH.iter().map(|(scheme, start)| start().map_err(|fault| format!("{scheme}: {fault}"))).collect()
+}
+
+fn zookeeper() -> Result<Server> {
+    let ensemble = Ensemble::start(zookeeper::Settings::default()).map_err(|error| error.to_string())?;
+    let address = ensemble.server(0).address().to_string();
+    Ok(Server { variable: (zookeeper::SHARED, address), url: ensemble.url("/locks"), _running: Box::new(ensemble) })
 }
 
 /// Fails when there is a store whose server nobody starts.
-pub(crate) fn none_is_needed() -> Result {
+fn every_store_has_one() -> Result {
+    let known = |scheme: &str| {
+        WITHOUT.iter().map(|(known, _)| known).chain(WITH.iter().map(|(known, _)| known)).any(|known| *known == scheme)
+    };
     let scheme = |info: &fencelock::store::StoreInfo| info.scheme;
-    match fencelock::store::stores().iter().map(scheme).find(|scheme| !WITHOUT.iter().any(|(known, _)| known == scheme))
-    {
+    match fencelock::store::stores().iter().map(scheme).find(|scheme| !known(scheme)) {
         None => Ok(()),
         Some(scheme) => Err(format!("nobody starts a server for {scheme}: add it to xtask/src/servers.rs")),
     }
+}
+
+/// Returns on Ctrl-C, or when asked to end.
+fn wait_for_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+        let (mut interrupt, mut end) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = end.recv() => {}
+        }
+        Ok(())
+    })
 }
