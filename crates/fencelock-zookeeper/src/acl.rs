@@ -1,0 +1,95 @@
+//! Access control: who may do what with one node.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::BitOr;
+
+/// A set of things that may be done with a node. Deleting a node is governed by [`Permissions::DELETE`] of its *parent*.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Permissions(i32);
+
+impl Permissions {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Read its data and list its children.
+    pub const READ: Self = Self(1);
+    /// Replace its data.
+    pub const WRITE: Self = Self(2);
+    /// Create children.
+    pub const CREATE: Self = Self(4);
+    /// Delete children.
+    pub const DELETE: Self = Self(8);
+    /// Replace its access control list.
+    pub const ADMIN: Self = Self(16);
+    /// All of them.
+    pub const ALL: Self = Self(31);
+
+    /// Whether everything in `other` is in this set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn bits(self) -> i32 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: i32) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+}
+
+impl BitOr for Permissions {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Permissions {
+    /// The letters that ZooKeeper's own tools use: `cdrwa`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letters =
+            [(Self::CREATE, "c"), (Self::DELETE, "d"), (Self::READ, "r"), (Self::WRITE, "w"), (Self::ADMIN, "a")];
+        letters.iter().filter(|(one, _)| self.contains(*one)).try_for_each(|(_, letter)| f.write_str(letter))
+    }
+}
+
+impl fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Permissions({self})")
+    }
+}
+
+/// One entry of a node's access control list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Acl {
+    /// What is allowed.
+    pub permissions: Permissions,
+    /// How `id` is to be understood: `world`, `auth`, `digest`, `ip`, `x509`, …
+    pub scheme: Cow<'static, str>,
+    /// To whom.
+    pub id: Cow<'static, str>,
+}
+
+impl Acl {
+    /// Everything to everybody: `world:anyone:cdrwa`.
+    #[must_use]
+    pub const fn open() -> Self {
+        Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }
+    }
+
+    /// Everything to whoever creates the node, by the credentials of its session: `auth::cdrwa`. Without credentials the server
+    /// answers [`ErrorKind::InvalidAcl`](crate::ErrorKind::InvalidAcl).
+    #[must_use]
+    pub const fn creator_all() -> Self {
+        Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("auth"), id: Cow::Borrowed("") }
+    }
+
+    /// Reading to everybody: `world:anyone:r`.
+    #[must_use]
+    pub const fn world_read() -> Self {
+        Self { permissions: Permissions::READ, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }
+    }
+}

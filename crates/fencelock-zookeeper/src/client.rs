@@ -1,0 +1,291 @@
+//! The client: what one asks of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::acl::Acl;
+use crate::answer::{self, Answer, Decode, decode};
+use crate::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::Events;
+use crate::node::{CreateMode, Created, Stat};
+use crate::outbox::Request;
+use crate::path;
+use crate::proto::frame::Frame;
+use crate::proto::op::Op;
+use crate::proto::{request, response};
+use crate::session;
+use crate::shared::{SessionInfo, Shared};
+use crate::watches::{Watch, WatchKind};
+
+/// A session with a ZooKeeper ensemble. Cheap to clone; all clones are one session.
+///
+/// Requests are put in line at the call, in the order of the calls, whichever clone or thread they come from; a request made while there is no
+/// connection waits for one until its deadline. Requests that were written when a connection was lost fail with
+/// [`ErrorKind::ConnectionLoss`], their outcome unknown; nothing is ever sent twice.
+///
+/// Dropping the last clone closes the session, in the background. [`Client::close`] says how that went.
+#[derive(Debug, Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// What the clones share; the last one closes the session.
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Opens a session. The connection is served by a task on the runtime that this is called on; requests may come from anywhere.
+    ///
+    /// # Errors
+    /// After [`Config::connect_deadline`]: which servers were tried, and why each one gave no session. At once: [`ErrorKind::Config`] for
+    /// settings that cannot work, [`ErrorKind::AuthFailed`] when a server refuses the credentials, [`ErrorKind::NoNode`] when the chroot is
+    /// not there.
+    ///
+    /// # Cancel safety
+    /// Dropped, it gives the session up again.
+    pub async fn connect(config: Config) -> Result<(Self, Events)> {
+        config.check()?;
+        let shared = Arc::new(Shared::new(config));
+        let events = shared.events.reader();
+        let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
+        session::open(&shared).await?;
+        client.check_chroot().await?;
+        Ok((client, events))
+    }
+
+    async fn check_chroot(&self) -> Result<()> {
+        let chroot = &self.shared().config.chroot;
+        if chroot.is_empty() || self.exists("/").await?.is_some() {
+            return Ok(());
+        }
+        let message = format!("the chroot {chroot} is not there: create it, or leave it out of the connect string");
+        Err(Error::new(ErrorKind::NoNode, "connect", message).on_server(self.session().server))
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// The session as it stands: its number, its timeout as granted, its server.
+    #[must_use]
+    pub fn session(&self) -> SessionInfo {
+        self.shared().session()
+    }
+
+    /// Creates a node. The parent has to be there. `path` may end with `/` where a number is appended.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NodeExists`], [`ErrorKind::NoNode`] (the parent), [`ErrorKind::NoAuth`] (by the parent's list),
+    /// [`ErrorKind::InvalidAcl`], [`ErrorKind::NoChildrenForEphemerals`].
+    pub fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Answer<Created> {
+        let sequential = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
+        let op = if mode == CreateMode::Container { Op::CreateContainer } else { Op::Create };
+        if let Some(refused) = refuse(op, path, sequential) {
+            return refused;
+        }
+        let frame = request::create(self.chroot(), path, data, mode, acl);
+        self.ask(frame, None, |reply, chroot| {
+            let (mut path, stat) = decode(&reply, response::created)?;
+            path.drain(..chroot.min(path.len()));
+            Ok(Created { path, stat })
+        })
+    }
+
+    /// Deletes a node without children; with a version, only if it has that one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NotEmpty`], [`ErrorKind::NoAuth`] (by the *parent's* list).
+    pub fn delete(&self, path: &str, version: Option<i32>) -> Answer<()> {
+        if let Some(refused) = refuse(Op::Delete, path, false) {
+            return refused;
+        }
+        self.ask(request::delete(self.chroot(), path, version), None, |_, _| Ok(()))
+    }
+
+    /// Whether a node is there.
+    pub fn exists(&self, path: &str) -> Answer<Option<Stat>> {
+        self.read(Op::Exists, path, None, |reply, _| exists(&reply))
+    }
+
+    /// The same, and watches the node, or the place where it is not.
+    pub fn exists_watched(&self, path: &str) -> Answer<(Option<Stat>, Watch)> {
+        self.read(Op::Exists, path, Some(WatchKind::Data), |reply, _| Ok((exists(&reply)?, answer::watch(reply)?)))
+    }
+
+    /// The data of a node.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`].
+    pub fn get_data(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
+        self.read(Op::GetData, path, None, |reply, _| decode(&reply, response::data))
+    }
+
+    /// The same, and watches the node. A node that is not there leaves no watch behind.
+    ///
+    /// # Errors
+    /// As [`Client::get_data`].
+    pub fn get_data_watched(&self, path: &str) -> Answer<(Vec<u8>, Stat, Watch)> {
+        self.read(Op::GetData, path, Some(WatchKind::Data), |reply, _| {
+            let (data, stat) = decode(&reply, response::data)?;
+            Ok((data, stat, answer::watch(reply)?))
+        })
+    }
+
+    /// Replaces the data of a node; with a version, only if it has that one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NoAuth`].
+    pub fn set_data(&self, path: &str, data: &[u8], version: Option<i32>) -> Answer<Stat> {
+        if let Some(refused) = refuse(Op::SetData, path, false) {
+            return refused;
+        }
+        let frame = request::set_data(self.chroot(), path, data, version);
+        self.ask(frame, None, |reply, _| decode(&reply, Stat::read))
+    }
+
+    /// The names of a node's children, in no order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`]; [`ErrorKind::TooLarge`] when the names do not fit into one frame.
+    pub fn get_children(&self, path: &str) -> Answer<(Vec<String>, Stat)> {
+        self.read(Op::GetChildren, path, None, |reply, _| decode(&reply, response::children))
+    }
+
+    /// The same, and watches for children that come and go.
+    ///
+    /// # Errors
+    /// As [`Client::get_children`].
+    pub fn get_children_watched(&self, path: &str) -> Answer<(Vec<String>, Stat, Watch)> {
+        self.read(Op::GetChildren, path, Some(WatchKind::Children), |reply, _| {
+            let (children, stat) = decode(&reply, response::children)?;
+            Ok((children, stat, answer::watch(reply)?))
+        })
+    }
+
+    /// A node's access control list.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`].
+    pub fn get_acl(&self, path: &str) -> Answer<(Vec<Acl>, Stat)> {
+        if let Some(refused) = refuse(Op::GetAcl, path, false) {
+            return refused;
+        }
+        let frame = request::path_only(Op::GetAcl, self.chroot(), path);
+        self.ask(frame, None, |reply, _| decode(&reply, response::acl))
+    }
+
+    /// Replaces a node's access control list; with a version, only if the list (`Stat::aversion`) has that one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NoAuth`], [`ErrorKind::InvalidAcl`].
+    pub fn set_acl(&self, path: &str, acl: &[Acl], version: Option<i32>) -> Answer<Stat> {
+        if let Some(refused) = refuse(Op::SetAcl, path, false) {
+            return refused;
+        }
+        self.ask(request::set_acl(self.chroot(), path, acl, version), None, |reply, _| decode(&reply, Stat::read))
+    }
+
+    /// Lets the server that this client is connected to catch up with the leader: what is read next shows everything that was committed before
+    /// this was sent. The path does not matter to any server of today.
+    pub fn sync(&self, path: &str) -> Answer<()> {
+        if let Some(refused) = refuse(Op::Sync, path, false) {
+            return refused;
+        }
+        self.ask(request::path_only(Op::Sync, self.chroot(), path), None, |_, _| Ok(()))
+    }
+
+    /// Asks for evidence that the session lives, by a `sync`, and returns the newest moment of [`Config::clock`] that there is evidence for.
+    /// What it proves, and what it presumes, is in [`sync_rule`](crate::sync_rule).
+    pub fn confirm(&self) -> Answer<Duration> {
+        let frame = request::path_only(Op::Sync, "", "/");
+        self.submit(frame, None, true, |reply, _| Ok(reply.confirmed))
+    }
+
+    /// The newest moment so far, on [`Config::clock`], from which the session timeout certainly counts: the leader does not let the session
+    /// expire before this + the timeout. Never goes back.
+    #[must_use]
+    pub fn confirmed(&self) -> Duration {
+        self.shared().confirmed()
+    }
+
+    /// Rises with each connection that is established; 1 for the first.
+    #[must_use]
+    pub fn connection_epoch(&self) -> u64 {
+        self.shared().epoch()
+    }
+
+    /// Ends the session, and with it every ephemeral node of it, once the requests made before are answered. Repeatable; of all clones.
+    ///
+    /// # Errors
+    /// When no server could be told before the request deadline: the session then goes by its timeout. This client is over in any case.
+    ///
+    /// # Cancel safety
+    /// Dropped, the session is closed all the same.
+    pub async fn close(&self) -> Result<()> {
+        self.shared().outbox.close(closed());
+        let mut ended = self.shared().ended.subscribe();
+        let outcome = ended.wait_for(Option::is_some).await;
+        // The sender lives in what this client holds.
+        outcome.ok().and_then(|ended| ended.clone()).unwrap_or(Ok(()))
+    }
+
+    fn chroot(&self) -> &str {
+        &self.shared().config.chroot
+    }
+
+    fn read<T>(&self, op: Op, path: &str, watch: Option<WatchKind>, decode: Decode<T>) -> Answer<T> {
+        if let Some(refused) = refuse(op, path, false) {
+            return refused;
+        }
+        self.ask(request::read(op, self.chroot(), path, watch.is_some()), watch, decode)
+    }
+
+    fn ask<T>(&self, frame: Frame, watch: Option<WatchKind>, decode: Decode<T>) -> Answer<T> {
+        self.submit(frame, watch, false, decode)
+    }
+
+    fn submit<T>(&self, frame: Frame, watch: Option<WatchKind>, confirms: bool, decode: Decode<T>) -> Answer<T> {
+        let shared = self.shared();
+        let op = frame.op();
+        let (length, limit) = (frame.record_len(), shared.config.max_frame);
+        if length > limit {
+            let message = format!("the request has {length} bytes, and the frame limit is {limit}");
+            let path = shared.visible(frame.path());
+            return Answer::refused(Error::new(ErrorKind::TooLarge, op.name(), message).on_path(path), op);
+        }
+        let (answer, receiver) = oneshot::channel();
+        let deadline = Instant::now() + shared.request_deadline;
+        match shared.outbox.push(Request { frame, answer, deadline, watch, confirms }) {
+            Ok(()) => Answer::waiting(receiver, op, shared.config.chroot.len(), decode),
+            Err(over) => Answer::refused(over.in_operation(op.name()), op),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.outbox.close(closed());
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "close", "the client was closed")
+}
+
+fn exists(reply: &answer::Reply) -> Result<Option<Stat>, crate::proto::codec::Malformed> {
+    // The connection makes "there is no such node" an empty record.
+    if reply.record.is_empty() { Ok(None) } else { decode(reply, Stat::read).map(Some) }
+}
+
+fn refuse<T>(op: Op, path: &str, prefix: bool) -> Option<Answer<T>> {
+    let fault = path::fault(path, prefix)?;
+    let shown: String = path.chars().take(200).collect();
+    let error = Error::new(ErrorKind::BadArguments, op.name(), format!("{shown:?} is no path: {fault}"));
+    Some(Answer::refused(error, op))
+}

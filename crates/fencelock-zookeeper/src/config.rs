@@ -1,0 +1,195 @@
+//! What a client is told before it connects.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::connect_string::{self, Server};
+use crate::error::{Error, ErrorKind, Result};
+use crate::net::{Net, Tcp};
+use crate::tls::Tls;
+
+/// How to connect, and to what. Its `Debug` shows no credentials.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) chroot: String,
+    pub(crate) session_timeout: Duration,
+    pub(crate) request_deadline: Option<Duration>,
+    pub(crate) connect_deadline: Option<Duration>,
+    pub(crate) auth: Vec<Auth>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) max_frame: usize,
+    pub(crate) net: Arc<dyn Net>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Auth {
+    pub(crate) scheme: String,
+    pub(crate) credentials: Vec<u8>,
+}
+
+impl Config {
+    /// The session timeout that is asked for unless told otherwise.
+    pub const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// The longest frame unless told otherwise, in bytes: what servers take unless their `jute.maxbuffer` is set.
+    pub const DEFAULT_MAX_FRAME: usize = 0xf_ffff;
+
+    /// To the servers of `connect`: `host[:port][,host[:port]]…[/chroot]`, an IPv6 address in brackets, the port 2181 unless given. With a
+    /// chroot, every path given to and received from the client is relative to it; it has to exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] says what is wrong and what is allowed.
+    pub fn new(connect: &str) -> Result<Self> {
+        let (servers, chroot) = connect_string::parse(connect)?;
+        Ok(Self {
+            servers,
+            chroot,
+            session_timeout: Self::DEFAULT_SESSION_TIMEOUT,
+            request_deadline: None,
+            connect_deadline: None,
+            auth: Vec::new(),
+            tls: None,
+            max_frame: Self::DEFAULT_MAX_FRAME,
+            net: Arc::new(Tcp),
+            clock: Arc::new(SystemClock),
+        })
+    }
+
+    /// The session timeout to ask for; 1 ms to 2^31 ms, 10 s by default. The server clamps it (by default to 2 … 20 of its ticks):
+    /// [`Client::session`](crate::Client::session) says what was granted.
+    #[must_use]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
+
+    /// How long a request may take, from the call to its answer, waiting for a connection included; a third of the session timeout by
+    /// default.
+    #[must_use]
+    pub fn request_deadline(mut self, deadline: Duration) -> Self {
+        self.request_deadline = Some(deadline);
+        self
+    }
+
+    /// How long [`Client::connect`](crate::Client::connect) tries; the session timeout by default.
+    #[must_use]
+    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.connect_deadline = Some(deadline);
+        self
+    }
+
+    /// Credentials, sent at once and again on every reconnect; `digest` takes `user:password`. May be called several times. They are sent as
+    /// they are: without [`Config::tls`] the network sees them.
+    #[must_use]
+    pub fn auth(mut self, scheme: impl Into<String>, credentials: impl Into<Vec<u8>>) -> Self {
+        self.auth.push(Auth { scheme: scheme.into(), credentials: credentials.into() });
+        self
+    }
+
+    /// Encrypts all connections, and verifies the servers; off by default.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The longest frame to send or take, in bytes, its length field aside; 1 MiB − 1 by default. To be raised together with `jute.maxbuffer`
+    /// of the servers, which close the connection on longer ones.
+    #[must_use]
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.max_frame = bytes;
+        self
+    }
+
+    /// How names are resolved and connections made; TCP by default.
+    #[must_use]
+    pub fn net(mut self, net: Arc<dyn Net>) -> Self {
+        self.net = net;
+        self
+    }
+
+    /// The clock of [`Client::confirmed`](crate::Client::confirmed); [`SystemClock`] by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub(crate) fn request_deadline_or_default(&self) -> Duration {
+        self.request_deadline.unwrap_or(self.session_timeout / 3)
+    }
+
+    pub(crate) fn connect_deadline_or_default(&self) -> Duration {
+        self.connect_deadline.unwrap_or(self.session_timeout)
+    }
+
+    /// The relations between the settings.
+    pub(crate) fn check(&self) -> Result<()> {
+        const SMALLEST_FRAME: usize = 1024;
+        let longest = Duration::from_millis(i32::MAX.unsigned_abs().into());
+        let refuse = |message: String| Err(Error::new(ErrorKind::Config, "connect", message));
+        if self.session_timeout < Duration::from_millis(1) || self.session_timeout > longest {
+            return refuse(format!("the session timeout {:?} is not from 1 ms to 2^31 ms", self.session_timeout));
+        }
+        if self.request_deadline_or_default().is_zero() || self.connect_deadline_or_default().is_zero() {
+            return refuse("a deadline of zero lets nothing happen".to_owned());
+        }
+        if self.max_frame < SMALLEST_FRAME || i32::try_from(self.max_frame).is_err() {
+            return refuse(format!(
+                "the frame limit {} is not from {SMALLEST_FRAME} to 2^31 - 1 bytes",
+                self.max_frame
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
+        let schemes: Vec<_> = self.auth.iter().map(|auth| &auth.scheme).collect();
+        f.debug_struct("Config")
+            .field("servers", &servers)
+            .field("chroot", &self.chroot)
+            .field("session_timeout", &self.session_timeout)
+            .field("request_deadline", &self.request_deadline_or_default())
+            .field("connect_deadline", &self.connect_deadline_or_default())
+            .field("auth", &schemes)
+            .field("tls", &self.tls)
+            .field("max_frame", &self.max_frame)
+            .field("net", &self.net)
+            .field("clock", &self.clock)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_credentials_are_shown() {
+        let config = Config::new("a").unwrap().auth("digest", "user:canary");
+        assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        let config = || Config::new("a").unwrap();
+        assert!(config().check().is_ok());
+        for wrong in [
+            config().session_timeout(Duration::ZERO),
+            config().session_timeout(Duration::from_secs(1 << 40)),
+            config().request_deadline(Duration::ZERO),
+            config().connect_deadline(Duration::ZERO),
+            config().max_frame(10),
+            config().max_frame(1 << 31),
+        ] {
+            assert_eq!(wrong.check().unwrap_err().kind(), ErrorKind::Config, "{wrong:?}");
+        }
+    }
+}

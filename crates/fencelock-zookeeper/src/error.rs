@@ -1,0 +1,152 @@
+//! What can go wrong, and whether a request that failed can have taken effect.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The configuration or the connect string is not valid; the message says what is allowed.
+    Config,
+    /// No server gave a session, or none was there while the request waited: it was never written.
+    Unreachable,
+    /// The connection went after the request was written and before its answer came.
+    ConnectionLoss,
+    /// The request's deadline passed. [`Error::outcome_unknown`] says whether it had been written.
+    Deadline,
+    /// The node, or its parent, is not there.
+    NoNode,
+    /// The node is there already.
+    NodeExists,
+    /// The node has children.
+    NotEmpty,
+    /// The node has another version.
+    BadVersion,
+    /// The access control list does not allow it.
+    NoAuth,
+    /// The server refused the credentials; the client is over.
+    AuthFailed,
+    /// The session is over, and every ephemeral node of it.
+    SessionExpired,
+    /// The session was continued on another connection.
+    SessionMoved,
+    /// The parent is ephemeral, and such nodes have no children.
+    NoChildrenForEphemerals,
+    /// The access control list is empty, malformed, or names credentials that the session does not have.
+    InvalidAcl,
+    /// A frame is longer than [`Config::max_frame`](crate::Config::max_frame).
+    TooLarge,
+    /// A quota on the server is exceeded.
+    QuotaExceeded,
+    /// The server has no quorum and serves reads only; this client refuses it.
+    ReadOnlyServer,
+    /// An argument is not valid: a path, mostly.
+    BadArguments,
+    /// The server sent what a ZooKeeper server does not send.
+    Protocol,
+    /// The client was closed.
+    Closed,
+    /// Another error of the server, by its code.
+    Other(i32),
+}
+
+/// An error: its kind, whether the request can have taken effect, and where it happened. Never holds credentials.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    operation: &'static str,
+    path: Option<String>,
+    server: Option<String>,
+    message: Cow<'static, str>,
+    outcome_unknown: bool,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = message.into();
+        Self(Box::new(Inner { kind, operation, path: None, server: None, message, outcome_unknown: false }))
+    }
+
+    pub(crate) fn on_path(mut self, path: impl Into<String>) -> Self {
+        self.0.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn on_server(mut self, server: impl Into<String>) -> Self {
+        self.0.server = Some(server.into());
+        self
+    }
+
+    pub(crate) fn unknown(mut self) -> Self {
+        self.0.outcome_unknown = true;
+        self
+    }
+
+    pub(crate) fn in_operation(mut self, operation: &'static str) -> Self {
+        self.0.operation = operation;
+        self
+    }
+
+    /// What kind of thing went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the request may have taken effect, or may still take effect. `false` means: it certainly did not and will not.
+    #[must_use]
+    pub fn outcome_unknown(&self) -> bool {
+        self.0.outcome_unknown
+    }
+
+    /// The operation that failed: `create`, `connect`, …
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// The path that the operation was about, as the caller gave it.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
+    }
+
+    /// The server that the client was connected to, where one was involved.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        self.0.server.as_deref()
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.operation)?;
+        if let Some(path) = &self.0.path {
+            write!(f, " {path}")?;
+        }
+        if let Some(server) = &self.0.server {
+            write!(f, " on {server}")?;
+        }
+        write!(f, ": {}", self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = if self.0.outcome_unknown { "outcome unknown" } else { "not applied" };
+        write!(f, "{:?} ({outcome}): {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,27 @@
+//! Nodes: how they are made, and what the server says of them.
+
+pub use crate::proto::response::Stat;
+
+/// What kind of node to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CreateMode {
+    /// Stays until it is deleted.
+    Persistent,
+    /// The same, and the server appends a number of ten digits that rises with each child of the parent.
+    PersistentSequential,
+    /// Goes with the session.
+    Ephemeral,
+    /// The same, with a number. The number is signed, and sticks at 2147483647.
+    EphemeralSequential,
+    /// Goes by itself some time after its last child went (never before it had one); needs servers of 3.5 or newer.
+    Container,
+}
+
+/// The answer to [`Client::create`](crate::Client::create).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// The node's path, with its number if it has one.
+    pub path: String,
+    /// What the server keeps about it.
+    pub stat: Stat,
+}

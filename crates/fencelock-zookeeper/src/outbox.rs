@@ -1,0 +1,122 @@
+//! The one line in which requests wait to be written, in the order of their calls.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::answer::Outcome;
+use crate::error::{Error, Result};
+use crate::proto::frame::Frame;
+use crate::watches::WatchKind;
+
+/// A request that waits to be written.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) frame: Frame,
+    pub(crate) answer: oneshot::Sender<Outcome>,
+    pub(crate) deadline: Instant,
+    /// What to watch if it succeeds.
+    pub(crate) watch: Option<WatchKind>,
+    /// Whether its answer is evidence of the session's life.
+    pub(crate) confirms: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<Request>,
+    last_xid: i32,
+    /// The connection's task, when it sleeps: only the first of several requests has to wake it.
+    task: Option<Waker>,
+    closing: bool,
+    /// Why nothing is taken any more.
+    over: Option<Error>,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a request at the end of the line, or says why none is taken any more.
+    pub(crate) fn push(&self, mut request: Request) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some(over) = &inner.over {
+            return Err(over.clone());
+        }
+        // Positive numbers only: the others have meanings.
+        inner.last_xid = inner.last_xid.checked_add(1).unwrap_or(1);
+        request.frame.set_xid(inner.last_xid);
+        inner.waiting.push_back(request);
+        let task = inner.task.take();
+        drop(inner);
+        task.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Takes nothing more and writes what is there, then closes the session. `over` is what later requests are told.
+    pub(crate) fn close(&self, over: Error) {
+        let mut inner = self.lock();
+        inner.closing = true;
+        inner.over.get_or_insert(over);
+        let task = inner.task.take();
+        drop(inner);
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes nothing more; returns what waited.
+    pub(crate) fn end(&self, over: Error) -> VecDeque<Request> {
+        let mut inner = self.lock();
+        inner.over = Some(over);
+        std::mem::take(&mut inner.waiting)
+    }
+
+    /// Moves everything that waits into `taken`, which is empty; otherwise leaves the waker to be woken. Returns whether closing was asked for.
+    pub(crate) fn take(&self, taken: &mut VecDeque<Request>, context: &Context<'_>) -> bool {
+        let mut inner = self.lock();
+        std::mem::swap(&mut inner.waiting, taken);
+        if taken.is_empty() {
+            keep(&mut inner.task, context);
+        }
+        inner.closing
+    }
+
+    /// Leaves the waker to be woken at the next request, and says whether closing was asked for.
+    pub(crate) fn listen(&self, context: &Context<'_>) -> bool {
+        let mut inner = self.lock();
+        keep(&mut inner.task, context);
+        inner.closing
+    }
+
+    /// Puts requests that were taken and never written back to the front, in their order.
+    pub(crate) fn put_back(&self, requests: impl DoubleEndedIterator<Item = Request>) {
+        let mut inner = self.lock();
+        requests.rev().for_each(|request| inner.waiting.push_front(request));
+    }
+
+    /// Takes out what has waited past its deadline, and whose answer nobody wants any more; says when the next deadline is.
+    pub(crate) fn expire(&self, now: Instant) -> (Vec<Request>, Option<Instant>) {
+        let mut inner = self.lock();
+        let mut expired = Vec::new();
+        // All have the same patience, so that the line is in the order of the deadlines too.
+        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.answer.is_closed()) {
+            expired.extend(inner.waiting.pop_front());
+        }
+        let next = inner.waiting.front().map(|first| first.deadline);
+        (expired, next)
+    }
+}
+
+fn keep(task: &mut Option<Waker>, context: &Context<'_>) {
+    match task {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *task = Some(context.waker().clone()),
+    }
+}

@@ -1,0 +1,67 @@
+//! What the error codes of the server mean.
+
+use crate::error::{Error, ErrorKind};
+
+pub(crate) const OK: i32 = 0;
+pub(crate) const NO_NODE: i32 = -101;
+pub(crate) const SESSION_EXPIRED: i32 = -112;
+
+/// The error that a server's `code` stands for.
+pub(crate) fn error(code: i32, operation: &'static str) -> Error {
+    let (kind, message) = meaning(code);
+    let error = match message {
+        "" => Error::new(kind, operation, format!("the server answered with error {code}")),
+        message => Error::new(kind, operation, message),
+    };
+    if outcome_unknown(code) { error.unknown() } else { error }
+}
+
+/// An answer with a code is the server's word that nothing was done, except where the code says that the server itself does not know.
+fn outcome_unknown(code: i32) -> bool {
+    // System error, inconsistency, connection loss and time-out inside the ensemble.
+    matches!(code, -1 | -2 | -4 | -7)
+}
+
+fn meaning(code: i32) -> (ErrorKind, &'static str) {
+    match code {
+        -1 => (ErrorKind::Other(code), "the server reports a system error"),
+        -4 => (ErrorKind::ConnectionLoss, "the server lost its connection to the others"),
+        -5 => (ErrorKind::BadArguments, "the server could not read the request"),
+        -6 => (ErrorKind::Other(code), "the server does not know this operation"),
+        -7 => (ErrorKind::Other(code), "the operation timed out inside the server"),
+        -8 => (ErrorKind::BadArguments, "the server refused an argument"),
+        NO_NODE => (ErrorKind::NoNode, "there is no such node"),
+        -102 => (ErrorKind::NoAuth, "the access control list does not allow it"),
+        -103 => (ErrorKind::BadVersion, "the node has another version"),
+        -108 => (ErrorKind::NoChildrenForEphemerals, "the parent is ephemeral and cannot have children"),
+        -110 => (ErrorKind::NodeExists, "the node exists already"),
+        -111 => (ErrorKind::NotEmpty, "the node has children"),
+        SESSION_EXPIRED => (ErrorKind::SessionExpired, "the session has expired"),
+        -114 => (ErrorKind::InvalidAcl, "the access control list is not valid for this session"),
+        -115 => (ErrorKind::AuthFailed, "the server refused the credentials"),
+        -118 => (ErrorKind::SessionMoved, "the session was continued on another connection"),
+        -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
+        -125 => (ErrorKind::QuotaExceeded, "a quota is exceeded"),
+        -127 => (ErrorKind::Other(code), "the server has too many requests to take this one"),
+        _ => (ErrorKind::Other(code), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_nobody_knows_is_shown() {
+        let error = error(-999, "create");
+        assert_eq!(error.kind(), ErrorKind::Other(-999));
+        assert!(error.to_string().contains("-999"));
+        assert!(!error.outcome_unknown());
+    }
+
+    #[test]
+    fn only_errors_of_the_server_itself_leave_the_outcome_open() {
+        let open: Vec<i32> = (-130..0).filter(|code| error(*code, "create").outcome_unknown()).collect();
+        assert_eq!(open, [-7, -4, -2, -1]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The records of answers and notifications.
+
+use super::codec::{Malformed, Reader};
+use crate::acl::{Acl, Permissions};
+
+/// What stands in front of every answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) xid: i32,
+    pub(crate) zxid: i64,
+    pub(crate) code: i32,
+}
+
+impl Header {
+    /// Its length in bytes.
+    pub(crate) const LEN: usize = 16;
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { xid: reader.int()?, zxid: reader.long()?, code: reader.int()? })
+    }
+}
+
+/// What the server keeps about a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stat {
+    /// The transaction that created the node: rises with every create in the ensemble, and is the fencing token of a lock's node.
+    pub czxid: i64,
+    /// The transaction that set its data last.
+    pub mzxid: i64,
+    /// When it was created, by the clock of the leader: milliseconds since 1970.
+    pub ctime_ms: i64,
+    /// When its data was set last, by the clock of the leader: milliseconds since 1970.
+    pub mtime_ms: i64,
+    /// How often its data was set.
+    pub version: i32,
+    /// How often its children changed.
+    pub cversion: i32,
+    /// How often its access control list was set.
+    pub aversion: i32,
+    /// The session of an ephemeral node; 0 for all others, containers included.
+    pub ephemeral_owner: i64,
+    /// The length of its data, in bytes.
+    pub data_length: i32,
+    /// How many children it has.
+    pub num_children: i32,
+    /// The transaction that created or deleted a child last.
+    pub pzxid: i64,
+}
+
+impl Stat {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            czxid: reader.long()?,
+            mzxid: reader.long()?,
+            ctime_ms: reader.long()?,
+            mtime_ms: reader.long()?,
+            version: reader.int()?,
+            cversion: reader.int()?,
+            aversion: reader.int()?,
+            ephemeral_owner: reader.long()?,
+            data_length: reader.int()?,
+            num_children: reader.int()?,
+            pzxid: reader.long()?,
+        })
+    }
+}
+
+/// A path and what the server keeps about it: the answer to `create`.
+pub(crate) fn created(reader: &mut Reader<'_>) -> Result<(String, Stat), Malformed> {
+    Ok((reader.text()?, Stat::read(reader)?))
+}
+
+pub(crate) fn data(reader: &mut Reader<'_>) -> Result<(Vec<u8>, Stat), Malformed> {
+    Ok((reader.bytes()?.to_vec(), Stat::read(reader)?))
+}
+
+pub(crate) fn children(reader: &mut Reader<'_>) -> Result<(Vec<String>, Stat), Malformed> {
+    Ok((reader.list(4, Reader::text)?, Stat::read(reader)?))
+}
+
+pub(crate) fn acl(reader: &mut Reader<'_>) -> Result<(Vec<Acl>, Stat), Malformed> {
+    let list = reader.list(12, |reader| {
+        let permissions = Permissions::from_bits(reader.int()?);
+        Ok(Acl { permissions, scheme: reader.text()?.into(), id: reader.text()?.into() })
+    })?;
+    Ok((list, Stat::read(reader)?))
+}
+
+/// What a notification says: the event's number, and the path as the server knows it.
+pub(crate) fn notification(reader: &mut Reader<'_>) -> Result<(i32, String), Malformed> {
+    let event = reader.int()?;
+    let _state_of_the_connection = reader.int()?;
+    Ok((event, reader.text()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_decoder_survives_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let reader = || Reader::new(&bytes);
+            let _ = Header::read(&mut reader());
+            let _ = created(&mut reader());
+            let _ = data(&mut reader());
+            let _ = children(&mut reader());
+            let _ = acl(&mut reader());
+            let _ = notification(&mut reader());
+        }
+
+        #[test]
+        fn a_decoder_never_takes_more_memory_than_the_record_has(count in any::<i32>(), tail in 0_usize..64) {
+            let mut bytes = count.to_be_bytes().to_vec();
+            bytes.resize(4 + tail, 0);
+            if let Ok(list) = Reader::new(&bytes).list(4, Reader::text) {
+                prop_assert!(list.capacity() <= tail);
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the handles and the connection's task have in common.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::events::EventQueue;
+use crate::outbox::Outbox;
+use crate::watches::WatchTable;
+
+/// The session as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its number, the `ephemeral_owner` of its ephemeral nodes.
+    pub id: i64,
+    /// Its timeout, as the server granted it.
+    pub timeout: Duration,
+    /// The address of the server that it is or was last connected to.
+    pub server: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) request_deadline: Duration,
+    pub(crate) outbox: Outbox,
+    pub(crate) watches: Arc<WatchTable>,
+    pub(crate) events: Arc<EventQueue>,
+    /// How the client ended, once it has.
+    pub(crate) ended: watch::Sender<Option<Result<()>>>,
+    session: Mutex<SessionInfo>,
+    epoch: AtomicU64,
+    /// Nanoseconds on the configured clock.
+    confirmed: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        let session = SessionInfo { id: 0, timeout: config.session_timeout, server: String::new() };
+        Self {
+            request_deadline: config.request_deadline_or_default(),
+            config,
+            outbox: Outbox::default(),
+            watches: Arc::default(),
+            events: Arc::default(),
+            ended: watch::Sender::new(None),
+            session: Mutex::new(session),
+            epoch: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SessionInfo> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn session(&self) -> SessionInfo {
+        self.lock().clone()
+    }
+
+    /// A connection was established.
+    pub(crate) fn connected(&self, session: SessionInfo) {
+        *self.lock() = session;
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// A server's path as the user knows it.
+    pub(crate) fn visible<'p>(&self, path: &'p str) -> &'p str {
+        match path.strip_prefix(&self.config.chroot) {
+            Some("") => "/",
+            Some(visible) => visible,
+            None => path,
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The session was certainly alive at this moment; moments never go back.
+    pub(crate) fn confirm(&self, at: Duration) {
+        self.confirmed.fetch_max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+    }
+
+    pub(crate) fn confirmed(&self) -> Duration {
+        Duration::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+}

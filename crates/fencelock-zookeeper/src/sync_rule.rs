@@ -1,0 +1,1 @@
+//! From which moment on the session timeout certainly counts.

@@ -1,0 +1,279 @@
+//! Watches: who wants to hear of which node, and what they heard.
+//!
+//! The path is kept once, however many watch it; a watch that was not heard of takes about two hundred bytes with a path of seventy.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What a watch heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WatchEvent {
+    /// The node was created.
+    Created,
+    /// The node was deleted. A fact, not a hint: this very node, the one that was there when the watch was set, is gone for ever.
+    Deleted,
+    /// Its data was set.
+    DataChanged,
+    /// A child was created or deleted.
+    ChildrenChanged,
+    /// The session is over: nothing will ever be heard.
+    SessionOver,
+}
+
+impl WatchEvent {
+    /// The event by its number on the wire.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Created),
+            2 => Some(Self::Deleted),
+            3 => Some(Self::DataChanged),
+            4 => Some(Self::ChildrenChanged),
+            _ => None,
+        }
+    }
+}
+
+/// What the server was asked to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchKind {
+    /// The data of a node that is there.
+    Data,
+    /// A node that is not there.
+    Absent,
+    /// The children of a node.
+    Children,
+}
+
+impl WatchKind {
+    fn hears(self, event: WatchEvent) -> bool {
+        match event {
+            WatchEvent::Created | WatchEvent::DataChanged => self != Self::Children,
+            WatchEvent::ChildrenChanged => self == Self::Children,
+            WatchEvent::Deleted | WatchEvent::SessionOver => true,
+        }
+    }
+}
+
+/// No further slot in a chain.
+const END: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+pub(crate) struct WatchTable {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The first slot of each path that is watched; the others hang on it.
+    by_path: HashMap<Arc<str>, u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    kind: WatchKind,
+    heard: Option<WatchEvent>,
+    next: u32,
+    waker: Option<Waker>,
+}
+
+/// Hears one event of one node. It survives reconnects: what happened meanwhile is told after them. Dropping it ends it.
+///
+/// It is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind, except
+/// [`Client::exists_watched`](crate::Client::exists_watched), for which that is an answer.
+pub struct Watch {
+    table: Arc<WatchTable>,
+    path: Arc<str>,
+    slot: u32,
+    chroot: u32,
+}
+
+impl WatchTable {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to watch; `chroot` is how much of the path the user does not see.
+    pub(crate) fn register(self: &Arc<Self>, path: &str, kind: WatchKind, chroot: usize) -> Watch {
+        let mut inner = self.lock();
+        let path = inner.by_path.get_key_value(path).map_or_else(|| Arc::from(path), |(path, _)| Arc::clone(path));
+        let heard = inner.over.then_some(WatchEvent::SessionOver);
+        let next = inner.by_path.get(&path).copied().unwrap_or(END);
+        let slot = inner.put(Slot { kind, heard, next, waker: None });
+        if heard.is_none() {
+            inner.by_path.insert(Arc::clone(&path), slot);
+        }
+        drop(inner);
+        Watch { table: Arc::clone(self), path, slot, chroot: u32::try_from(chroot).unwrap_or(0) }
+    }
+
+    /// Tells every watch of `path` that wants to hear it.
+    pub(crate) fn tell(&self, path: &str, event: WatchEvent) {
+        let wakers = self.lock().tell(path, event);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Tells every watch that the session is over, now and for ever.
+    pub(crate) fn end(&self) {
+        let mut inner = self.lock();
+        inner.over = true;
+        let paths: Vec<Arc<str>> = inner.by_path.keys().cloned().collect();
+        let wakers: Vec<Waker> = paths.iter().flat_map(|path| inner.tell(path, WatchEvent::SessionOver)).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Calls `each` with every path watched, and how.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Arc<str>, WatchKind)) {
+        let inner = self.lock();
+        for (path, first) in &inner.by_path {
+            let mut told = [false; 3];
+            let mut at = *first;
+            while let Some(slot) = inner.slots.get(at as usize) {
+                if !std::mem::replace(&mut told[slot.kind as usize], true) {
+                    each(path, slot.kind);
+                }
+                at = slot.next;
+            }
+        }
+    }
+
+    /// How many watches are set and have heard nothing.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let mut count = 0;
+        self.for_each(|_, _| count += 1);
+        count
+    }
+}
+
+impl Inner {
+    fn put(&mut self, slot: Slot) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = slot;
+            return index;
+        }
+        self.slots.push(slot);
+        u32::try_from(self.slots.len() - 1).unwrap_or(END)
+    }
+
+    /// Takes those that hear `event` off their chain, and returns whom to wake.
+    fn tell(&mut self, path: &str, event: WatchEvent) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        self.retain(path, |_, slot| {
+            if !slot.kind.hears(event) {
+                return true;
+            }
+            slot.heard = Some(event);
+            wakers.extend(slot.waker.take());
+            false
+        });
+        wakers
+    }
+
+    /// Keeps on the chain of `path` the slots that `keep` says, and the path only if one remains.
+    fn retain(&mut self, path: &str, mut keep: impl FnMut(u32, &mut Slot) -> bool) {
+        let Some(first) = self.by_path.get(path).copied() else { return };
+        let (mut kept, mut at) = (END, first);
+        while at != END {
+            let slot = &mut self.slots[at as usize];
+            let next = slot.next;
+            if keep(at, slot) {
+                slot.next = kept;
+                kept = at;
+            }
+            at = next;
+        }
+        if kept == END {
+            self.by_path.remove(path);
+            self.shrink();
+        } else if let Some(first) = self.by_path.get_mut(path) {
+            *first = kept;
+        }
+    }
+
+    /// Gives memory back after a crowd has gone.
+    fn shrink(&mut self) {
+        const WORTH_IT: usize = 1024;
+        if self.by_path.capacity() > WORTH_IT && self.by_path.len() < self.by_path.capacity() / 8 {
+            self.by_path.shrink_to(self.by_path.len() * 2);
+        }
+        if self.by_path.is_empty() && self.free.len() == self.slots.len() && self.slots.capacity() > WORTH_IT {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
+    /// Gives the slot of a watch that was dropped back.
+    fn remove(&mut self, path: &str, index: u32) -> Option<Waker> {
+        let slot = &mut self.slots[index as usize];
+        let waker = slot.waker.take();
+        if slot.heard.is_none() {
+            self.retain(path, |at, _| at != index);
+        }
+        self.free.push(index);
+        self.shrink();
+        waker
+    }
+}
+
+impl Watch {
+    /// Waits for the event; at once when it was heard already.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again: the event is kept.
+    pub async fn fired(&mut self) -> WatchEvent {
+        poll_fn(|context| self.poll_fired(context)).await
+    }
+
+    /// The same as a function to poll. Only the newest waker is kept.
+    pub fn poll_fired(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent> {
+        let mut inner = self.table.lock();
+        let slot = &mut inner.slots[self.slot as usize];
+        if let Some(event) = slot.heard {
+            return Poll::Ready(event);
+        }
+        // The old waker is dropped outside the lock: it may belong to a future that owns a watch.
+        let old = match &slot.waker {
+            Some(waker) if waker.will_wake(context.waker()) => None,
+            _ => slot.waker.replace(context.waker().clone()),
+        };
+        drop(inner);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// What was heard so far, without waiting.
+    #[must_use]
+    pub fn heard(&self) -> Option<WatchEvent> {
+        self.table.lock().slots[self.slot as usize].heard
+    }
+
+    /// The node, relative to the chroot.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self.path.get(self.chroot as usize..) {
+            Some("") | None => "/",
+            Some(path) => path,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let waker = self.table.lock().remove(&self.path, self.slot);
+        drop(waker);
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("path", &self.path()).field("heard", &self.heard()).finish()
+    }
+}
