@@ -25,7 +25,7 @@ fn a_lock_that_nobody_is_granted_is_found_out() {
     let directory = directory("stuck");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let client = runtime.block_on(Client::connect(&drill.url)).unwrap();
+    let client = runtime.block_on(Client::connect(&drill.site.url(0))).unwrap();
     let guard = runtime.block_on(client.mutex("lock-1").unwrap().acquire()).unwrap();
     let verdict = drill.run().unwrap();
     for fault in ["before the first strike", "a lock is stuck", "does not finish", "census: "] {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::store::Liveness;
@@ -10,6 +11,7 @@ use fencelock::{Client, Name};
 
 use super::fleet::Fleet;
 use super::rng::Rng;
+use super::site::{Site, Unbreakable};
 use super::strategy::{Strategy, Toll};
 use super::worker::{Orders, lock_name};
 use crate::history::{History, Laws, Report, check, read_directory};
@@ -17,8 +19,8 @@ use crate::history::{History, Laws, Report, check, read_directory};
 /// A run of workers against one store.
 #[derive(Debug, Clone)]
 pub struct Drill {
-    /// The store, as the workers open it.
-    pub url: String,
+    /// The store, and what can be broken there.
+    pub site: Arc<dyn Site>,
     /// An empty directory for logs and resources.
     pub directory: PathBuf,
     /// The worker binary.
@@ -47,11 +49,18 @@ pub struct Drill {
 const LULL: Duration = Duration::from_millis(100);
 
 impl Drill {
-    /// A drill of four processes with two tasks each, over two locks; every field may be set.
+    /// A drill of four processes with two tasks each, over two locks of a store that does not break; every field may be
+    /// set.
     #[must_use]
     pub fn new(url: &str, directory: &Path, worker: &Path, strategy: Strategy, seed: u64) -> Self {
+        Self::at(Arc::new(Unbreakable(url.to_owned())), directory, worker, strategy, seed)
+    }
+
+    /// The same at a site that may break.
+    #[must_use]
+    pub fn at(site: Arc<dyn Site>, directory: &Path, worker: &Path, strategy: Strategy, seed: u64) -> Self {
         Self {
-            url: url.to_owned(),
+            site,
             directory: directory.to_owned(),
             worker: worker.to_owned(),
             strategy,
@@ -73,7 +82,7 @@ impl Drill {
     /// in the verdict.
     pub fn run(&self) -> io::Result<Verdict> {
         let mut toll = Toll::default();
-        let mut fleet = Fleet::start(self.worker.clone(), self.orders(), self.processes)?;
+        let mut fleet = Fleet::start(self.worker.clone(), self.orders(), Arc::clone(&self.site), self.processes)?;
         self.hurt(&mut fleet, &mut toll)?;
         self.heal(&mut fleet)?;
         fleet.finish(self.patience)?;
@@ -90,8 +99,8 @@ impl Drill {
     }
 
     fn orders(&self) -> Orders {
-        let Self { url, directory, seed, tasks, locks, .. } = self.clone();
-        Orders { url, directory, client: String::new(), seed, tasks, locks }
+        let Self { directory, seed, tasks, locks, .. } = self.clone();
+        Orders { url: String::new(), directory, client: String::new(), seed, tasks, locks }
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {
@@ -108,6 +117,7 @@ impl Drill {
     }
 
     fn heal(&self, fleet: &mut Fleet) -> io::Result<()> {
+        self.site.heal()?;
         for number in 0..fleet.workers.len() {
             if fleet.workers[number].is_stopped {
                 fleet.go_on(number)?;
@@ -129,7 +139,7 @@ impl Drill {
     /// nanoseconds it may take a dead process for a living one.
     async fn census(&self) -> Result<(Laws, u64), String> {
         let in_words = |error: fencelock::Error| format!("census: {error}");
-        let client = Client::connect(&self.url).await.map_err(in_words)?;
+        let client = Client::connect(&self.site.url(self.processes)).await.map_err(in_words)?;
         for lock in 0..self.locks {
             let mutex = client.mutex(lock_name(lock)).map_err(in_words)?;
             mutex.acquire_within(self.patience).await.map_err(in_words)?.release().await.map_err(in_words)?;

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use super::site::Site;
 use super::view::View;
 use super::worker::{Orders, lock_name};
 use crate::history::{LogEvent, LogWriter};
@@ -29,6 +31,7 @@ pub(super) struct Worker {
 pub(super) struct Fleet {
     binary: PathBuf,
     orders: Orders,
+    site: Arc<dyn Site>,
     log: LogWriter,
     pub(super) workers: Vec<Worker>,
     /// Grants of workers that are gone, by lock.
@@ -38,11 +41,11 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts `size` workers that run `binary` with orders like `orders`.
-    pub(super) fn start(binary: PathBuf, orders: Orders, size: usize) -> io::Result<Self> {
+    /// Starts `size` workers at `site` that run `binary` with orders like `orders`.
+    pub(super) fn start(binary: PathBuf, orders: Orders, site: Arc<dyn Site>, size: usize) -> io::Result<Self> {
         let log = LogWriter::create(&orders.directory.join("parent.log"), "parent")?;
         let past_grants = vec![0; orders.locks];
-        let mut fleet = Self { binary, orders, log, workers: Vec::new(), past_grants, faults: Vec::new() };
+        let mut fleet = Self { binary, orders, site, log, workers: Vec::new(), past_grants, faults: Vec::new() };
         for number in 0..size {
             let worker = fleet.spawn(number, 0)?;
             fleet.workers.push(worker);
@@ -53,11 +56,27 @@ impl Fleet {
     fn spawn(&self, number: usize, incarnation: usize) -> io::Result<Worker> {
         let mut orders = self.orders.clone();
         orders.client = format!("w{number}.{incarnation}");
+        orders.url = self.site.url(number);
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
-        let child =
-            Command::new(&self.binary).args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let mut command = self.site.command(&self.binary);
+        let child = command.args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
         Ok(Worker { child, client: orders.client, incarnation, view, is_stopped: false })
+    }
+
+    /// Where the workers are.
+    pub(super) fn site(&self) -> Arc<dyn Site> {
+        Arc::clone(&self.site)
+    }
+
+    /// Notes something for whoever reads the log.
+    pub(super) fn note(&self, text: &str) -> io::Result<()> {
+        self.log.write(0, LogEvent::Note { text })
+    }
+
+    /// Lets the workers work for so long.
+    pub(super) fn watch(&mut self, lasting: Duration) -> io::Result<()> {
+        self.wait_for(lasting, |_| false).map(drop)
     }
 
     /// Kills a worker, whatever it is doing, and waits until it is dead.
@@ -87,16 +106,15 @@ impl Fleet {
         kill_process(pid, Signal::STOP)?;
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         worker.is_stopped = true;
+        worker.view.look()?;
         let note = format!("stopped {}", worker.client);
-        self.log.write(0, LogEvent::Note { text: &note })?;
-        worker.view.look()
+        self.note(&note)
     }
 
     /// Lets a stopped worker go on.
     pub(super) fn go_on(&mut self, number: usize) -> io::Result<()> {
+        self.note(&format!("continued {}", self.workers[number].client))?;
         let worker = &mut self.workers[number];
-        let note = format!("continued {}", worker.client);
-        self.log.write(0, LogEvent::Note { text: &note })?;
         kill_process(Pid::from_child(&worker.child), Signal::CONT)?;
         worker.is_stopped = false;
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! A [`Drill`] starts workers (processes of the worker binary of this crate), lets them take locks through fencelock's
 //! public interface and write to a fenced [`Resource`], and hurts them as its [`Strategy`] says, on a schedule that a
-//! seed decides. Then it heals everything: whoever was stopped goes on, whoever was killed is replaced. The locks must
+//! seed decides: the workers themselves, and at a [`Site`] also the servers and the network. Then it heals everything:
+//! whoever was stopped goes on, whoever was killed is replaced. The locks must
 //! go on being granted; the workers finish; nothing may be left in the store; and the checker of
 //! [`history`](crate::history) decides over what everybody logged.
 //!
@@ -12,11 +13,13 @@ mod drill;
 mod fleet;
 mod resource;
 mod rng;
+mod site;
 mod strategy;
 mod view;
 mod worker;
 
 pub use drill::{Drill, Verdict};
 pub use resource::Resource;
+pub use site::{Outage, Site};
 pub use strategy::{Strategy, Toll};
 pub use worker::worker_main;

@@ -1,12 +1,15 @@
-//! What is done to the workers of a drill.
+//! What is done to the workers of a drill, and to the store that they use.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use super::fleet::Fleet;
 use super::rng::Rng;
+use super::site::{Outage, Site};
 
-/// A way to hurt processes, by name.
+/// A way to hurt processes and what they rely on, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -22,15 +25,36 @@ pub enum Strategy {
     StopHolders,
     /// Processes are stopped and continued, or killed, in the middle of whatever they do.
     Everything,
+    /// Processes are stopped that hold a lock, until their session is over for certain, and go on then.
+    StopHoldersPastTheirSession,
+    /// This befalls the store, and is mended well before a session can end of it.
+    Brief(Outage),
+    /// This befalls the store until sessions end that hang on what is broken.
+    Long(Outage),
+    /// Everything that the store's site can do and everything above, one at a time, in random order.
+    Storm,
 }
 
 impl Strategy {
-    /// All of them.
-    pub const ALL: [Self; 6] =
+    /// Those that need nothing but processes.
+    pub const PROCESSES: [Self; 6] =
         [Self::Calm, Self::KillAnybody, Self::KillHolders, Self::KillWaiters, Self::StopHolders, Self::Everything];
 
-    /// Hurts once: first whoever is stopped already, else somebody else.
+    /// Whether it can be followed at `site`.
+    #[must_use]
+    pub fn is_possible(self, site: &dyn Site) -> bool {
+        match self {
+            Self::Brief(outage) | Self::Long(outage) => site.can(outage),
+            Self::StopHoldersPastTheirSession => site.ttl() > Duration::ZERO,
+            _ => true,
+        }
+    }
+
+    /// Hurts once: first whoever is stopped already, else somebody or something else.
     pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
+        if self == Self::Storm {
+            return one_of_all(fleet, rng).strike(fleet, rng, toll);
+        }
         let stopped: Vec<usize> = numbers(fleet, |fleet, number| fleet.workers[number].is_stopped);
         if let Some(number) = rng.choose(&stopped) {
             return match self == Self::Everything && rng.below(3) == 0 {
@@ -38,6 +62,15 @@ impl Strategy {
                 false => fleet.go_on(number),
             };
         }
+        let ttl = fleet.site().ttl();
+        match self {
+            Self::Brief(outage) => befall(outage, ttl / 4, fleet, rng, toll),
+            Self::Long(outage) => befall(outage, ttl * 7 / 4, fleet, rng, toll),
+            _ => self.hurt_somebody(fleet, rng, toll),
+        }
+    }
+
+    fn hurt_somebody(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
         let holders = numbers(fleet, |fleet, number| fleet.workers[number].view.holds());
         let waiters =
             numbers(fleet, |fleet, number| fleet.workers[number].view.waits() && !fleet.workers[number].view.holds());
@@ -47,11 +80,37 @@ impl Strategy {
             | (Self::KillHolders, Some(number), _, _)
             | (Self::KillWaiters, _, Some(number), _) => kill(fleet, number, toll),
             (Self::StopHolders, Some(number), _, _) => stop(fleet, number, toll),
+            (Self::StopHoldersPastTheirSession, Some(number), _, _) => {
+                stop(fleet, number, toll)?;
+                let past = fleet.site().ttl() * 7 / 4;
+                fleet.watch(past)?;
+                fleet.go_on(number)
+            }
             (Self::Everything, _, _, Some(number)) if rng.below(2) == 0 => stop(fleet, number, toll),
             (Self::Everything, _, _, Some(number)) => kill(fleet, number, toll),
             _ => Ok(()),
         }
     }
+}
+
+/// What a storm does next.
+fn one_of_all(fleet: &Fleet, rng: &mut Rng) -> Strategy {
+    let outages = Outage::ALL.into_iter().flat_map(|outage| [Strategy::Brief(outage), Strategy::Long(outage)]);
+    let others = Strategy::PROCESSES.into_iter().chain([Strategy::StopHoldersPastTheirSession]);
+    let site = fleet.site();
+    let possible: Vec<Strategy> = outages.chain(others).filter(|strategy| strategy.is_possible(&*site)).collect();
+    rng.choose(&possible).unwrap_or(Strategy::Calm)
+}
+
+fn befall(outage: Outage, lasting: Duration, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
+    let worker = rng.below(fleet.workers.len());
+    let site = fleet.site();
+    fleet.note(&format!("{outage:?} {worker}"))?;
+    site.strike(outage, worker, rng.next())?;
+    *toll.outages.entry(outage).or_default() += 1;
+    fleet.watch(lasting)?;
+    site.heal()?;
+    fleet.note("healed")
 }
 
 fn numbers(fleet: &Fleet, which: impl Fn(&Fleet, usize) -> bool) -> Vec<usize> {
@@ -74,7 +133,7 @@ fn stop(fleet: &mut Fleet, number: usize, toll: &mut Toll) -> io::Result<()> {
 }
 
 /// What was done, so that a test can tell that it tested something.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Toll {
     /// Processes killed.
     pub killed: usize,
@@ -86,12 +145,29 @@ pub struct Toll {
     pub stopped: usize,
     /// Those of them that held a lock.
     pub stopped_holders: usize,
+    /// How often what befell the store.
+    pub outages: BTreeMap<Outage, usize>,
+}
+
+impl Toll {
+    /// Adds what was done elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.killed += other.killed;
+        self.killed_holders += other.killed_holders;
+        self.killed_waiters += other.killed_waiters;
+        self.stopped += other.stopped;
+        self.stopped_holders += other.stopped_holders;
+        for (outage, count) in &other.outages {
+            *self.outages.entry(*outage).or_default() += count;
+        }
+    }
 }
 
 impl fmt::Display for Toll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { killed, killed_holders, killed_waiters, stopped, stopped_holders } = self;
+        let Self { killed, killed_holders, killed_waiters, stopped, stopped_holders, outages } = self;
         write!(f, "{killed} killed ({killed_holders} holders, {killed_waiters} waiters), ")?;
-        write!(f, "{stopped} stopped ({stopped_holders} holders)")
+        write!(f, "{stopped} stopped ({stopped_holders} holders)")?;
+        outages.iter().try_for_each(|(outage, count)| write!(f, ", {count} {outage:?}"))
     }
 }

@@ -56,6 +56,9 @@ pub(super) fn lock_name(number: usize) -> String {
 /// What the log says of a task's sections: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
+/// The longest pause between two looks at a queue that somebody has to leave.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 type Failure = Box<dyn std::error::Error>;
 
 /// The whole of the worker binary. Takes its orders from its arguments, and finishes on a line or the end of its
@@ -265,13 +268,15 @@ impl Task<'_> {
     /// An acquire that was given up leaves the queue in the background.
     async fn wait_until_gone(&self, name: &str) -> Result<(), Failure> {
         let (name, mine) = (fencelock::Name::new(name)?, self.client.owner().client);
-        for _look in 0..10_000 {
+        let mut pause = Duration::from_millis(1);
+        for _look in 0..1_000 {
             if let Ok(queue) = self.client.queue(&name).await
                 && queue.contenders.iter().all(|contender| contender.id.client != mine)
             {
                 return Ok(self.log(LogEvent::Gone)?);
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_AGAIN);
         }
         Err(format!("an acquire of {name} was given up and never left the queue").into())
     }

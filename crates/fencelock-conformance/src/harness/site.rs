@@ -1,0 +1,100 @@
+//! Where a drill takes place, and what can be broken there besides its workers.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Something that befalls the servers of a store, or the network between them and the workers, until it is mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Outage {
+    /// The server that decides is killed.
+    LeaderKilled,
+    /// The server that decides is stopped, and its connections stay.
+    LeaderPaused,
+    /// A server that follows is cut off from the one that decides, and from nobody else.
+    FollowerCut,
+    /// One worker's connections carry nothing, and neither do new ones; nothing that was sent is lost.
+    WorkerCut,
+    /// What one worker sends on its open connections arrives only later; new ones are fine.
+    WorkerHeldBack,
+    /// Everybody's connections to one server swallow what is sent.
+    ServerHoled,
+    /// One server is killed and started again at once.
+    ServerRestarted,
+    /// Every connection is reset once.
+    ConnectionsReset,
+    /// One worker's connection ends somewhere in the middle of an answer.
+    AnswerCut,
+}
+
+impl Outage {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::LeaderKilled,
+        Self::LeaderPaused,
+        Self::FollowerCut,
+        Self::WorkerCut,
+        Self::WorkerHeldBack,
+        Self::ServerHoled,
+        Self::ServerRestarted,
+        Self::ConnectionsReset,
+        Self::AnswerCut,
+    ];
+}
+
+/// A store as a drill finds it: where it is, and what can be broken there. Every kind of server has one of its own, and
+/// every strategy runs at all of them that can do what it asks for.
+pub trait Site: fmt::Debug + Send + Sync {
+    /// The store, as the worker with this number opens it: each worker has a way of its own, so that it can be cut. The
+    /// harness itself comes by the way of the number after the last.
+    fn url(&self, worker: usize) -> String;
+
+    /// How long places live unrenewed there, as those URLs say.
+    fn ttl(&self) -> Duration;
+
+    /// Whether this can befall it.
+    fn can(&self, outage: Outage) -> bool {
+        let _ = outage;
+        false
+    }
+
+    /// Breaks something, and returns once it is broken. `worker` says whose way, for what befalls one worker; `random`
+    /// decides what else is open.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
+        let _ = (worker, random);
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?} cannot befall this store")))
+    }
+
+    /// Mends everything, and returns once the store serves again. Repeatable.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    fn heal(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The command that runs `worker` where it reaches the store.
+    fn command(&self, worker: &Path) -> Command {
+        Command::new(worker)
+    }
+}
+
+/// A store of which nothing can be broken but the processes that use it.
+#[derive(Debug, Clone)]
+pub(super) struct Unbreakable(pub(super) String);
+
+impl Site for Unbreakable {
+    fn url(&self, _worker: usize) -> String {
+        self.0.clone()
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::ZERO
+    }
+}
