@@ -228,7 +228,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the session is closed all the same.
     pub async fn close(&self) -> Result<()> {
-        self.shared().outbox.close(closed());
+        self.handle.begin_to_close();
         let mut ended = self.shared().ended.subscribe();
         let outcome = ended.wait_for(Option::is_some).await;
         // The sender lives in what this client holds.
@@ -261,21 +261,24 @@ impl Client {
         }
         let (answer, receiver) = oneshot::channel();
         let deadline = Instant::now() + shared.request_deadline;
-        match shared.outbox.push(Request { frame, answer, deadline, watch, confirms }) {
+        match shared.outbox.push(Request { frame, answer: Some(answer), deadline, watch, confirms }) {
             Ok(()) => Answer::waiting(receiver, op, shared.config.chroot.len(), decode),
             Err(over) => Answer::refused(over.in_operation(op.name()), op),
         }
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.outbox.close(closed());
+impl Handle {
+    fn begin_to_close(&self) {
+        let over = Error::new(ErrorKind::Closed, "close", "the client was closed");
+        self.shared.outbox.close(Instant::now() + self.shared.request_deadline, over);
     }
 }
 
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "close", "the client was closed")
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.begin_to_close();
+    }
 }
 
 fn exists(reply: &answer::Reply) -> Result<Option<Stat>, crate::proto::codec::Malformed> {

@@ -3,21 +3,26 @@
 //! It does not promise that a session is alive: nobody can, and an answered ping does not mean it. It says from which moment on the session
 //! timeout certainly counts ([`Client::confirmed`]); why that moment and no later one, is derived in [`sync_rule`].
 
-#![allow(dead_code, reason = "the connection comes with the next commit")]
-
 mod acl;
 mod answer;
 mod client;
 mod clock;
 mod config;
 mod connect_string;
+mod connection;
+mod conversation;
+mod dial;
 mod error;
 mod events;
+mod frames;
+mod handshake;
+mod liveness;
 mod net;
 mod node;
 mod outbox;
 mod path;
 mod proto;
+mod rewatch;
 mod session;
 mod shared;
 pub mod sync_rule;

@@ -16,12 +16,28 @@ use crate::watches::WatchKind;
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) frame: Frame,
-    pub(crate) answer: oneshot::Sender<Outcome>,
+    /// Where the outcome goes, until it has gone there.
+    pub(crate) answer: Option<oneshot::Sender<Outcome>>,
     pub(crate) deadline: Instant,
     /// What to watch if it succeeds.
     pub(crate) watch: Option<WatchKind>,
     /// Whether its answer is evidence of the session's life.
     pub(crate) confirms: bool,
+}
+
+impl Request {
+    /// Whether nobody waits for the outcome any more.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Tells the outcome, once.
+    pub(crate) fn settle(&mut self, outcome: Outcome) {
+        if let Some(answer) = self.answer.take() {
+            // Nobody may wait any more; what comes back is dropped here, with no lock held.
+            drop(answer.send(outcome));
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +51,8 @@ struct Inner {
     last_xid: i32,
     /// The connection's task, when it sleeps: only the first of several requests has to wake it.
     task: Option<Waker>,
-    closing: bool,
+    /// Until when closing is tried, once it was asked for.
+    closing: Option<Instant>,
     /// Why nothing is taken any more.
     over: Option<Error>,
 }
@@ -61,14 +78,23 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes nothing more and writes what is there, then closes the session. `over` is what later requests are told.
-    pub(crate) fn close(&self, over: Error) {
+    /// Takes nothing more, lets what is there be written and the session be closed, by `deadline`. `over` is what later requests are told.
+    pub(crate) fn close(&self, deadline: Instant, over: Error) {
         let mut inner = self.lock();
-        inner.closing = true;
+        inner.closing.get_or_insert(deadline);
         inner.over.get_or_insert(over);
         let task = inner.task.take();
         drop(inner);
         task.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.lock().closing.is_some()
+    }
+
+    /// Why nothing is taken any more, if that is so.
+    pub(crate) fn why_over(&self) -> Option<Error> {
+        self.lock().over.clone()
     }
 
     /// Takes nothing more; returns what waited.
@@ -78,8 +104,9 @@ impl Outbox {
         std::mem::take(&mut inner.waiting)
     }
 
-    /// Moves everything that waits into `taken`, which is empty; otherwise leaves the waker to be woken. Returns whether closing was asked for.
-    pub(crate) fn take(&self, taken: &mut VecDeque<Request>, context: &Context<'_>) -> bool {
+    /// Moves everything that waits into `taken`, which is empty; when there is nothing, leaves the waker to be woken.
+    /// Returns until when closing is to be tried, if it was asked for.
+    pub(crate) fn take(&self, taken: &mut VecDeque<Request>, context: &Context<'_>) -> Option<Instant> {
         let mut inner = self.lock();
         std::mem::swap(&mut inner.waiting, taken);
         if taken.is_empty() {
@@ -88,8 +115,8 @@ impl Outbox {
         inner.closing
     }
 
-    /// Leaves the waker to be woken at the next request, and says whether closing was asked for.
-    pub(crate) fn listen(&self, context: &Context<'_>) -> bool {
+    /// Leaves the waker to be woken at the next request; returns as [`Outbox::take`].
+    pub(crate) fn listen(&self, context: &Context<'_>) -> Option<Instant> {
         let mut inner = self.lock();
         keep(&mut inner.task, context);
         inner.closing
@@ -106,7 +133,7 @@ impl Outbox {
         let mut inner = self.lock();
         let mut expired = Vec::new();
         // All have the same patience, so that the line is in the order of the deadlines too.
-        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.answer.is_closed()) {
+        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.is_unwanted()) {
             expired.extend(inner.waiting.pop_front());
         }
         let next = inner.waiting.front().map(|first| first.deadline);

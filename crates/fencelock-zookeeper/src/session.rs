@@ -1,12 +1,174 @@
 //! The session: opened, continued on another server, over.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::connection::Connection;
+use crate::conversation::{Conversation, End};
+use crate::dial::{Dialer, Established, Expired};
 use crate::error::{Error, ErrorKind, Result};
-use crate::shared::Shared;
+use crate::events::Event;
+use crate::handshake::Hello;
+use crate::liveness::Contacts;
+use crate::proto::handshake::Ticket;
+use crate::shared::{SessionInfo, Shared};
 
-/// Opens a session and serves it on the current runtime.
+/// Opens a session and serves it on the current runtime. Returns when it is established and all credentials were taken.
 pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
-    let _ = shared;
-    Err(Error::new(ErrorKind::Unreachable, "connect", "no server was tried"))
+    let config = &shared.config;
+    let within = config.connect_deadline_or_default();
+    let deadline = Instant::now() + within;
+    let mut dialer = Dialer::new(config.session_timeout);
+    let none = Ticket::none();
+    let hello = Hello { ticket: &none, timeout: config.session_timeout, seen: 0 };
+    let dialled = timeout_at(deadline, dialer.dial(config, hello)).await;
+    let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
+    let (ready, told) = oneshot::channel();
+    let session =
+        Session { shared: Arc::clone(shared), ticket: none, seen: 0, dialer, ready: Some(ready), over: false };
+    tokio::spawn(session.run(established));
+    match timeout_at(deadline, told).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => {
+            let unknown = || Error::new(ErrorKind::Closed, "connect", "the client was closed");
+            Err(shared.outbox.why_over().unwrap_or_else(unknown).in_operation("connect"))
+        }
+        Err(_) => Err(Error::new(ErrorKind::Deadline, "connect", "no server took the credentials in time")),
+    }
+}
+
+/// The task that keeps the session.
+struct Session {
+    shared: Arc<Shared>,
+    ticket: Ticket,
+    /// The newest transaction that an answer told of.
+    seen: i64,
+    dialer: Dialer,
+    ready: Option<oneshot::Sender<()>>,
+    over: bool,
+}
+
+impl Session {
+    async fn run(mut self, first: Established) {
+        let mut established = first;
+        loop {
+            let end = self.serve(established).await;
+            established = match self.after(end).await {
+                Some(established) => established,
+                None => return,
+            };
+        }
+    }
+
+    /// Serves one connection to its end.
+    async fn serve(&mut self, established: Established) -> End {
+        let Established { stream, server, welcome } = established;
+        let begun = Instant::now();
+        // What is known of the connection before counts no more: a sync on this one proves nothing about another server's messages.
+        let mut contacts = Contacts::new(welcome.timeout);
+        contacts.answered(welcome.sent, welcome.answered);
+        self.ticket = welcome.ticket;
+        self.dialer.found(welcome.timeout);
+        self.shared.confirm(welcome.sent);
+        let info = SessionInfo { id: self.ticket.id, timeout: welcome.timeout, server: server.clone() };
+        if self.shared.connected(info) > 1 {
+            self.shared.events.push(Event::Reconnected { server: server.clone() });
+        }
+        let conversation = Conversation::new(Arc::clone(&self.shared), server.clone(), contacts, self.seen);
+        let patience = welcome.timeout / 3;
+        let shared = Arc::clone(&self.shared);
+        let mut connection = Connection::new(shared, stream, conversation, patience, self.ready.take());
+        let end = connection.serve().await;
+        (self.seen, self.ready) = connection.end(&error(&end));
+        self.dialer.ended(server, begun.elapsed());
+        end
+    }
+
+    /// What follows the end of a connection: another one, or nothing.
+    async fn after(&mut self, end: End) -> Option<Established> {
+        let End::Lost(why) = end else {
+            self.finish(&end);
+            return None;
+        };
+        let without = format!("there was no connection before the deadline, since {why}");
+        self.shared.events.push(Event::Disconnected { why });
+        let shared = Arc::clone(&self.shared);
+        let hello = Hello { ticket: &self.ticket, timeout: shared.config.session_timeout, seen: self.seen };
+        let over = tokio::select! {
+            dialled = self.dialer.dial(&shared.config, hello) => match dialled {
+                Ok(established) => return Some(established),
+                // A session that was to be closed, and is gone, is closed.
+                Err(Expired) if shared.outbox.is_closing() => End::Closed,
+                Err(Expired) => End::Expired,
+            },
+            () = keep_line(&shared, &without) => End::CloseFailed(without),
+        };
+        self.finish(&over);
+        None
+    }
+
+    /// The client is over: everybody is told.
+    fn finish(&mut self, end: &End) {
+        self.over = true;
+        self.shared.finish(end, error(end));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.over {
+            // The runtime went, and the task with it.
+            self.finish(&End::CloseFailed("the runtime that served the connection is gone".to_owned()));
+        }
+    }
+}
+
+/// While there is no connection: gives up requests that waited for too long. Ends when the session could not be closed in time.
+async fn keep_line(shared: &Shared, without: &str) {
+    let mut timer = pin!(sleep_until(Instant::now()));
+    poll_fn(|context| {
+        loop {
+            let now = Instant::now();
+            let Some(due) = next_due(shared, without, now, context) else { return Poll::Pending };
+            if due <= now {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+/// When to look at the line again; not after `now` when closing is to be given up.
+fn next_due(shared: &Shared, without: &str, now: Instant, context: &Context<'_>) -> Option<Instant> {
+    let closing = shared.outbox.listen(context);
+    let (expired, next) = shared.outbox.expire(now);
+    for mut request in expired {
+        let error = Error::new(ErrorKind::Unreachable, request.frame.op().name(), without.to_owned());
+        let path = shared.visible(request.frame.path()).to_owned();
+        request.settle(Err(error.on_path(path)));
+    }
+    [closing, next].into_iter().flatten().min()
+}
+
+/// What requests are told that a connection's end leaves behind.
+fn error(end: &End) -> Error {
+    let (kind, message) = match end {
+        End::Lost(why) => (ErrorKind::ConnectionLoss, format!("the connection was lost: {why}")),
+        End::Expired => (ErrorKind::SessionExpired, "the session has expired".to_owned()),
+        End::AuthFailed => (ErrorKind::AuthFailed, "the server refused the credentials".to_owned()),
+        End::Closed => (ErrorKind::Closed, "the client was closed".to_owned()),
+        End::CloseFailed(why) => {
+            (ErrorKind::Closed, format!("the client is over, and its session goes by its timeout: {why}"))
+        }
+    };
+    Error::new(kind, "connect", message)
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::error::Result;
-use crate::events::EventQueue;
+use crate::conversation::End;
+use crate::error::{Error, Result};
+use crate::events::{Event, EventQueue};
 use crate::outbox::Outbox;
 use crate::watches::WatchTable;
 
@@ -62,10 +63,28 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// A connection was established.
-    pub(crate) fn connected(&self, session: SessionInfo) {
+    /// A connection was established; returns the how-manieth it is.
+    pub(crate) fn connected(&self, session: SessionInfo) -> u64 {
         *self.lock() = session;
-        self.epoch.fetch_add(1, Ordering::Release);
+        self.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The client is over, by `end`: everybody is told, and `why` is what requests are told from now on.
+    pub(crate) fn finish(&self, end: &End, why: Error) {
+        for mut request in self.outbox.end(why.clone()) {
+            let error = why.clone().in_operation(request.frame.op().name());
+            request.settle(Err(error.on_path(self.visible(request.frame.path()))));
+        }
+        self.watches.end();
+        self.events.push(match end {
+            End::Expired => Event::Expired,
+            End::AuthFailed => Event::AuthFailed,
+            End::Lost(_) | End::Closed | End::CloseFailed(_) => Event::Closed,
+        });
+        self.ended.send_replace(Some(match end {
+            End::Closed | End::Expired => Ok(()),
+            End::Lost(_) | End::AuthFailed | End::CloseFailed(_) => Err(why.in_operation("close").unknown()),
+        }));
     }
 
     /// A server's path as the user knows it.

@@ -1,0 +1,257 @@
+//! What is said on one connection: which answer belongs to which request, and what a notification means. No I/O, and no clock of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::answer::Reply;
+use crate::error::{Error, ErrorKind};
+use crate::frames::Incoming;
+use crate::liveness::Contacts;
+use crate::outbox::Request;
+use crate::proto::codec::{Malformed, Reader};
+use crate::proto::op::Op;
+use crate::proto::response::{self, Header};
+use crate::proto::{code, request, xid};
+use crate::shared::Shared;
+use crate::watches::{WatchEvent, WatchKind};
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is gone; the session may live on.
+    Lost(String),
+    /// The session is over, as the server said.
+    Expired,
+    /// The server refused the credentials.
+    AuthFailed,
+    /// The session was closed, as it was asked to be.
+    Closed,
+    /// The session could not be closed in time.
+    CloseFailed(String),
+}
+
+impl From<Malformed> for End {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Lost(format!("the server sent what is not ZooKeeper's protocol: {what}"))
+    }
+}
+
+/// A request that was written, or is about to be.
+#[derive(Debug)]
+struct Written {
+    request: Request,
+    /// When, on the configured clock: just before the write.
+    sent: Duration,
+    /// What its answer proves, if it is a `sync` for that.
+    proves: Option<Duration>,
+    /// How many bytes went out on this connection before it.
+    offset: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    shared: Arc<Shared>,
+    server: String,
+    /// Answers come in the order of the requests.
+    written: VecDeque<Written>,
+    /// How many at the front have been told already that their deadline passed.
+    given_up: usize,
+    pings: VecDeque<Duration>,
+    auths: usize,
+    set_watches: usize,
+    contacts: Contacts,
+    /// The newest transaction that an answer told of.
+    seen: i64,
+}
+
+impl Conversation {
+    pub(crate) fn new(shared: Arc<Shared>, server: String, contacts: Contacts, seen: i64) -> Self {
+        let written = VecDeque::new();
+        let pings = VecDeque::new();
+        Self { shared, server, written, given_up: 0, pings, auths: 0, set_watches: 0, contacts, seen }
+    }
+
+    /// What a new connection begins with: the credentials, then the watches that the last one had.
+    pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
+        for auth in &self.shared.config.auth {
+            out.extend_from_slice(request::auth(&auth.scheme, &auth.credentials).bytes());
+            self.auths += 1;
+        }
+        for frame in crate::rewatch::frames(&self.shared.watches, self.seen, self.shared.config.max_frame) {
+            out.extend_from_slice(frame.bytes());
+            self.set_watches += 1;
+        }
+    }
+
+    /// Appends a request to `out`, whose first byte is the `flushed`-th of the connection. `now` is before the write.
+    pub(crate) fn send(&mut self, request: Request, now: Duration, out: &mut Vec<u8>, flushed: u64) {
+        let proves = if request.confirms { self.contacts.proven_by_sync(now) } else { None };
+        let offset = flushed + out.len() as u64;
+        out.extend_from_slice(request.frame.bytes());
+        self.written.push_back(Written { request, sent: now, proves, offset });
+    }
+
+    pub(crate) fn ping(&mut self, now: Duration, out: &mut Vec<u8>) {
+        out.extend_from_slice(request::ping().bytes());
+        self.pings.push_back(now);
+    }
+
+    /// Whether the server owes an answer.
+    pub(crate) fn awaits(&self) -> bool {
+        !self.written.is_empty() || !self.pings.is_empty() || self.auths > 0 || self.set_watches > 0
+    }
+
+    /// Whether all credentials were taken.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.auths == 0
+    }
+
+    pub(crate) fn seen(&self) -> i64 {
+        self.seen
+    }
+
+    /// Takes in a frame that was read by `now`.
+    pub(crate) fn receive(&mut self, incoming: &Incoming<'_>, now: Duration) -> Result<(), End> {
+        let (Incoming::Whole(bytes) | Incoming::TooLarge { header: bytes, .. }) = incoming;
+        let mut record = Reader::new(bytes);
+        let header = Header::read(&mut record)?;
+        match header.xid {
+            xid::NOTIFICATION => return self.notified(incoming, &mut record),
+            xid::PING => self.answered_ping(now)?,
+            xid::AUTH => self.answered_auth(header.code)?,
+            xid::SET_WATCHES => self.answered_set_watches()?,
+            _ => return self.answered(header, incoming, now),
+        }
+        Ok(())
+    }
+
+    fn notified(&self, incoming: &Incoming<'_>, record: &mut Reader<'_>) -> Result<(), End> {
+        if matches!(incoming, Incoming::TooLarge { .. }) {
+            return Err(Malformed("a notification is longer than the frame limit").into());
+        }
+        let (event, path) = response::notification(record)?;
+        // Events about the connection's state have no number that is known here, and nothing to say.
+        if let Some(event) = WatchEvent::from_number(event) {
+            self.shared.watches.tell(&path, event);
+        }
+        Ok(())
+    }
+
+    fn answered_ping(&mut self, now: Duration) -> Result<(), End> {
+        let sent = self.pings.pop_front().ok_or(Malformed("an answer to a ping that was not sent"))?;
+        self.contacts.answered(sent, now);
+        Ok(())
+    }
+
+    fn answered_auth(&mut self, code: i32) -> Result<(), End> {
+        if code != code::OK {
+            return Err(End::AuthFailed);
+        }
+        self.auths = self.auths.checked_sub(1).ok_or(Malformed("an answer to credentials that were not sent"))?;
+        Ok(())
+    }
+
+    fn answered_set_watches(&mut self) -> Result<(), End> {
+        self.set_watches =
+            self.set_watches.checked_sub(1).ok_or(Malformed("an answer to watches that were not set"))?;
+        Ok(())
+    }
+
+    fn answered(&mut self, header: Header, incoming: &Incoming<'_>, now: Duration) -> Result<(), End> {
+        let is_next = |written: &mut Written| written.request.frame.xid() == header.xid;
+        let Some(Written { mut request, sent, proves, .. }) = self.written.pop_front_if(is_next) else {
+            return Err(Malformed("an answer out of turn").into());
+        };
+        self.given_up = self.given_up.saturating_sub(1);
+        self.seen = self.seen.max(header.zxid);
+        self.contacts.answered(sent, now);
+        if let Some(moment) = proves.filter(|_| header.code == code::OK) {
+            self.shared.confirm(moment);
+        }
+        if request.frame.op() == Op::Close {
+            return Err(End::Closed);
+        }
+        if header.code == code::SESSION_EXPIRED {
+            request.settle(Err(self.refused(&request, header.code)));
+            return Err(End::Expired);
+        }
+        let outcome = match incoming {
+            Incoming::TooLarge { length, .. } => Err(self.too_large(&request, *length)),
+            Incoming::Whole(frame) => self.outcome(&request, header.code, &frame[Header::LEN..]),
+        };
+        request.settle(outcome);
+        Ok(())
+    }
+
+    /// What an answer with this code and record means for its request.
+    fn outcome(&self, request: &Request, code: i32, record: &[u8]) -> crate::error::Result<Reply> {
+        let is_absent = request.frame.op() == Op::Exists && code == code::NO_NODE;
+        if code != code::OK && !is_absent {
+            return Err(self.refused(request, code));
+        }
+        let record = if is_absent { &[] } else { record };
+        // A watch is set when its answer is taken in and not earlier: the server sends the answer before what the watch hears.
+        let watch = request.watch.filter(|_| !request.is_unwanted()).map(|kind| {
+            let kind = if is_absent { WatchKind::Absent } else { kind };
+            self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len())
+        });
+        Ok(Reply { record: record.to_vec(), watch, confirmed: self.shared.confirmed() })
+    }
+
+    fn refused(&self, request: &Request, code: i32) -> Error {
+        self.place(request, code::error(code, request.frame.op().name()))
+    }
+
+    fn too_large(&self, request: &Request, length: usize) -> Error {
+        let limit = self.shared.config.max_frame;
+        let message = format!("the answer has {length} bytes, and the frame limit is {limit}");
+        // The server has done what it was asked; only what it said is lost.
+        self.place(request, Error::new(ErrorKind::TooLarge, request.frame.op().name(), message).unknown())
+    }
+
+    /// Says where the request was sent, and what about.
+    fn place(&self, request: &Request, error: Error) -> Error {
+        let error = error.on_server(self.server.as_str());
+        match self.shared.visible(request.frame.path()) {
+            "" => error,
+            path => error.on_path(path),
+        }
+    }
+
+    /// When the first request that was not given up yet has to be.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.written.get(self.given_up).map(|written| written.request.deadline)
+    }
+
+    /// Gives up the requests whose deadline has passed; their answers will find nobody.
+    pub(crate) fn give_up(&mut self, now: Instant) {
+        while let Some(index) = self.next_deadline().filter(|deadline| *deadline <= now).map(|_| self.given_up) {
+            self.given_up += 1;
+            let request = &self.written[index].request;
+            let message = "no answer came before the deadline";
+            let error = Error::new(ErrorKind::Deadline, request.frame.op().name(), message).unknown();
+            let error = self.place(request, error);
+            self.written[index].request.settle(Err(error));
+        }
+    }
+
+    /// The connection is over, and `flushed` bytes went out on it. What was written fails with `why`, its outcome unknown; what was not is
+    /// returned, in its order.
+    pub(crate) fn end(self, flushed: u64, why: &Error) -> Vec<Request> {
+        let (server, shared) = (self.server, self.shared);
+        let mut unwritten = Vec::new();
+        for Written { mut request, offset, .. } in self.written {
+            if offset >= flushed {
+                unwritten.extend(Some(request).filter(|request| request.frame.op() != Op::Close));
+                continue;
+            }
+            let error = why.clone().in_operation(request.frame.op().name()).on_server(server.as_str()).unknown();
+            let error = error.on_path(shared.visible(request.frame.path()));
+            request.settle(Err(error));
+        }
+        unwritten
+    }
+}

@@ -1,0 +1,130 @@
+//! Opens or continues a session on a connection that has just been made.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::clock::Clock;
+use crate::error::ErrorKind;
+use crate::net::Stream;
+use crate::proto::codec::Reader;
+use crate::proto::handshake::{Response, Ticket, request};
+
+/// What is said to a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hello<'a> {
+    pub(crate) ticket: &'a Ticket,
+    /// The session timeout to ask for.
+    pub(crate) timeout: Duration,
+    /// The newest transaction that was seen: a server that knows less hangs up.
+    pub(crate) seen: i64,
+}
+
+/// A session on a connection.
+#[derive(Debug)]
+pub(crate) struct Welcome {
+    pub(crate) ticket: Ticket,
+    /// As granted.
+    pub(crate) timeout: Duration,
+    /// When the first frame was sent, and its answer read, on the configured clock.
+    pub(crate) sent: Duration,
+    pub(crate) answered: Duration,
+}
+
+/// Why a server gave no session.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// The session to be continued is over.
+    Expired,
+    /// Another server, or this one later, may give one.
+    NotHere(ErrorKind, String),
+}
+
+/// Says hello, and takes in the answer. Reads not a byte more than that.
+pub(crate) async fn shake(stream: &mut dyn Stream, hello: Hello<'_>, clock: &dyn Clock) -> Result<Welcome, Denial> {
+    let frame = request(hello.ticket, hello.timeout, hello.seen);
+    let sent = clock.now();
+    let io = |error: std::io::Error| Denial::NotHere(ErrorKind::Unreachable, hung_up(&error));
+    stream.write_all(&frame).await.map_err(io)?;
+    stream.flush().await.map_err(io)?;
+    let mut announced = [0; 4];
+    stream.read_exact(&mut announced).await.map_err(io)?;
+    let length = usize::try_from(i32::from_be_bytes(announced)).unwrap_or(usize::MAX);
+    if length > Response::LONGEST {
+        return Err(Denial::NotHere(ErrorKind::Protocol, not_zookeeper(announced)));
+    }
+    let mut record = vec![0; length];
+    stream.read_exact(&mut record).await.map_err(io)?;
+    let answered = clock.now();
+    let response = Response::read(&mut Reader::new(&record))
+        .map_err(|_| Denial::NotHere(ErrorKind::Protocol, "answered what no ZooKeeper server answers".to_owned()))?;
+    judge(response, hello.ticket, sent, answered)
+}
+
+fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
+    let Response { ticket: given, timeout, read_only } = response;
+    let continues = ticket.id != 0;
+    // Another session in place of ours means that ours is over, whatever the server thinks that we wanted.
+    if continues && (given.id != ticket.id || timeout.is_zero()) {
+        return Err(Denial::Expired);
+    }
+    if read_only {
+        let why = "serves reads only: it has no quorum".to_owned();
+        return Err(Denial::NotHere(ErrorKind::ReadOnlyServer, why));
+    }
+    if given.id == 0 || timeout.is_zero() {
+        return Err(Denial::NotHere(ErrorKind::Unreachable, "gave no session".to_owned()));
+    }
+    Ok(Welcome { ticket: given, timeout, sent, answered })
+}
+
+fn hung_up(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        "hung up without an answer: it starts, has no quorum, knows less than this client has seen, or is no ZooKeeper server".to_owned()
+    } else {
+        format!("hung up: {error}")
+    }
+}
+
+/// The length of a frame, when it is none, is often the beginning of a text that says what answered.
+fn not_zookeeper(announced: [u8; 4]) -> String {
+    let shown = announced.escape_ascii();
+    format!("is no ZooKeeper server: its answer begins with \"{shown}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(ticket: i64, given: i64, timeout_ms: u64, read_only: bool) -> Result<Welcome, Denial> {
+        let response = Response {
+            ticket: Ticket { id: given, password: vec![1] },
+            timeout: Duration::from_millis(timeout_ms),
+            read_only,
+        };
+        judge(response, &Ticket { id: ticket, password: Vec::new() }, Duration::ZERO, Duration::ZERO)
+    }
+
+    #[test]
+    fn another_session_in_place_of_ours_is_expiry() {
+        assert!(judged(7, 7, 4000, false).is_ok());
+        for over in
+            [judged(7, 8, 4000, false), judged(7, 0, 0, false), judged(7, 7, 0, false), judged(7, 8, 4000, true)]
+        {
+            assert_eq!(over.unwrap_err(), Denial::Expired);
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_reads_is_refused() {
+        for ticket in [0, 7] {
+            let denial = judged(ticket, 7, 4000, true).unwrap_err();
+            assert!(matches!(denial, Denial::NotHere(ErrorKind::ReadOnlyServer, _)));
+        }
+    }
+
+    #[test]
+    fn no_session_where_one_was_asked_for_is_no_expiry() {
+        assert!(matches!(judged(0, 0, 0, false).unwrap_err(), Denial::NotHere(ErrorKind::Unreachable, _)));
+    }
+}
