@@ -277,3 +277,78 @@ impl fmt::Debug for Watch {
         f.debug_struct("Watch").field("path", &self.path()).field("heard", &self.heard()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn dropped_and_heard_watches_leave_nothing_behind() {
+        let table = Arc::new(WatchTable::default());
+        let mut watches: Vec<_> =
+            (0..5000).map(|n| table.register(&format!("/{}", n / 2), WatchKind::Data, 0)).collect();
+        table.tell("/7", WatchEvent::Deleted);
+        assert_eq!(watches[14].fired().now_or_never(), Some(WatchEvent::Deleted));
+        watches.clear();
+        assert_eq!(table.len(), 0);
+        let inner = table.lock();
+        assert!(inner.by_path.capacity() < 2048 && inner.slots.capacity() == 0, "the room is given back");
+    }
+
+    #[test]
+    fn after_the_end_every_watch_hears_of_it() {
+        let table = Arc::new(WatchTable::default());
+        let mut before = table.register("/a", WatchKind::Children, 0);
+        table.end();
+        let mut after = table.register("/a", WatchKind::Data, 0);
+        assert_eq!(before.fired().now_or_never(), Some(WatchEvent::SessionOver));
+        assert_eq!(after.fired().now_or_never(), Some(WatchEvent::SessionOver));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Register(u8, WatchKind),
+        Drop(usize),
+        Tell(u8, WatchEvent),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let kind = prop_oneof![Just(WatchKind::Data), Just(WatchKind::Absent), Just(WatchKind::Children)];
+        let event = (1..5).prop_map(|number| WatchEvent::from_number(number).unwrap());
+        let step = prop_oneof![
+            (0_u8..4, kind).prop_map(|(path, kind)| Step::Register(path, kind)),
+            (0_usize..20).prop_map(Step::Drop),
+            (0_u8..4, event).prop_map(|(path, event)| Step::Tell(path, event)),
+        ];
+        proptest::collection::vec(step, 0..100)
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_agrees_with_a_plain_list(steps in steps()) {
+            let table = Arc::new(WatchTable::default());
+            let mut list: Vec<(u8, WatchKind, Option<WatchEvent>, Watch)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Register(path, kind) => {
+                        list.push((path, kind, None, table.register(&format!("/{path}"), kind, 0)));
+                    }
+                    Step::Drop(index) if index < list.len() => drop(list.swap_remove(index)),
+                    Step::Drop(_) => {}
+                    Step::Tell(path, event) => {
+                        table.tell(&format!("/{path}"), event);
+                        for (_, _, heard, _) in list.iter_mut().filter(|(at, kind, ..)| *at == path && kind.hears(event)) {
+                            heard.get_or_insert(event);
+                        }
+                    }
+                }
+                for (_, _, heard, watch) in &list {
+                    prop_assert_eq!(*heard, watch.heard());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the tests against real servers have in common.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::time::Duration;
+
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::{Acl, Client, Config, CreateMode, ErrorKind, Event, Events};
+use futures_util::StreamExt;
+
+/// Long enough for everything that is waited for, on a busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something that has to come.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
+}
+
+/// To the shared server.
+pub(crate) fn config() -> Config {
+    Config::new(&shared().address().to_string()).unwrap()
+}
+
+/// A session with the shared server.
+pub(crate) async fn client() -> (Client, Events) {
+    Client::connect(config()).await.unwrap()
+}
+
+/// A session, and a node of its own below which nobody else works.
+pub(crate) async fn client_and_parent() -> (Client, String) {
+    let (client, _) = client().await;
+    let parent = shared().parent();
+    client.create(&parent, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
+    (client, parent)
+}
+
+/// Creates a node that anybody may use.
+pub(crate) async fn put(client: &Client, path: &str, mode: CreateMode) -> String {
+    client.create(path, b"", mode, &[Acl::open()]).await.unwrap().path
+}
+
+/// Creates a node although connections come and go; it may be there already when an earlier attempt made it.
+pub(crate) async fn put_stubbornly(client: &Client, path: &str, mode: CreateMode) {
+    loop {
+        match client.create(path, b"", mode, &[Acl::open()]).await.map_err(|error| error.kind()) {
+            Ok(_) | Err(ErrorKind::NodeExists) => return,
+            Err(ErrorKind::ConnectionLoss | ErrorKind::Unreachable | ErrorKind::Deadline) => {}
+            Err(kind) => panic!("{kind:?}"),
+        }
+    }
+}
+
+/// Waits for an event that `is` describes.
+pub(crate) async fn event(events: &mut Events, is: impl Fn(&Event) -> bool) -> Event {
+    soon(async {
+        loop {
+            let event = events.next().await.expect("an event before the last");
+            if is(&event) {
+                return event;
+            }
+        }
+    })
+    .await
+}
