@@ -1,0 +1,167 @@
+//! Builds the drivers of other languages by their ecosystems' own files, below the directory that cargo builds into.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use fencelock_testbed::process;
+
+use crate::clients::Program;
+
+/// Where the sources are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
+
+/// Where everything was built to.
+#[derive(Debug)]
+pub(crate) struct Built {
+    home: PathBuf,
+    this: PathBuf,
+}
+
+/// Builds all drivers; what is built from the same sources already is left as it is.
+pub(crate) fn all() -> Result<Built> {
+    let this = std::env::current_exe().context("where is this program?")?;
+    let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
+    std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
+    let built = Built { home, this };
+    built.java("5.9.0", &[])?;
+    built.java("5.4.0", &["-P", "curator-5.4.0"])?;
+    built.go()?;
+    built.python()?;
+    Ok(built)
+}
+
+impl Built {
+    /// The command that starts a driver, bound to our life.
+    pub(crate) fn command(&self, program: Program) -> Command {
+        match program {
+            Program::Fencelock => {
+                let mut command = process::bound(&self.this);
+                command.arg("driver");
+                command
+            }
+            Program::Curator59 => self.java_command("5.9.0"),
+            Program::Curator54 => self.java_command("5.4.0"),
+            Program::Kazoo => {
+                let mut command = process::bound(self.home.join("python/bin/python"));
+                // Nothing is written beside the sources.
+                command.env("PYTHONDONTWRITEBYTECODE", "1").arg(source("python").join("driver.py"));
+                command
+            }
+            Program::Go => process::bound(self.home.join("go/driver")),
+        }
+    }
+
+    fn java_command(&self, version: &str) -> Command {
+        let home = self.home.join("java").join(version);
+        let mut command = process::bound("java");
+        // Short runs: what matters is how soon it is there.
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp"]);
+        command.arg(format!("{}:{}/*", home.join("classes").display(), home.join("lib").display()));
+        command.arg("fencelock.Driver");
+        command
+    }
+
+    fn java(&self, version: &str, profile: &[&str]) -> Result<()> {
+        let home = self.home.join("java").join(version);
+        let sources = [
+            "pom.xml",
+            "src/main/java/fencelock/Driver.java",
+            "src/main/java/fencelock/Recipe.java",
+            "src/main/java/fencelock/Workloads.java",
+        ];
+        once(&home, &source("java"), &sources, || {
+            let mut maven = Command::new("mvn");
+            maven.args(["--quiet", "--batch-mode"]).args(profile).arg(format!("-Dout={}", home.display()));
+            maven.arg("process-classes").current_dir(source("java"));
+            run(&mut maven, "Maven, a JDK and a Maven repository; Debian's packages are maven and default-jdk-headless")
+        })
+    }
+
+    fn go(&self) -> Result<()> {
+        let mut go = Command::new("go");
+        // Go knows itself what is built already.
+        go.args(["build", "-buildvcs=false", "-o"]).arg(self.home.join("go/driver")).arg(".");
+        run(go.current_dir(source("go")), "Go 1.19 or later and a module proxy; Debian's package is golang-go")
+    }
+
+    fn python(&self) -> Result<()> {
+        let home = self.home.join("python");
+        once(&home, &source("python"), &["requirements.txt"], || {
+            let needed = "Python 3 with its module venv; Debian's packages are python3 and python3-venv";
+            run(Command::new("python3").args(["-m", "venv"]).arg(&home), needed)?;
+            let mut pip = Command::new(home.join("bin/python"));
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+            run(pip.arg(source("python").join("requirements.txt")), "a package index that pip can reach")
+        })
+    }
+}
+
+fn source(language: &str) -> PathBuf {
+    Path::new(SOURCES).join(language)
+}
+
+/// Builds into an empty `home` unless that was done with these very sources.
+fn once(home: &Path, folder: &Path, sources: &[&str], build: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut text = String::new();
+    for name in sources {
+        let path = folder.join(name);
+        text += &std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    }
+    let stamp = home.join("built-from.txt");
+    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == text) {
+        return Ok(());
+    }
+    // There may be none.
+    let _ = std::fs::remove_dir_all(home);
+    std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
+    build()?;
+    std::fs::write(&stamp, text).with_context(|| stamp.display().to_string())
+}
+
+fn run(command: &mut Command, needed: &str) -> Result<()> {
+    let program = Path::new(command.get_program()).to_owned();
+    println!("building with {}", program.file_name().unwrap_or_default().display());
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("what is needed: {needed}"))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("{} failed; what is needed: {needed}\n{}", program.display(), String::from_utf8_lossy(&said).trim_end());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_built_is_built_again_only_from_other_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("built");
+        let mut builds = 0;
+        for text in ["one", "one", "two"] {
+            std::fs::write(folder.path().join("source"), text).unwrap();
+            once(&home, folder.path(), &["source"], || {
+                builds += 1;
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(builds, 2);
+        // What failed half-way is not taken for done.
+        std::fs::write(folder.path().join("source"), "three").unwrap();
+        assert!(once(&home, folder.path(), &["source"], || bail!("no")).is_err());
+        once(&home, folder.path(), &["source"], || {
+            builds += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(builds, 3);
+    }
+
+    #[test]
+    fn a_tool_that_is_missing_is_named_with_its_package() {
+        let fault = run(&mut Command::new("no-such-tool-anywhere"), "a tool; its package is tool").unwrap_err();
+        assert!(format!("{fault:#}").contains("its package is tool"), "{fault:#}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Who is played against whom, and what must come of it.
+
+use crate::clients::{
+    BARE, CURATOR, CURATOR_54, CURATOR_59, CURATOR_WRITE, Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_WRITE,
+    PLAIN, SHARED, ZK_LOCK,
+};
+
+/// What happens to somebody who tries while another holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// It waits.
+    Waits,
+    /// It gets the lock as well: the two do not exclude each other in this direction, and nothing can make them.
+    Granted,
+    /// It is told that the lock is another kind of lock.
+    Refused,
+}
+
+/// One holder and one who tries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cell {
+    pub(crate) holder: &'static Client,
+    pub(crate) contender: &'static Client,
+    pub(crate) expected: Expected,
+    /// Whether each waits for the other, so that both may count together.
+    pub(crate) mutual: bool,
+}
+
+/// Two clients: what the second does while the first holds, and the other way round.
+struct Pair {
+    first: &'static Client,
+    second: &'static Client,
+    second_tries: Expected,
+    first_tries: Expected,
+}
+
+const fn pair(first: &'static Client, second: &'static Client, second_tries: Expected, first_tries: Expected) -> Pair {
+    Pair { first, second, second_tries, first_tries }
+}
+
+use Expected::{Granted, Refused, Waits};
+
+/// fencelock and everybody else.
+static OURS: [Pair; 18] = [
+    pair(&CURATOR, &CURATOR, Waits, Waits),
+    pair(&CURATOR, &CURATOR_59, Waits, Waits),
+    pair(&CURATOR, &CURATOR_54, Waits, Waits),
+    pair(&CURATOR, &GO_LOCK, Waits, Waits),
+    pair(&CURATOR, &KAZOO_EXTRA, Waits, Waits),
+    pair(&CURATOR, &PLAIN, Waits, Waits),
+    pair(&CURATOR, &KAZOO, Waits, Waits),
+    // kazoo without extra patterns does not see what Curator's family writes.
+    pair(&CURATOR, &KAZOO_LOCK, Granted, Waits),
+    // Curator's read-write lock does not see its mutexes; we see the other kind of lock, and refuse.
+    pair(&CURATOR, &CURATOR_WRITE, Granted, Refused),
+    pair(&KAZOO, &KAZOO_LOCK, Waits, Waits),
+    pair(&KAZOO, &KAZOO_EXTRA, Waits, Waits),
+    pair(&KAZOO, &KAZOO_WRITE, Waits, Waits),
+    pair(&KAZOO, &GO_LOCK, Waits, Waits),
+    pair(&KAZOO, &PLAIN, Waits, Waits),
+    // Curator does not see what kazoo writes.
+    pair(&KAZOO, &CURATOR_59, Granted, Waits),
+    pair(&KAZOO, &CURATOR_54, Granted, Waits),
+    pair(&SHARED, &ZK_LOCK, Waits, Waits),
+    pair(&SHARED, &BARE, Waits, Waits),
+];
+
+/// The others among each other.
+static OTHERS: [Pair; 16] = [
+    pair(&CURATOR_59, &CURATOR_59, Waits, Waits),
+    pair(&CURATOR_59, &CURATOR_54, Waits, Waits),
+    pair(&CURATOR_59, &GO_LOCK, Waits, Waits),
+    pair(&CURATOR_59, &PLAIN, Waits, Waits),
+    pair(&CURATOR_59, &KAZOO_EXTRA, Waits, Granted),
+    pair(&CURATOR_59, &KAZOO_LOCK, Granted, Granted),
+    pair(&CURATOR_59, &CURATOR_WRITE, Granted, Granted),
+    pair(&GO_LOCK, &GO_LOCK, Waits, Waits),
+    pair(&GO_LOCK, &KAZOO_EXTRA, Waits, Waits),
+    pair(&GO_LOCK, &KAZOO_LOCK, Granted, Waits),
+    pair(&GO_LOCK, &PLAIN, Waits, Waits),
+    pair(&KAZOO_LOCK, &KAZOO_LOCK, Waits, Waits),
+    pair(&KAZOO_LOCK, &KAZOO_EXTRA, Waits, Waits),
+    // The extra pattern has a dash in front, which the bare name has not.
+    pair(&KAZOO_EXTRA, &PLAIN, Waits, Granted),
+    pair(&PLAIN, &PLAIN, Waits, Waits),
+    pair(&ZK_LOCK, &ZK_LOCK, Waits, Waits),
+];
+
+/// Which pairs are played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Among {
+    /// fencelock with everybody else.
+    Ours,
+    /// The others with each other: what the table of fencelock's is derived from.
+    Others,
+    /// Both.
+    All,
+}
+
+/// Every cell, both ways.
+pub(crate) fn all(among: Among) -> Vec<Cell> {
+    let ours = if among == Among::Others { &[] } else { &OURS[..] };
+    let others = if among == Among::Ours { &[] } else { &OTHERS[..] };
+    ours.iter().chain(others).flat_map(both_ways).collect()
+}
+
+fn both_ways(pair: &Pair) -> Vec<Cell> {
+    let Pair { first, second, second_tries, first_tries } = *pair;
+    let mutual = second_tries == Waits && first_tries == Waits;
+    let mut cells = vec![Cell { holder: first, contender: second, expected: second_tries, mutual }];
+    if first != second {
+        cells.push(Cell { holder: second, contender: first, expected: first_tries, mutual });
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Program;
+
+    #[test]
+    fn every_pair_of_ours_is_played_both_ways_and_once() {
+        let cells = all(Among::All);
+        let ways: std::collections::BTreeSet<_> =
+            cells.iter().map(|cell| (cell.holder.title, cell.contender.title)).collect();
+        assert_eq!(ways.len(), cells.len());
+        assert!(cells.iter().all(|cell| ways.contains(&(cell.contender.title, cell.holder.title))));
+        let is_ours = |client: &Client| client.program == Program::Fencelock;
+        assert!(all(Among::Ours).iter().all(|cell| is_ours(cell.holder) || is_ours(cell.contender)));
+        assert!(all(Among::Others).iter().all(|cell| !is_ours(cell.holder) && !is_ours(cell.contender)));
+    }
+
+    #[test]
+    fn nobody_is_played_against_who_keeps_nodes_elsewhere() {
+        assert!(all(Among::All).iter().all(|cell| cell.holder.nodes == cell.contender.nodes));
+    }
+}

@@ -1,0 +1,151 @@
+//! A driver process, as its parent sees it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use fencelock_testbed::process;
+
+/// How long a driver may take to start, and for an order that nothing is in the way of.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a driver said to an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It is done; the words that follow.
+    Done(String),
+    /// Somebody else has the lock.
+    Busy,
+    /// Why not.
+    Failed(String),
+}
+
+/// One process. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    name: &'static str,
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Driver {
+    /// Starts it, without waiting until it is ready.
+    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = process::spawn(command).with_context(|| format!("cannot start the driver of {name}"))?;
+        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the driver of {name} has no pipes");
+        };
+        let (lines, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { name, child, orders, answers })
+    }
+
+    /// Waits until it is connected.
+    pub(crate) fn ready(self) -> Result<Self> {
+        match self.line(PATIENCE)?.as_deref() {
+            Some("ready") => Ok(self),
+            Some(other) => bail!("the driver of {} said {other:?} for a start", self.name),
+            None => bail!("the driver of {} is not ready after {} s", self.name, PATIENCE.as_secs()),
+        }
+    }
+
+    /// Sends an order, without waiting for the answer.
+    pub(crate) fn send(&mut self, order: &str) -> Result<()> {
+        writeln!(self.orders, "{order}").with_context(|| format!("{order}: the driver of {} is gone", self.name))
+    }
+
+    /// The next answer, if it comes in time.
+    pub(crate) fn answer(&self, within: Duration) -> Result<Option<Answer>> {
+        Ok(self.line(within)?.map(|line| match line.split_once(' ') {
+            Some(("done", rest)) => Answer::Done(rest.to_owned()),
+            Some(("failed", why)) => Answer::Failed(why.to_owned()),
+            _ if line == "busy" => Answer::Busy,
+            _ => Answer::Done(String::new()),
+        }))
+    }
+
+    /// The words of the next answer, which must come, and well.
+    pub(crate) fn done(&self) -> Result<String> {
+        match self.answer(PATIENCE)? {
+            Some(Answer::Done(words)) => Ok(words),
+            Some(Answer::Busy) => bail!("{}: busy", self.name),
+            Some(Answer::Failed(why)) => bail!("{}: {why}", self.name),
+            None => bail!("{} says nothing for {} s", self.name, PATIENCE.as_secs()),
+        }
+    }
+
+    /// Sends an order, and waits until it is done.
+    pub(crate) fn ask(&mut self, order: &str) -> Result<String> {
+        self.send(order)?;
+        self.done().with_context(|| format!("the order `{order}`"))
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("cannot kill a driver")?;
+        self.child.wait().context("cannot wait for a killed driver")?;
+        Ok(())
+    }
+
+    fn line(&self, within: Duration) -> Result<Option<String>> {
+        match self.answers.recv_timeout(within) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("the driver of {} is gone", self.name),
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // One that is gone already cannot be killed, and need not be.
+        let _ = self.kill();
+    }
+}
+
+/// The value of `key=value` in an answer.
+pub(crate) fn value<'a>(words: &'a str, key: &str) -> Result<&'a str> {
+    let found = words.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    found.with_context(|| format!("no {key}= in {words:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A driver that answers each order with itself.
+    fn echo() -> Driver {
+        let mut command = process::bound("sh");
+        command.args(["-c", "echo ready; exec cat"]);
+        Driver::start("echo", command).unwrap().ready().unwrap()
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let mut driver = echo();
+        assert_eq!(driver.ask("done handle=3 at=5").unwrap(), "handle=3 at=5");
+        assert_eq!(driver.ask("done").unwrap(), "");
+        driver.send("busy").unwrap();
+        assert_eq!(driver.answer(PATIENCE).unwrap(), Some(Answer::Busy));
+        assert!(format!("{:#}", driver.ask("failed as told").unwrap_err()).contains("as told"));
+        assert_eq!(driver.answer(Duration::ZERO).unwrap(), None);
+        assert_eq!(value("handle=3 at=5", "at").unwrap(), "5");
+    }
+
+    #[test]
+    fn a_driver_that_is_gone_is_told_from_one_that_is_slow() {
+        let mut driver = echo();
+        driver.kill().unwrap();
+        assert!(driver.answer(PATIENCE).is_err());
+    }
+}

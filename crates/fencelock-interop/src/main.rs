@@ -1,0 +1,54 @@
+//! Plays fencelock against clients in other languages on the same locks: who waits for whom, how soon the next one has
+//! it, and what happens when either side is killed. `interop/README.md` says how the clients are driven.
+
+mod build;
+mod cells;
+mod clients;
+mod driver;
+mod ours;
+mod play;
+mod report;
+mod run;
+
+use std::process::ExitCode;
+
+use cells::Among;
+use clap::{Parser, Subcommand};
+
+/// Plays fencelock against clients in other languages.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Only cells in whose line of the table this occurs.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Which pairs of clients.
+    #[arg(long, default_value = "ours")]
+    among: Among,
+    /// How many cells are played at a time.
+    #[arg(long, default_value_t = 3)]
+    jobs: usize,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// One process of a run, started by us only.
+    #[command(hide = true)]
+    Driver { servers: String, session_timeout_ms: u64, log: String },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match &args.command {
+        Some(Command::Driver { servers, session_timeout_ms, .. }) => ours::serve(servers, *session_timeout_ms),
+        None => run::all(&args.only, args.among, args.jobs),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("interop: {fault:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

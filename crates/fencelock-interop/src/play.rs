@@ -1,0 +1,240 @@
+//! One cell: a holder, somebody who tries, and what must come of it.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use fencelock_testbed::wait_until;
+
+use crate::build::Built;
+use crate::cells::{Cell, Expected};
+use crate::clients::{Client, Nodes, Program};
+use crate::driver::{Answer, Driver, value};
+
+/// Of every client; the shortest that all of them take well.
+pub(crate) const SESSION: Duration = Duration::from_secs(4);
+
+/// How often the lock goes from the holder to who waits.
+const TURNS: usize = 5;
+
+/// How often each side adds to the counter.
+const COUNTS: u64 = 40;
+
+/// How long somebody who waits is watched to see that it does.
+const SILENCE: Duration = Duration::from_millis(250);
+
+/// For everything that takes milliseconds on a machine at rest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A waiter that is told has the lock within milliseconds, one that polls after half its period. Generous, since several
+/// cells are played at a time.
+const WAKE_BOUND: Duration = Duration::from_secs(1);
+
+/// How much later than its session's end the lock of a killed holder may be somebody else's.
+const TAKEOVER_SLACK: Duration = Duration::from_secs(5);
+
+/// What is needed to play: a server, the drivers, one of them to look at nodes, and a place for files.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    pub(crate) servers: &'a str,
+    /// Options that fencelock needs for this server.
+    pub(crate) options: &'a str,
+    pub(crate) built: &'a Built,
+    pub(crate) scratch: &'a Path,
+    pub(crate) observer: &'a Mutex<Driver>,
+}
+
+/// What came of a cell.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    /// From just before the release to the moment that the next one has the lock; the median of [`TURNS`].
+    pub(crate) wake: Option<Duration>,
+    /// What both sides counted together.
+    pub(crate) counted: Option<u64>,
+    /// From the kill of the holder to the moment that the next one has the lock.
+    pub(crate) takeover: Option<Duration>,
+    /// What somebody who was refused was told.
+    pub(crate) refusal: Option<String>,
+}
+
+impl Stage<'_> {
+    /// Starts a driver, without waiting until it is ready.
+    pub(crate) fn start(&self, program: Program, name: &'static str) -> Result<Driver> {
+        let mut command = self.built.command(program);
+        match program {
+            Program::Fencelock => command.arg(format!("{}?{}", self.servers, self.options)),
+            _ => command.arg(self.servers),
+        };
+        command.arg(SESSION.as_millis().to_string()).arg(self.scratch.join("unused.log"));
+        Driver::start(name, command)
+    }
+
+    /// Plays a cell, under names that contain its `number`.
+    pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
+        let holder = self.start(cell.holder.program, cell.holder.title)?;
+        let contender = self.start(cell.contender.program, cell.contender.title)?;
+        let (holder, contender) = (holder.ready()?, contender.ready()?);
+        let mut game = Game { stage: self, cell, number, holder, contender, rounds: 0 };
+        match cell.expected {
+            Expected::Waits => game.waits(),
+            Expected::Granted => game.granted(),
+            Expected::Refused => game.refused(),
+        }
+    }
+
+    /// How many contend for a lock.
+    fn contenders(&self, lock: &Lock) -> Result<usize> {
+        let mut observer = self.observer.lock().unwrap_or_else(PoisonError::into_inner);
+        let children = observer.ask(&format!("children {}", lock.queue()))?;
+        Ok(children.split(' ').filter(|child| !child.is_empty() && lock.is_mine(child)).count())
+    }
+}
+
+/// Two processes in the middle of a cell.
+struct Game<'a> {
+    stage: &'a Stage<'a>,
+    cell: &'a Cell,
+    number: usize,
+    holder: Driver,
+    contender: Driver,
+    rounds: usize,
+}
+
+impl Game<'_> {
+    fn waits(&mut self) -> Result<Played> {
+        let mut wakes = (0..TURNS).map(|turn| self.turn(turn == 0)).collect::<Result<Vec<_>>>()?;
+        wakes.sort_unstable();
+        let wake = wakes[TURNS / 2];
+        ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
+        let counted = if self.cell.mutual { Some(self.count()?) } else { None };
+        let takeover = self.crash()?;
+        let most = SESSION + TAKEOVER_SLACK;
+        ensure!(takeover <= most, "taken over only after {} s", takeover.as_secs_f64());
+        Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
+    }
+
+    /// The lock goes from one to the other.
+    fn turn(&mut self, is_watched: bool) -> Result<Duration> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.queue_up(&lock, is_watched)?;
+        let released: u64 = value(&self.holder.ask(&format!("release {held}"))?, "at")?.parse()?;
+        let acquired = self.contender.done().context("after the release")?;
+        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        let acquired: u64 = value(&acquired, "at")?.parse()?;
+        Ok(Duration::from_nanos(acquired.saturating_sub(released)))
+    }
+
+    /// Both add to a counter that loses what two add at once.
+    fn count(&mut self) -> Result<u64> {
+        let lock = self.fresh();
+        let file = self.stage.scratch.join(format!("counter-{}", self.number));
+        std::fs::write(&file, "0").with_context(|| file.display().to_string())?;
+        let order = |client: &Client| format!("count {} {COUNTS} {}", lock.of(client), file.display());
+        self.holder.send(&order(self.cell.holder))?;
+        self.contender.send(&order(self.cell.contender))?;
+        self.holder.done()?;
+        self.contender.done()?;
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let counted = text.trim().parse()?;
+        ensure!(counted == 2 * COUNTS, "{} were counted, and the counter says {counted}", 2 * COUNTS);
+        Ok(counted)
+    }
+
+    /// The holder is killed while the other waits.
+    fn crash(&mut self) -> Result<Duration> {
+        let lock = self.fresh();
+        self.hold(&lock)?;
+        self.queue_up(&lock, false)?;
+        let killed = Instant::now();
+        self.holder.kill()?;
+        let acquired = self.contender.done().context("after the holder was killed")?;
+        let took = killed.elapsed();
+        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        Ok(took)
+    }
+
+    /// Both have it at once: nothing else can be, and the documents say so.
+    fn granted(&mut self) -> Result<Played> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        self.contender.ask(&format!("release {}", value(&also, "handle")?))?;
+        self.holder.ask(&format!("release {held}"))?;
+        Ok(Played::default())
+    }
+
+    /// It is told why it cannot have it, leaves nothing behind, and can have it afterwards.
+    fn refused(&mut self) -> Result<Played> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.contender.send(&lock.acquire(self.cell.contender))?;
+        let refusal = match self.contender.answer(PATIENCE)? {
+            Some(Answer::Failed(why)) => why,
+            other => bail!("it should have been refused, and was told {other:?}"),
+        };
+        let alone = wait_until(PATIENCE, || self.stage.contenders(&lock).is_ok_and(|contenders| contenders == 1));
+        ensure!(alone, "who was refused left a node behind");
+        self.holder.ask(&format!("release {held}"))?;
+        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        Ok(Played { refusal: Some(refusal), ..Played::default() })
+    }
+
+    /// A name that nobody has used.
+    fn fresh(&mut self) -> Lock {
+        self.rounds += 1;
+        let (parent, name) = match self.cell.holder.nodes {
+            Nodes::Apart => ("/locks", format!("cell-{}-{}", self.number, self.rounds)),
+            // A name that ends in a digit could be taken for the beginning of a number.
+            Nodes::Together => ("/together", format!("c{}r{}x", self.number, self.rounds)),
+        };
+        Lock { parent, name, nodes: self.cell.holder.nodes }
+    }
+
+    fn hold(&mut self, lock: &Lock) -> Result<String> {
+        let held = self.holder.ask(&lock.acquire(self.cell.holder))?;
+        Ok(value(&held, "handle")?.to_owned())
+    }
+
+    /// The contender tries, and is in the queue behind the holder.
+    fn queue_up(&mut self, lock: &Lock, is_watched: bool) -> Result<()> {
+        self.contender.send(&lock.acquire(self.cell.contender))?;
+        let queued = wait_until(PATIENCE, || self.stage.contenders(lock).is_ok_and(|contenders| contenders == 2));
+        ensure!(queued, "the contender is not in the queue");
+        if is_watched && let Some(answer) = self.contender.answer(SILENCE)? {
+            bail!("it should wait, and was told {answer:?} while the other holds");
+        }
+        Ok(())
+    }
+}
+
+/// A name and where its nodes are.
+struct Lock {
+    parent: &'static str,
+    name: String,
+    nodes: Nodes,
+}
+
+impl Lock {
+    /// The three words that mean it to the driver of `client`.
+    fn of(&self, client: &Client) -> String {
+        format!("{} {} {}", client.recipe, self.parent, self.name)
+    }
+
+    fn acquire(&self, client: &Client) -> String {
+        format!("acquire {} -1", self.of(client))
+    }
+
+    fn queue(&self) -> String {
+        match self.nodes {
+            Nodes::Apart => format!("{}/{}", self.parent, self.name),
+            Nodes::Together => self.parent.to_owned(),
+        }
+    }
+
+    fn is_mine(&self, child: &str) -> bool {
+        self.nodes == Nodes::Apart || child.contains(&self.name)
+    }
+}

@@ -1,0 +1,82 @@
+//! The table of a run.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::cells::{Cell, Expected};
+use crate::play::Played;
+
+/// What a cell is called.
+pub(crate) fn title(cell: &Cell) -> String {
+    format!("{} holds, {} tries", cell.holder.title, cell.contender.title)
+}
+
+/// A cell on one line, as soon as it is played.
+pub(crate) fn line(cell: &Cell, outcome: &Result<Played>) -> String {
+    match outcome {
+        Ok(played) => format!("ok      {}: {}", title(cell), said(cell, played)),
+        Err(fault) => format!("FAILED  {}: {fault:#}", title(cell)),
+    }
+}
+
+fn said(cell: &Cell, played: &Played) -> String {
+    match cell.expected {
+        Expected::Waits => "waits".to_owned(),
+        Expected::Granted => "gets it too, as documented".to_owned(),
+        Expected::Refused => format!("is refused: {}", played.refusal.as_deref().unwrap_or_default()),
+    }
+}
+
+/// All cells.
+pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
+    let mut table = format!(
+        "{:<32}{:<32}{:<9}{:>8}{:>9}{:>11}  result\n",
+        "holds", "tries", "it", "wake ms", "counted", "takeover s"
+    );
+    for (cell, outcome) in cells.iter().zip(played) {
+        let verdict = match cell.expected {
+            Expected::Waits => "waits",
+            Expected::Granted => "GETS IT",
+            Expected::Refused => "refused",
+        };
+        let (figures, result) = match outcome {
+            Ok(played) => (figures(played), "ok"),
+            Err(_) => (figures(&Played::default()), "FAILED"),
+        };
+        table.push_str(&format!(
+            "{:<32}{:<32}{verdict:<9}{figures}  {result}\n",
+            cell.holder.title, cell.contender.title
+        ));
+    }
+    table
+}
+
+fn figures(played: &Played) -> String {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let millis = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+    let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
+    format!(
+        "{:>8}{:>9}{:>11}",
+        or_dash(played.wake.map(millis)),
+        or_dash(played.counted.map(|counted| counted.to_string())),
+        or_dash(played.takeover.map(seconds))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells;
+
+    #[test]
+    fn the_table_has_a_line_for_every_cell_and_says_what_failed() {
+        let cells = cells::all(cells::Among::All);
+        let mut played: Vec<Result<Played>> = cells.iter().map(|_| Ok(Played::default())).collect();
+        played[1] = Err(anyhow::anyhow!("both hold"));
+        let table = table(&cells, &played);
+        assert_eq!(table.lines().count(), cells.len() + 1);
+        assert_eq!(table.matches("FAILED").count(), 1);
+        assert!(line(&cells[1], &played[1]).contains("both hold"));
+    }
+}

@@ -1,0 +1,77 @@
+//! A whole run: one server, every cell, a table.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
+
+use crate::build;
+use crate::cells::{self, Among, Cell};
+use crate::clients::Program;
+use crate::play::{Played, Stage};
+use crate::report;
+
+/// Plays every cell whose line contains `only`; `jobs` at a time.
+pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
+    let start = Instant::now();
+    let mut cells = cells::all(among);
+    cells.retain(|cell| report::title(cell).contains(only));
+    if cells.is_empty() {
+        bail!("no line of the table contains {only:?}");
+    }
+    let built = build::all()?;
+    let settings = Settings::default();
+    let options = format!("tick_ms={}", settings.tick_ms);
+    let server = Ensemble::start(settings).context("no ZooKeeper")?;
+    let scratch = tempfile::tempdir().context("no scratch directory")?;
+    let servers = server.connect_string();
+    let start_driver = |program| {
+        let mut command = built.command(program);
+        command.arg(&servers).args(["10000", "unused.log"]).current_dir(scratch.path());
+        crate::driver::Driver::start("a client", command)?.ready()
+    };
+    println!("versions: {}", versions(&cells, start_driver)?);
+    let observer = Mutex::new(start_driver(Program::Go)?);
+    let stage =
+        Stage { servers: &servers, options: &options, built: &built, scratch: scratch.path(), observer: &observer };
+    let played = play_all(&stage, &cells, jobs);
+    println!("\n{}", report::table(&cells, &played));
+    println!("{} cells in {:.0} s", cells.len(), start.elapsed().as_secs_f64());
+    match played.iter().filter(|played| played.is_err()).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} cells are not as they should be", cells.len()),
+    }
+}
+
+/// What runs: every program that takes part says so itself.
+fn versions(cells: &[Cell], start: impl Fn(Program) -> Result<crate::driver::Driver>) -> Result<String> {
+    let takes_part =
+        |program: &Program| cells.iter().any(|c| c.holder.program == *program || c.contender.program == *program);
+    let said = Program::ALL.into_iter().filter(takes_part).map(|program| start(program)?.ask("version"));
+    Ok(said.collect::<Result<Vec<_>>>()?.join("; "))
+}
+
+fn play_all(stage: &Stage<'_>, cells: &[Cell], jobs: usize) -> Vec<Result<Played>> {
+    let next = AtomicUsize::new(0);
+    let played: Mutex<Vec<Option<Result<Played>>>> = Mutex::new(cells.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some((number, cell)) = take(&next, cells) {
+                    let outcome = stage.play(cell, number);
+                    println!("{}", report::line(cell, &outcome));
+                    played.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(outcome);
+                }
+            });
+        }
+    });
+    let played = played.into_inner().unwrap_or_else(PoisonError::into_inner);
+    played.into_iter().map(|outcome| outcome.unwrap_or_else(|| bail!("it was not played"))).collect()
+}
+
+fn take<'c>(next: &AtomicUsize, cells: &'c [Cell]) -> Option<(usize, &'c Cell)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    Some((number, cells.get(number)?))
+}
