@@ -1,9 +1,9 @@
-//! `cargo xtask interop`: clients in other languages on the same locks.
+//! `cargo xtask interop`: clients in other languages on the same locks; hands over to `crates/fencelock-interop`.
 
-use crate::shell::{self, Result};
+use crate::packages;
+use crate::shell::{self, Result, cargo};
 
 pub(crate) fn run(args: &[String]) -> Result {
-    shell::no_arguments(args)?;
-    println!("No foreign client is covered yet: the stores that they share with fencelock are not there yet.");
-    Ok(())
+    packages::ensure(packages::INTEROP, packages::SERVERS)?;
+    shell::run(cargo(&["run", "--package", "fencelock-interop", "--"]).args(args))
 }

@@ -32,6 +32,16 @@ pub(crate) const BENCH: &[Need] = &[
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
 ];
 
+/// What builds and runs the clients of other languages.
+pub(crate) const INTEROP: &[Need] = &[
+    Need { probe: &["setpriv", "--version"], package: "util-linux" },
+    Need { probe: &["javac", "--version"], package: "default-jdk-headless" },
+    Need { probe: &["mvn", "--version"], package: "maven" },
+    Need { probe: &["go", "version"], package: "golang-go" },
+    Need { probe: &["python3", "--version"], package: "python3" },
+    Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
+];
+
 /// Installs what is missing when we are root; otherwise fails with the command that does.
 pub(crate) fn ensure(needs: &[Need], servers: &[Package]) -> Result {
     let missing = missing(needs, servers);

@@ -1,8 +1,8 @@
 //! Who is played against whom, and what must come of it.
 
 use crate::clients::{
-    BARE, CURATOR, CURATOR_54, CURATOR_59, CURATOR_WRITE, Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_WRITE,
-    PLAIN, SHARED, ZK_LOCK,
+    BARE, CURATOR, CURATOR_54, CURATOR_59, CURATOR_READ, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE,
+    Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE, KAZOO_WRITE, PLAIN, SHARED, ZK_LOCK,
 };
 
 /// What happens to somebody who tries while another holds.
@@ -12,6 +12,8 @@ pub(crate) enum Expected {
     Waits,
     /// It gets the lock as well: the two do not exclude each other in this direction, and nothing can make them.
     Granted,
+    /// It gets it as well, as readers should.
+    Shares,
     /// It is told that the lock is another kind of lock.
     Refused,
 }
@@ -38,7 +40,7 @@ const fn pair(first: &'static Client, second: &'static Client, second_tries: Exp
     Pair { first, second, second_tries, first_tries }
 }
 
-use Expected::{Granted, Refused, Waits};
+use Expected::{Granted, Refused, Shares, Waits};
 
 /// fencelock and everybody else.
 static OURS: [Pair; 18] = [
@@ -66,7 +68,7 @@ static OURS: [Pair; 18] = [
 ];
 
 /// The others among each other.
-static OTHERS: [Pair; 16] = [
+static OTHERS: [Pair; 27] = [
     pair(&CURATOR_59, &CURATOR_59, Waits, Waits),
     pair(&CURATOR_59, &CURATOR_54, Waits, Waits),
     pair(&CURATOR_59, &GO_LOCK, Waits, Waits),
@@ -84,6 +86,18 @@ static OTHERS: [Pair; 16] = [
     pair(&KAZOO_EXTRA, &PLAIN, Waits, Granted),
     pair(&PLAIN, &PLAIN, Waits, Waits),
     pair(&ZK_LOCK, &ZK_LOCK, Waits, Waits),
+    pair(&CURATOR_WRITE, &CURATOR_WRITE, Waits, Waits),
+    pair(&CURATOR_WRITE, &CURATOR_READ, Waits, Waits),
+    pair(&CURATOR_READ, &CURATOR_READ, Shares, Shares),
+    pair(&CURATOR_WRITE, &GO_LOCK, Waits, Granted),
+    pair(&KAZOO_WRITE, &KAZOO_WRITE, Waits, Waits),
+    pair(&KAZOO_WRITE, &KAZOO_READ, Waits, Waits),
+    pair(&KAZOO_READ, &KAZOO_READ, Shares, Shares),
+    // kazoo's plain lock does not look at readers.
+    pair(&KAZOO_LOCK, &KAZOO_READ, Waits, Granted),
+    pair(&KAZOO_SEMAPHORE, &KAZOO_SEMAPHORE, Waits, Waits),
+    pair(&CURATOR_SEMAPHORE_MUTEX, &CURATOR_SEMAPHORE_MUTEX, Waits, Waits),
+    pair(&CURATOR_SEMAPHORE_MUTEX, &CURATOR_SEMAPHORE, Waits, Waits),
 ];
 
 /// Which pairs are played.
@@ -117,7 +131,7 @@ fn both_ways(pair: &Pair) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::Program;
+    use crate::clients::{Nodes, Program};
 
     #[test]
     fn every_pair_of_ours_is_played_both_ways_and_once() {
@@ -132,7 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_played_against_who_keeps_nodes_elsewhere() {
-        assert!(all(Among::All).iter().all(|cell| cell.holder.nodes == cell.contender.nodes));
+    fn one_parent_for_all_names_is_played_by_itself() {
+        let together = |client: &Client| client.nodes == Nodes::Together;
+        assert!(all(Among::All).iter().all(|cell| together(cell.holder) == together(cell.contender)));
     }
 }

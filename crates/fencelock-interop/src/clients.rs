@@ -21,6 +21,22 @@ pub(crate) enum Nodes {
     Apart,
     /// All names under one parent.
     Together,
+    /// Under `leases` below a node of that name: Curator's semaphores.
+    Leases,
+    /// Holders under a node of that name, those who wait beside it: kazoo's semaphore.
+    Beside,
+}
+
+impl Nodes {
+    /// The nodes whose children contend for `name`.
+    pub(crate) fn queues(self, parent: &str, name: &str) -> Vec<String> {
+        match self {
+            Self::Apart => vec![format!("{parent}/{name}")],
+            Self::Together => vec![parent.to_owned()],
+            Self::Leases => vec![format!("{parent}/{name}/leases")],
+            Self::Beside => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
+        }
+    }
 }
 
 /// One lock of one client.
@@ -34,24 +50,32 @@ pub(crate) struct Client {
 }
 
 const fn apart(title: &'static str, program: Program, recipe: &'static str) -> Client {
-    Client { title, program, recipe, nodes: Nodes::Apart }
+    at(Nodes::Apart, title, program, recipe)
 }
 
-const fn together(title: &'static str, program: Program, recipe: &'static str) -> Client {
-    Client { title, program, recipe, nodes: Nodes::Together }
+const fn at(nodes: Nodes, title: &'static str, program: Program, recipe: &'static str) -> Client {
+    Client { title, program, recipe, nodes }
 }
 
 pub(crate) static CURATOR: Client = apart("fencelock dialect=curator", Program::Fencelock, "curator");
 pub(crate) static KAZOO: Client = apart("fencelock dialect=kazoo", Program::Fencelock, "kazoo");
-pub(crate) static SHARED: Client = together("fencelock dialect=shared", Program::Fencelock, "shared");
+pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock dialect=shared", Program::Fencelock, "shared");
 
 pub(crate) static CURATOR_59: Client = apart("Curator 5.9 InterProcessMutex", Program::Curator59, "InterProcessMutex");
 pub(crate) static CURATOR_54: Client = apart("Curator 5.4 InterProcessMutex", Program::Curator54, "InterProcessMutex");
 pub(crate) static CURATOR_WRITE: Client = apart("Curator 5.9 write lock", Program::Curator59, "WriteLock");
+pub(crate) static CURATOR_READ: Client = apart("Curator 5.9 read lock", Program::Curator59, "ReadLock");
+pub(crate) static CURATOR_SEMAPHORE_MUTEX: Client =
+    at(Nodes::Leases, "Curator 5.9 SemaphoreMutex", Program::Curator59, "InterProcessSemaphoreMutex");
+pub(crate) static CURATOR_SEMAPHORE: Client =
+    at(Nodes::Leases, "Curator 5.9 SemaphoreV2, 1 lease", Program::Curator59, "InterProcessSemaphoreV2:1");
 pub(crate) static KAZOO_LOCK: Client = apart("kazoo Lock", Program::Kazoo, "Lock");
 pub(crate) static KAZOO_EXTRA: Client = apart("kazoo Lock + -lock-", Program::Kazoo, "Lock:-lock-");
 pub(crate) static KAZOO_WRITE: Client = apart("kazoo WriteLock", Program::Kazoo, "WriteLock");
+pub(crate) static KAZOO_READ: Client = apart("kazoo ReadLock", Program::Kazoo, "ReadLock");
+pub(crate) static KAZOO_SEMAPHORE: Client =
+    at(Nodes::Beside, "kazoo Semaphore, 1 lease", Program::Kazoo, "Semaphore:1");
 pub(crate) static GO_LOCK: Client = apart("go-zk Lock", Program::Go, "Lock");
 pub(crate) static PLAIN: Client = apart("plain lock-N, last ten", Program::Go, "plain");
-pub(crate) static ZK_LOCK: Client = together("zk-lock's shared parent", Program::Go, "shared");
-pub(crate) static BARE: Client = together("plain key-N, one parent", Program::Go, "bare");
+pub(crate) static ZK_LOCK: Client = at(Nodes::Together, "zk-lock's shared parent", Program::Go, "shared");
+pub(crate) static BARE: Client = at(Nodes::Together, "plain key-N, one parent", Program::Go, "bare");

@@ -78,7 +78,7 @@ impl Stage<'_> {
         let mut game = Game { stage: self, cell, number, holder, contender, rounds: 0 };
         match cell.expected {
             Expected::Waits => game.waits(),
-            Expected::Granted => game.granted(),
+            Expected::Granted | Expected::Shares => game.granted(),
             Expected::Refused => game.refused(),
         }
     }
@@ -86,8 +86,12 @@ impl Stage<'_> {
     /// How many contend for a lock.
     fn contenders(&self, lock: &Lock) -> Result<usize> {
         let mut observer = self.observer.lock().unwrap_or_else(PoisonError::into_inner);
-        let children = observer.ask(&format!("children {}", lock.queue()))?;
-        Ok(children.split(' ').filter(|child| !child.is_empty() && lock.is_mine(child)).count())
+        let mut contenders = 0;
+        for queue in &lock.queues {
+            let children = observer.ask(&format!("children {queue}"))?;
+            contenders += children.split(' ').filter(|child| !child.is_empty() && lock.is_mine(child)).count();
+        }
+        Ok(contenders)
     }
 }
 
@@ -155,7 +159,7 @@ impl Game<'_> {
         Ok(took)
     }
 
-    /// Both have it at once: nothing else can be, and the documents say so.
+    /// Both have it at once: readers, or clients that nothing can make exclude each other, as the documents say.
     fn granted(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
@@ -185,12 +189,15 @@ impl Game<'_> {
     /// A name that nobody has used.
     fn fresh(&mut self) -> Lock {
         self.rounds += 1;
-        let (parent, name) = match self.cell.holder.nodes {
-            Nodes::Apart => ("/locks", format!("cell-{}-{}", self.number, self.rounds)),
-            // A name that ends in a digit could be taken for the beginning of a number.
-            Nodes::Together => ("/together", format!("c{}r{}x", self.number, self.rounds)),
-        };
-        Lock { parent, name, nodes: self.cell.holder.nodes }
+        // A name that ended in a digit could be taken for the beginning of a number.
+        let name = format!("cell-{}-{}-x", self.number, self.rounds);
+        let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
+        let parent = if holder == Nodes::Together { "/together" } else { "/locks" };
+        let mut queues = holder.queues(parent, &name);
+        queues.extend(contender.queues(parent, &name));
+        queues.sort_unstable();
+        queues.dedup();
+        Lock { parent, name, queues, is_alone: holder != Nodes::Together }
     }
 
     fn hold(&mut self, lock: &Lock) -> Result<String> {
@@ -214,7 +221,10 @@ impl Game<'_> {
 struct Lock {
     parent: &'static str,
     name: String,
-    nodes: Nodes,
+    /// Whose children contend for it.
+    queues: Vec<String>,
+    /// Nobody else's nodes are there.
+    is_alone: bool,
 }
 
 impl Lock {
@@ -227,14 +237,7 @@ impl Lock {
         format!("acquire {} -1", self.of(client))
     }
 
-    fn queue(&self) -> String {
-        match self.nodes {
-            Nodes::Apart => format!("{}/{}", self.parent, self.name),
-            Nodes::Together => self.parent.to_owned(),
-        }
-    }
-
     fn is_mine(&self, child: &str) -> bool {
-        self.nodes == Nodes::Apart || child.contains(&self.name)
+        self.is_alone || child.contains(&self.name)
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn line(cell: &Cell, outcome: &Result<Played>) -> String {
 fn said(cell: &Cell, played: &Played) -> String {
     match cell.expected {
         Expected::Waits => "waits".to_owned(),
+        Expected::Shares => "shares it".to_owned(),
         Expected::Granted => "gets it too, as documented".to_owned(),
         Expected::Refused => format!("is refused: {}", played.refusal.as_deref().unwrap_or_default()),
     }
@@ -37,6 +38,7 @@ pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
     for (cell, outcome) in cells.iter().zip(played) {
         let verdict = match cell.expected {
             Expected::Waits => "waits",
+            Expected::Shares => "shares",
             Expected::Granted => "GETS IT",
             Expected::Refused => "refused",
         };
