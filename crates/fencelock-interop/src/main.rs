@@ -24,7 +24,7 @@ struct Args {
     #[arg(long, default_value = "")]
     only: String,
     /// Which pairs of clients.
-    #[arg(long, default_value = "ours")]
+    #[arg(long, default_value = "others")]
     among: Among,
     /// How many cells are played at a time.
     #[arg(long, default_value_t = 3)]
