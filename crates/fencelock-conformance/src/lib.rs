@@ -7,6 +7,7 @@ pub mod harness;
 pub mod history;
 pub mod laws;
 mod memory;
+pub mod scenes;
 mod suite;
 mod world;
 

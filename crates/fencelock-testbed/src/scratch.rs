@@ -1,31 +1,42 @@
 //! Directories for what servers write.
 
-use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-const PREFIX: &str = "fencelock-testbed-";
+/// A directory that goes when it is dropped, or else when this process ends, in whatever way.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    directory: TempDir,
+    reaper: Child,
+}
 
-/// A directory that goes when it is dropped. What processes left that died before they could, goes now.
-pub(crate) fn directory() -> io::Result<TempDir> {
-    let parent = std::env::temp_dir();
-    for left in fs::read_dir(&parent)?.flatten() {
-        if left.file_name().to_str().and_then(owner).is_some_and(|pid| !is_alive(pid)) {
-            // Another process may be removing it too.
-            let _ = fs::remove_dir_all(left.path());
-        }
+/// Waits for the end of its input, which only this process can write, and removes the directory. More than once, since
+/// servers die at the same time and may still write.
+const REAPER: &str = r#"trap '' INT TERM; read -r _; for _ in 1 2 3 4 5; do rm -rf "$0" && exit; sleep 0.1; done"#;
+
+impl Scratch {
+    pub(crate) fn new() -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("fencelock-testbed-").tempdir()?;
+        let mut reaper = Command::new("sh");
+        reaper.args(["-c", REAPER]).arg(directory.path()).current_dir("/");
+        let reaper = reaper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Self { directory, reaper })
     }
-    tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", std::process::id())).tempdir_in(parent)
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
 }
 
-fn owner(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
-}
-
-fn is_alive(pid: u32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It removes the directory, and has nothing to do when the directory's own drop comes.
+        drop(self.reaper.stdin.take());
+        let _ = self.reaper.wait();
+    }
 }
 
 #[cfg(test)]
@@ -33,12 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_dead_process_left_goes_and_what_a_living_one_has_stays() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let left = std::env::temp_dir().join(format!("{PREFIX}{}-left", child.id()));
-        child.wait().unwrap();
-        fs::create_dir_all(left.join("deep")).unwrap();
-        let (first, second) = (directory().unwrap(), directory().unwrap());
-        assert!(!left.exists() && first.path().is_dir() && second.path().is_dir());
+    fn a_directory_goes_with_its_handle_and_whatever_is_in_it() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        std::fs::create_dir_all(path.join("deep/er")).unwrap();
+        drop(scratch);
+        assert!(!path.exists());
     }
 }

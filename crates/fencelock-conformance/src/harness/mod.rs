@@ -20,6 +20,7 @@ mod worker;
 
 pub use drill::{Drill, Verdict};
 pub use resource::Resource;
+pub(crate) use rng::Rng;
 pub use site::{Outage, Site};
 pub use strategy::{Strategy, Toll};
 pub use worker::worker_main;

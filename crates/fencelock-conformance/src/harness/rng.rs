@@ -2,14 +2,14 @@
 
 /// Sebastiano Vigna's SplitMix64.
 #[derive(Debug, Clone)]
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,13 +18,13 @@ impl Rng {
     }
 
     /// A number below `limit`, or 0.
-    pub(super) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         let drawn = self.next() % (limit.max(1) as u64);
         usize::try_from(drawn).unwrap_or(0)
     }
 
     /// One of `choices`, if there are any.
-    pub(super) fn choose<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
+    pub(crate) fn choose<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         choices.get(self.below(choices.len())).copied()
     }
 }

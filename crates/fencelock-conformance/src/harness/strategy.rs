@@ -64,7 +64,7 @@ impl Strategy {
         }
         let ttl = fleet.site().ttl();
         match self {
-            Self::Brief(outage) => befall(outage, ttl / 4, fleet, rng, toll),
+            Self::Brief(outage) => befall(outage, ttl / 6, fleet, rng, toll),
             Self::Long(outage) => befall(outage, ttl * 7 / 4, fleet, rng, toll),
             _ => self.hurt_somebody(fleet, rng, toll),
         }

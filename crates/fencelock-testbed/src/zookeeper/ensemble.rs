@@ -5,14 +5,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use super::server::{Mode, Server};
 use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
 use crate::ports::Port;
 use crate::proxy::Proxy;
-use crate::{PATIENCE, scratch, wait_until};
+use crate::scratch::Scratch;
+use crate::{PATIENCE, wait_until};
 
 /// One server alone, or three that replicate. Dropping it kills them and removes their data.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub struct Ensemble {
     links: Vec<Vec<Option<Proxy>>>,
     /// Reserved for as long as the servers may be started again.
     _peers: Vec<Peer>,
-    _directory: TempDir,
+    _directory: Scratch,
     tick_ms: u64,
 }
 
@@ -43,7 +42,7 @@ impl Ensemble {
     /// When ZooKeeper is not installed, with the command that installs it.
     pub fn start(settings: Settings) -> io::Result<Self> {
         ZOOKEEPER.require();
-        let directory = scratch::directory()?;
+        let directory = Scratch::new()?;
         let count = settings.servers;
         let peer = |_| Ok(Peer { quorum: Port::reserve()?, election: Port::reserve()? });
         let peers = (0..count).map(peer).collect::<io::Result<Vec<_>>>()?;
@@ -77,6 +76,12 @@ impl Ensemble {
     #[must_use]
     pub fn url(&self, parent: &str) -> String {
         format!("zk://{}{parent}?tick_ms={}", self.connect_string(), self.tick_ms)
+    }
+
+    /// The length of a tick in milliseconds.
+    #[must_use]
+    pub fn tick_ms(&self) -> u64 {
+        self.tick_ms
     }
 
     /// How many servers there are.
@@ -139,6 +144,23 @@ impl Ensemble {
     /// Lets everything through on all links again.
     pub fn heal_links(&self) {
         self.links.iter().flatten().flatten().for_each(Proxy::heal);
+    }
+
+    /// Mends everything: paused servers go on, dead ones are started again, links let everything through. Returns once
+    /// every server takes part.
+    ///
+    /// # Errors
+    /// As [`Server::wait_until_serving`].
+    pub fn heal(&self) -> io::Result<()> {
+        self.heal_links();
+        for server in &self.servers {
+            if server.is_running() {
+                server.resume();
+            } else {
+                server.restart()?;
+            }
+        }
+        self.wait_until_serving()
     }
 
     /// Waits until every server takes part.

@@ -1,0 +1,39 @@
+//! Many waiters.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex as Registry;
+
+use super::{Stage, mutex, until_contenders};
+use crate::harness::Outage;
+
+/// How many wait at once.
+const WAITERS: usize = 1_000;
+
+pub(super) fn a_thousand_waiters_are_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {
+    stage.block_on(async {
+        let (client, other) = (stage.connect(0).await, stage.connect(1).await);
+        let first = mutex(&other).acquire().await.unwrap();
+        let granted: Arc<Registry<Vec<_>>> = Arc::default();
+        let waiters: Vec<_> = (0..WAITERS)
+            .map(|number| {
+                let (mutex, granted) = (mutex(if number % 2 == 0 { &client } else { &other }), Arc::clone(&granted));
+                tokio::spawn(async move {
+                    let guard = mutex.acquire().await.expect("a grant");
+                    granted.lock().await.push(guard.token());
+                    guard.release().await.expect("a release");
+                })
+            })
+            .collect();
+        until_contenders(&other, WAITERS + 1).await;
+        stage.strike(Outage::ConnectionsReset, 0, 0);
+        first.release().await.unwrap();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+        let granted = granted.lock().await;
+        assert_eq!(granted.len(), WAITERS);
+        assert!(granted.is_sorted(), "grants are not in the order of arrival");
+        until_contenders(&other, 0).await;
+    });
+}

@@ -1,0 +1,90 @@
+//! The network between a holder and its store.
+
+use fencelock::{GuardState, Loss};
+
+use super::{LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
+use crate::harness::Outage;
+
+pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stage) {
+    stage.block_on(async {
+        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let guard = mutex(&holder).acquire().await.unwrap();
+        let waiting = rival(&other);
+        until_contenders(&other, 2).await;
+        // As a session at work is: just confirmed.
+        pass(stage.site.ttl() / 2).await;
+        stage.strike(Outage::WorkerCut, 0, 0);
+        pass(stage.site.ttl() / 6).await;
+        stage.heal();
+        let healed = now();
+        while now().since(healed) < stage.site.ttl() * 2 {
+            guard.check().unwrap();
+            pass(LOOK_AGAIN).await;
+        }
+        assert_eq!(guard.state(), GuardState::Held);
+        assert!(!waiting.is_finished());
+        guard.release().await.unwrap();
+        let (granted, _) = waiting.await.unwrap();
+        assert!(granted.token() > guard.token());
+        granted.release().await.unwrap();
+    });
+}
+
+pub(super) fn a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted(stage: &Stage) {
+    is_told_before_a_rival_is_granted(stage, |stage| stage.strike(Outage::WorkerCut, 0, 0));
+}
+
+pub(super) fn a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted(stage: &Stage) {
+    // Every server in turn, so that the one that the holder is connected to is among them. The rival comes through when
+    // that is another one, or afterwards.
+    is_told_before_a_rival_is_granted(stage, |stage| {
+        (0..3).for_each(|server| stage.strike(Outage::ServerHoled, 0, server));
+        let site = std::sync::Arc::clone(&stage.site);
+        let past = site.ttl() * 2;
+        std::thread::spawn(move || {
+            std::thread::sleep(past);
+            site.heal().expect("a store that comes back");
+        });
+    });
+}
+
+fn is_told_before_a_rival_is_granted(stage: &Stage, strike: impl Fn(&Stage)) {
+    stage.block_on(async {
+        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let guard = mutex(&holder).acquire().await.unwrap();
+        let waiting = rival(&other);
+        until_contenders(&other, 2).await;
+        strike(stage);
+        let loss = guard.lost().await;
+        let told = now();
+        assert!(matches!(loss, Loss::Unconfirmed | Loss::Expired), "{loss}");
+        assert!(guard.check().is_err());
+        let (granted, at) = waiting.await.unwrap();
+        assert!(told < at, "told {:?} after the rival's grant", told.since(at));
+        assert!(granted.token() > guard.token());
+        stage.heal();
+        // The holder's client is as good as new.
+        granted.release().await.unwrap();
+        mutex(&holder).acquire().await.unwrap().release().await.unwrap();
+        until_contenders(&other, 0).await;
+    });
+}
+
+pub(super) fn a_lock_outlives_a_restart_of_every_connection(stage: &Stage) {
+    stage.block_on(async {
+        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let guard = mutex(&holder).acquire().await.unwrap();
+        let waiting = rival(&other);
+        until_contenders(&other, 2).await;
+        for _reset in 0..3 {
+            stage.strike(Outage::ConnectionsReset, 0, 0);
+            until_contenders(&holder, 2).await;
+            until_contenders(&other, 2).await;
+            guard.check().unwrap();
+        }
+        guard.release().await.unwrap();
+        // The watch that tells the rival survived its connections.
+        waiting.await.unwrap().0.release().await.unwrap();
+        until_contenders(&other, 0).await;
+    });
+}

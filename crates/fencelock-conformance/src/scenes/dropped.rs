@@ -1,0 +1,67 @@
+//! An acquire that is dropped.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use fencelock::{Client, Guard, Io};
+use tokio::time::timeout;
+
+use super::{Stage, mutex, until_contenders};
+
+pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
+    stage.block_on(async {
+        let (client, other) = (on_this_runtime(stage).await, stage.connect(1).await);
+        for polls in 1.. {
+            let granted = acquire_with_polls(&client, polls).await;
+            if let Some(guard) = &granted {
+                guard.release().await.unwrap();
+            }
+            until_contenders(&other, 0).await;
+            if granted.is_some() {
+                break;
+            }
+        }
+    });
+}
+
+pub(super) fn an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing(stage: &Stage) {
+    stage.block_on(async {
+        let (client, other) = (on_this_runtime(stage).await, stage.connect(1).await);
+        // A waiter is polled for every answer and every event, so the later ones wait for good.
+        for polls in 1..10 {
+            let guard = mutex(&other).acquire().await.unwrap();
+            let mut waiting = Box::pin(acquire_with_polls(&client, polls));
+            let dropped = timeout(stage.site.ttl() / 8, &mut waiting).await;
+            guard.release().await.unwrap();
+            if dropped.is_err() {
+                // Dropped in the middle of the hand-over, sooner or later.
+                let _ = timeout(Duration::from_micros(200 * polls as u64), waiting).await;
+            }
+            until_contenders(&other, 0).await;
+        }
+    });
+}
+
+async fn on_this_runtime(stage: &Stage) -> Client {
+    Client::builder().io(Io::CurrentRuntime).connect(&stage.site.url(0)).await.expect("a client")
+}
+
+/// Acquires, and drops the attempt when it is not granted after so many polls.
+async fn acquire_with_polls(client: &Client, polls: usize) -> Option<Guard> {
+    let mutex = mutex(client);
+    let mut acquire = Box::pin(mutex.acquire());
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match acquire.as_mut().poll(cx) {
+            Poll::Ready(granted) => Poll::Ready(Some(granted.expect("a grant"))),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}

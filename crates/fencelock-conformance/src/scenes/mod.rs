@@ -1,0 +1,201 @@
+//! Scenes: one thing goes wrong at one moment, and what a lock's users see of it is exactly what they were promised.
+//!
+//! A scene is a function over a [`Stage`], named by the sentence that it shows, and fails by a panic. It runs on every store
+//! whose [`Site`] can do what it [`needs`](Scene::needs); `scenes!` makes a test of each.
+
+mod answers;
+mod crowd;
+mod cuts;
+mod dropped;
+mod holder;
+mod processes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, Clock, Guard, Moment, Mutex, Name, SystemClock};
+use tokio::task::JoinHandle;
+
+pub use self::holder::holder_main;
+use crate::harness::{Outage, Site};
+
+/// Where a scene takes place.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// The store, and how it is broken.
+    pub site: Arc<dyn Site>,
+    /// The binary that calls [`holder_main`].
+    pub holder: PathBuf,
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Decides what is left to chance.
+    pub seed: u64,
+}
+
+/// One scene.
+#[derive(Clone, Copy)]
+pub struct Scene {
+    /// Its sentence, in words joined by underscores.
+    pub name: &'static str,
+    /// What the site has to be able to do.
+    pub needs: &'static [Outage],
+    /// Plays it.
+    pub run: fn(&Stage),
+}
+
+/// Hands the list of all scenes, each with what it needs, to another macro.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_scenes {
+    ($then:ident $arguments:tt) => {
+        $crate::$then! { $arguments [
+            cuts::a_client_cut_for_less_than_its_session_keeps_its_lock [WorkerCut],
+            cuts::a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted [WorkerCut],
+            cuts::a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted [ServerHoled],
+            cuts::a_lock_outlives_a_restart_of_every_connection [ConnectionsReset],
+            processes::a_killed_holder_is_followed_within_the_ttl_and_the_slack [],
+            processes::a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused [WorkerCut],
+            answers::an_answer_cut_at_any_byte_leaves_one_place_or_none [AnswerCut],
+            answers::what_was_held_back_past_its_withdrawal_never_takes_effect [WorkerHeldBack],
+            dropped::an_acquire_dropped_at_any_await_leaves_nothing [],
+            dropped::an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing [],
+            crowd::a_thousand_waiters_are_served_in_order_through_a_reset_of_all_connections [ConnectionsReset],
+        ] }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __scene_list {
+    (() [$($group:ident :: $scene:ident [$($need:ident)*],)*]) => {
+        &[$($crate::scenes::Scene {
+            name: stringify!($scene),
+            needs: &[$($crate::harness::Outage::$need),*],
+            run: $group::$scene,
+        }),*]
+    };
+}
+
+/// Every scene.
+#[must_use]
+pub fn scenes() -> &'static [Scene] {
+    crate::with_scenes!(__scene_list())
+}
+
+/// Plays the scene `name`.
+///
+/// # Panics
+/// When what it shows is not so, or when the site cannot do what it needs.
+pub fn play(name: &str, stage: &Stage) {
+    let Some(scene) = scenes().iter().find(|scene| scene.name == name) else { panic!("there is no scene {name}") };
+    for need in scene.needs {
+        assert!(stage.site.can(*need), "{name} needs {need:?}, which this site cannot do");
+    }
+    (scene.run)(stage);
+}
+
+impl AsRef<Self> for Stage {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// One `#[test]` for every scene: `scenes!(factory)`, where `factory()` makes a [`Stage`], or something that holds one
+/// ([`AsRef`]) together with what has to stay as long.
+#[macro_export]
+macro_rules! scenes {
+    ($factory:expr) => {
+        $crate::with_scenes!(__scene_tests($factory));
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __scene_tests {
+    (($factory:expr) [$($group:ident :: $scene:ident [$($need:ident)*],)*]) => {
+        $(
+            #[test]
+            fn $scene() {
+                $crate::scenes::play(stringify!($scene), ($factory)().as_ref());
+            }
+        )*
+    };
+}
+
+/// How long a scene waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The lock that all scenes are about.
+const LOCK: &str = "lock";
+
+impl Stage {
+    /// Runs `scene` on a runtime of its own.
+    fn block_on<T>(&self, scene: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let output = runtime.block_on(scene);
+        runtime.shutdown_background();
+        output
+    }
+
+    async fn connect(&self, client: usize) -> Client {
+        Client::connect(&self.site.url(client)).await.expect("a client")
+    }
+
+    fn strike(&self, outage: Outage, client: usize, random: u64) {
+        self.site.strike(outage, client, random).expect("an outage");
+    }
+
+    fn heal(&self) {
+        self.site.heal().expect("a store that comes back");
+    }
+}
+
+fn mutex(client: &Client) -> Mutex {
+    client.mutex(LOCK).expect("a name")
+}
+
+fn now() -> Moment {
+    SystemClock.now()
+}
+
+async fn pass(duration: Duration) {
+    SystemClock.sleep_until(now().after(duration)).await;
+}
+
+/// A rival that waits for the lock, and the moment of its grant.
+fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
+    let mutex = mutex(client);
+    tokio::spawn(async move {
+        let guard = mutex.acquire().await.expect("a grant for the rival");
+        (guard, now())
+    })
+}
+
+/// How many contenders there are.
+async fn contenders(client: &Client) -> usize {
+    let name = Name::new(LOCK).expect("a name");
+    let start = Instant::now();
+    loop {
+        match client.queue(&name).await {
+            Ok(queue) => return queue.contenders.len(),
+            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
+            Err(error) => panic!("looking at the queue: {error}"),
+        }
+    }
+}
+
+/// Waits until there are so many contenders.
+async fn until_contenders(client: &Client, count: usize) {
+    let start = Instant::now();
+    loop {
+        let there = contenders(client).await;
+        if there == count {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{there} contenders instead of {count}, and that does not change");
+        pass(LOOK_AGAIN).await;
+    }
+}
