@@ -1,6 +1,8 @@
 //! What the tests against real servers have in common.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod fake;
+
 use std::time::Duration;
 
 use fencelock_testbed::zookeeper::shared;

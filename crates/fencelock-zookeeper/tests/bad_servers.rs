@@ -1,0 +1,266 @@
+//! Servers that are not there, are something else, or do what no ZooKeeper server does.
+
+mod common;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::fake::{Fake, header, welcome};
+use common::{event, soon};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::{BoxFuture, Client, Config, Error, ErrorKind, Event, Net, Stream, Tcp, WatchEvent};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// An address where nobody listens.
+fn nobody() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+async fn refused(config: Config) -> Error {
+    let deadline = Duration::from_millis(900);
+    let start = Instant::now();
+    let error = soon(Client::connect(config.connect_deadline(deadline))).await.unwrap_err();
+    assert!(start.elapsed() >= deadline, "it was tried for as long as it was to be");
+    error
+}
+
+#[tokio::test]
+async fn where_no_server_is_the_error_names_each_address_and_why() {
+    let (one, two) = (nobody(), nobody());
+    let error = refused(Config::new(&format!("{one},{two}")).unwrap()).await;
+    assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Unreachable, false));
+    for told in [one.to_string(), two.to_string(), "refused".to_owned()] {
+        assert!(error.to_string().contains(&told), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn another_service_on_the_port_is_told_by_how_it_answers() {
+    let services: [(&[u8], &str); 3] = [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"-ERR unknown command\r\n", "-ERR"),
+        (b"\x00\x00\x00\x0cno zookeeper", "no ZooKeeper server"),
+    ];
+    for (said, shown) in services {
+        let fake = Fake::new().await;
+        let config = fake.config();
+        let task = tokio::spawn(fake.say(said));
+        let error = refused(config).await;
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert!(error.to_string().contains(shown), "{error}");
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_waits_for_more_is_told_by_its_silence() {
+    let fake = Fake::new().await;
+    let error = refused(fake.config()).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("did not answer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_in_the_middle_of_its_first_frame_is_left() {
+    let fake = Fake::new().await;
+    let config = fake.config();
+    let task = tokio::spawn(fake.say(b"\x00\x00\x00\x25\x00\x00"));
+    let error = refused(config).await;
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    task.abort();
+}
+
+#[tokio::test]
+async fn servers_that_only_read_are_refused_and_named_so() {
+    let fake = Fake::new().await;
+    let config = fake.config();
+    let task = tokio::spawn(async move {
+        loop {
+            let mut peer = fake.accept().await;
+            peer.read().await;
+            peer.write(&welcome(7, 1500, true)).await;
+            peer.hung_up().await;
+        }
+    });
+    let error = refused(config).await;
+    assert_eq!(error.kind(), ErrorKind::ReadOnlyServer, "{error}");
+    task.abort();
+}
+
+#[tokio::test]
+async fn three_wrong_hosts_do_not_keep_a_client_from_the_right_one() {
+    let http = Fake::new().await;
+    let silent = Fake::new().await;
+    let servers = format!("{},{},{},{}", nobody(), http.address, silent.address, shared().address());
+    let task = tokio::spawn(http.say(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    let (client, _) = soon(Client::connect(Config::new(&servers).unwrap())).await.unwrap();
+    assert_eq!(client.session().server, shared().address().to_string());
+    task.abort();
+}
+
+/// Resolves every name to some addresses that nobody has and one that somebody has.
+#[derive(Debug)]
+struct Names;
+
+impl Net for Names {
+    fn resolve<'a>(&'a self, host: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            match host {
+                "many" => Ok(vec![nobody(), shared().address(), nobody()]),
+                "none" => Ok(Vec::new()),
+                _ => Err(io::Error::other("there is no such name")),
+            }
+        })
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+        Tcp.connect(address)
+    }
+}
+
+#[tokio::test]
+async fn all_addresses_of_a_name_are_tried() {
+    let config = |servers: &str| Config::new(servers).unwrap().net(Arc::new(Names));
+    for _ in 0..5 {
+        let (client, _) = soon(Client::connect(config("many"))).await.unwrap();
+        assert_eq!(client.session().server, format!("many:2181 ({})", shared().address()));
+    }
+    let error = refused(config("none,wrong")).await;
+    assert!(error.to_string().contains("has no address"), "{error}");
+    assert!(error.to_string().contains("there is no such name"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_is_reached_by_ipv6() {
+    let fake = Fake::on("[::1]:0").await;
+    let config = Config::new(&format!("[::1]:{}", fake.address.port())).unwrap();
+    let bridge = tokio::spawn(async move {
+        let mut near = fake.accept().await.0;
+        let mut far = TcpStream::connect(shared().address()).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+    });
+    let (client, _) = soon(Client::connect(config)).await.unwrap();
+    assert!(client.exists("/").await.unwrap().is_some());
+    client.close().await.unwrap();
+    soon(bridge).await.unwrap();
+}
+
+/// What a server says on a connection with a session, and what is told of it.
+async fn ends_the_connection(said: &[u8], told: &str) {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 1500).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    let answer = client.exists("/a");
+    peer.read().await;
+    peer.0.write_all(said).await.unwrap();
+    let error = soon(answer).await.unwrap_err();
+    assert!(error.outcome_unknown(), "{error}");
+    let event = event(&mut events, |event| matches!(event, Event::Disconnected { .. })).await;
+    assert!(format!("{event:?}").contains(told), "{event:?}");
+    // The session goes on with the next connection.
+    let _peer = soon(fake.welcome(7, 1500)).await;
+    common::event(&mut events, |event| matches!(event, Event::Reconnected { .. })).await;
+}
+
+#[tokio::test]
+async fn garbage_ends_the_connection_and_not_the_session() {
+    ends_the_connection(&[0xff; 64], "negative").await;
+    ends_the_connection(&[0; 64], "shorter than its header").await;
+    ends_the_connection(b"HTTP/1.1 400 Bad Request\r\n\r\n", "out of turn").await;
+    let frame = |xid: i32| [&20_u32.to_be_bytes()[..], &xid.to_be_bytes(), &header(7, 0), &[0; 4]].concat();
+    ends_the_connection(&frame(99), "out of turn").await;
+    ends_the_connection(&frame(-2), "ping").await;
+    ends_the_connection(&frame(-4), "credentials").await;
+    ends_the_connection(&frame(-8), "watches").await;
+    ends_the_connection(&frame(-1), "ends too early").await;
+}
+
+#[tokio::test]
+async fn a_frame_that_stops_in_the_middle_ends_the_connection_in_time() {
+    ends_the_connection(b"\x00\x00\x00\x54\x00\x00", "silent").await;
+}
+
+#[tokio::test]
+async fn a_malformed_answer_is_told_and_harms_nothing_else() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 30_000).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    let (listed, synced) = (client.get_children("/"), client.sync("/"));
+    peer.answer(&i32::MAX.to_be_bytes()).await;
+    peer.answer(&[]).await;
+    let error = soon(listed).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    soon(synced).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_session_in_place_of_ours_is_expiry() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 1500).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    let watched = client.exists_watched("/a");
+    let request = peer.read().await;
+    peer.write(&[&request[..4], &header(7, -101)].concat()).await;
+    let (_, mut watch) = soon(watched).await.unwrap();
+    drop(peer);
+    let _peer = soon(fake.welcome(8, 1500)).await;
+    event(&mut events, |event| *event == Event::Expired).await;
+    assert_eq!(soon(watch.fired()).await, WatchEvent::SessionOver);
+    assert_eq!(client.exists("/").await.unwrap_err().kind(), ErrorKind::SessionExpired);
+}
+
+#[tokio::test]
+async fn a_session_that_expires_while_connected_is_over() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 30_000).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    let (first, second) = (client.sync("/"), client.sync("/"));
+    let request = peer.read().await;
+    peer.write(&[&request[..4], &header(7, -112)].concat()).await;
+    let (first, second) = (soon(first).await.unwrap_err(), soon(second).await.unwrap_err());
+    assert_eq!((first.kind(), first.outcome_unknown()), (ErrorKind::SessionExpired, false));
+    assert_eq!((second.kind(), second.outcome_unknown()), (ErrorKind::SessionExpired, true));
+    event(&mut events, |event| *event == Event::Expired).await;
+}
+
+#[tokio::test]
+async fn credentials_refused_on_a_reconnect_end_the_client() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config().auth("digest", "a:b")));
+    let mut peer = fake.welcome(7, 1500).await;
+    peer.answer(&[]).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    drop(peer);
+    let mut peer = soon(fake.welcome(7, 1500)).await;
+    let auth = peer.read().await;
+    peer.write(&[&auth[..4], &header(7, -115)].concat()).await;
+    event(&mut events, |event| *event == Event::AuthFailed).await;
+    assert_eq!(soon(client.exists("/")).await.unwrap_err().kind(), ErrorKind::AuthFailed);
+}
+
+#[tokio::test]
+async fn a_sequence_number_at_its_end_is_handed_on_as_it_is() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 30_000).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    for number in ["2147483646", "2147483647", "-2147483648"] {
+        let created = client.create(
+            "/l/lock-",
+            b"",
+            fencelock_zookeeper::CreateMode::EphemeralSequential,
+            &[fencelock_zookeeper::Acl::open()],
+        );
+        let path = format!("/l/lock-{number}");
+        let length = u32::try_from(path.len()).unwrap().to_be_bytes();
+        peer.answer(&[&length[..], path.as_bytes(), &[0; 68]].concat()).await;
+        assert_eq!(soon(created).await.unwrap().path, path);
+    }
+}
