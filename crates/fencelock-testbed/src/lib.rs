@@ -4,6 +4,7 @@
 //! here listens on 127.0.0.1 alone, below the ephemeral ports, keeps its data in a scratch directory, and is stopped by its
 //! process id when it is dropped, or by the kernel when this process dies in whatever way.
 
+mod network;
 mod packages;
 mod ports;
 pub mod process;
@@ -12,6 +13,7 @@ mod scratch;
 mod wait;
 pub mod zookeeper;
 
+pub use network::Network;
 pub use packages::{Package, ZOOKEEPER};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};

@@ -1,20 +1,21 @@
 //! Ports that nobody else takes while they are ours.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 
 /// Below the ephemeral ports, from which any outgoing connection may take one.
 const PORTS: std::ops::Range<u16> = 21_001..31_999;
 
-/// A TCP port on 127.0.0.1 that nothing listens on, reserved against other processes that reserve here too.
+/// A TCP port, on 127.0.0.1 unless said otherwise, that nothing listens on, reserved against other processes that reserve here too.
 ///
 /// The reservation is an abstract socket, so that the kernel ends it with this process.
 #[derive(Debug)]
 pub struct Port {
-    number: u16,
-    _reserved: UnixListener,
+    address: SocketAddr,
+    /// `None` on a host of its own, where nobody else takes ports.
+    _reserved: Option<UnixListener>,
 }
 
 impl Port {
@@ -34,23 +35,28 @@ impl Port {
         Err(io::Error::new(ErrorKind::AddrInUse, format!("no port of {PORTS:?} is free")))
     }
 
+    /// A port on a host of its own.
+    pub(crate) fn elsewhere(host: IpAddr, number: u16) -> Self {
+        Self { address: (host, number).into(), _reserved: None }
+    }
+
     fn take(number: u16) -> io::Result<Self> {
         let name = format!("fencelock-testbed-port-{number}");
         let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, number))?;
-        Ok(Self { number, _reserved: reserved })
+        Ok(Self { address: (Ipv4Addr::LOCALHOST, number).into(), _reserved: Some(reserved) })
     }
 
     /// Its number.
     #[must_use]
     pub fn number(&self) -> u16 {
-        self.number
+        self.address.port()
     }
 
     /// The address that a server on it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.number).into()
+        self.address
     }
 }
 

@@ -1,9 +1,10 @@
 //! The servers start, serve, break and come back as they are told to.
 
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use fencelock_testbed::zookeeper::{Ensemble, Mode, Settings, shared};
-use fencelock_testbed::{PATIENCE, Way, wait_until};
+use fencelock_testbed::{Network, PATIENCE, Way, wait_until};
 
 #[test]
 fn a_server_alone_serves_and_comes_back_after_a_kill() {
@@ -56,4 +57,22 @@ fn tests_share_one_server_and_no_parent() {
     assert!(TcpStream::connect(shared().address()).is_ok());
     assert_ne!(shared().parent(), shared().parent());
     assert!(shared().url().starts_with(&format!("zk://{}/t", shared().address())));
+}
+
+#[test]
+fn servers_on_hosts_of_their_own_lose_what_is_dropped_between_them() {
+    let network = Arc::new(Network::start(3).unwrap());
+    let settings = Settings { servers: 3, network: Some(Arc::clone(&network)), ..Settings::default() };
+    let ensemble = Ensemble::start(settings).unwrap();
+    let (leader, followers) = (ensemble.leader(), ensemble.followers());
+    network.cut(leader, followers[0]).unwrap();
+    assert!(wait_until(PATIENCE, || ensemble.server(followers[0]).mode().is_none()));
+    assert!(ensemble.server(leader).is_leader());
+    network.heal().unwrap();
+    ensemble.wait_until_serving().unwrap();
+    network.pull_cable(leader).unwrap();
+    assert!(ensemble.server(leader).word("srvr").is_err());
+    assert!(wait_until(PATIENCE, || followers.iter().any(|number| ensemble.server(*number).is_leader())));
+    network.heal().unwrap();
+    assert!(wait_until(PATIENCE, || ensemble.server(leader).mode() == Some(Mode::Follower)));
 }

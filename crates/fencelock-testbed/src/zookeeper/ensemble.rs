@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::server::{Mode, Server};
 use super::settings::Settings;
@@ -44,17 +45,20 @@ impl Ensemble {
         ZOOKEEPER.require();
         let directory = Scratch::new()?;
         let count = settings.servers;
-        let peer = |_| Ok(Peer { quorum: Port::reserve()?, election: Port::reserve()? });
+        let peer = |number| Ok(Peer { quorum: settings.port(number, 2888)?, election: settings.port(number, 3888)? });
         let peers = (0..count).map(peer).collect::<io::Result<Vec<_>>>()?;
-        let link = |follower: usize, leader: usize| match settings.links && follower != leader {
-            true => Proxy::start(peers[leader].quorum.address()).map(Some),
-            false => Ok(None),
-        };
+        let link =
+            |follower: usize, leader: usize| match settings.links && settings.network.is_none() && follower != leader {
+                true => Proxy::start(peers[leader].quorum.address()).map(Some),
+                false => Ok(None),
+            };
         let links = (0..count).map(|follower| (0..count).map(|leader| link(follower, leader)).collect());
         let links = links.collect::<io::Result<Vec<Vec<_>>>>()?;
         let servers = (0..count).map(|number| {
-            let secure = settings.tls.as_ref().map(|_| Port::reserve()).transpose()?;
-            let server = Server::new(Port::reserve()?, secure, directory.path().join(number.to_string()));
+            let secure = settings.tls.as_ref().map(|_| settings.port(number, 2281)).transpose()?;
+            let host = settings.network.as_ref().map(|network| (Arc::clone(network), number));
+            let directory = directory.path().join(number.to_string());
+            let server = Server::new(settings.port(number, 2181)?, secure, directory, host);
             write_files(&server, number, &settings, &peers, &links[number])?;
             server.restart()?;
             Ok(server)
@@ -190,10 +194,10 @@ fn write_files(
     }
     line("dataDir", &server.directory.join("data").display());
     line("clientPort", &server.client.number());
-    line("clientPortAddress", &"127.0.0.1");
+    line("clientPortAddress", &server.client.address().ip());
     if let Some(secure) = &server.secure {
         line("secureClientPort", &secure.number());
-        line("secureClientPortAddress", &"127.0.0.1");
+        line("secureClientPortAddress", &secure.address().ip());
     }
     if peers.len() > 1 {
         line("quorumListenOnAllIPs", &false);

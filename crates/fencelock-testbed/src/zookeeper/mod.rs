@@ -4,6 +4,7 @@ mod ensemble;
 mod server;
 mod settings;
 mod shared;
+mod snapshot;
 
 pub use ensemble::Ensemble;
 pub use server::{Mode, Server};

@@ -5,12 +5,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::snapshot;
 use crate::ports::Port;
 use crate::process::{Process, bound};
-use crate::{PATIENCE, wait_until};
+use crate::{Network, PATIENCE, wait_until};
 
 /// What a server takes part as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Server {
     pub(super) client: Port,
     pub(super) secure: Option<Port>,
     pub(super) directory: PathBuf,
+    /// Where it runs, unless it is here.
+    host: Option<(Arc<Network>, usize)>,
     process: Mutex<Option<Process>>,
 }
 
@@ -39,8 +42,13 @@ const WORD: Duration = Duration::from_secs(2);
 
 impl Server {
     /// A server whose `zoo.cfg` is in `directory`, not started yet.
-    pub(super) fn new(client: Port, secure: Option<Port>, directory: PathBuf) -> Self {
-        Self { client, secure, directory, process: Mutex::new(None) }
+    pub(super) fn new(
+        client: Port,
+        secure: Option<Port>,
+        directory: PathBuf,
+        host: Option<(Arc<Network>, usize)>,
+    ) -> Self {
+        Self { client, secure, directory, host, process: Mutex::new(None) }
     }
 
     /// Where clients connect.
@@ -88,7 +96,10 @@ impl Server {
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
         let log = File::options().create(true).append(true).open(self.directory.join("log"))?;
-        let mut java = bound("java");
+        let mut java = match &self.host {
+            None => bound("java"),
+            Some((network, number)) => network.command(*number, "java"),
+        };
         java.args(["-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"])
@@ -106,6 +117,21 @@ impl Server {
         Ok(())
     }
 
+    /// Restarts the server, which must be alone and have been started with `digest.enabled=false`, so that the next
+    /// sequential child of the node at `path` gets the number `next`. No request can do that: the number counts children.
+    ///
+    /// # Errors
+    /// When there is no such node, or the server does not come back.
+    pub fn set_sequence(&self, path: &str, next: i32) -> io::Result<()> {
+        // It writes a snapshot of what it has when it starts.
+        self.restart()?;
+        self.wait_until_serving()?;
+        self.kill();
+        snapshot::set_sequence(&self.directory.join("data/version-2"), path, next)?;
+        self.restart()?;
+        self.wait_until_serving()
+    }
+
     /// Whether its process is there, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -117,6 +143,13 @@ impl Server {
     /// # Errors
     /// When it does not answer within 2 s.
     pub fn word(&self, word: &str) -> io::Result<String> {
+        match &self.host {
+            None => self.ask(word),
+            Some((network, _)) => network.inside(|| self.ask(word))?,
+        }
+    }
+
+    fn ask(&self, word: &str) -> io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(), WORD)?;
         stream.set_read_timeout(Some(WORD))?;
         stream.write_all(word.as_bytes())?;

@@ -1,6 +1,11 @@
 //! What an ensemble is started with.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Network;
+use crate::ports::Port;
 
 /// How servers are set up.
 #[derive(Debug, Clone)]
@@ -17,6 +22,8 @@ pub struct Settings {
     pub max_session_timeout_ms: u64,
     /// Whether each follower reaches its leader through a proxy of its own, see [`Ensemble::link`](super::Ensemble::link).
     pub links: bool,
+    /// Hosts for the servers, one each, instead of 127.0.0.1 for all; then there are no links.
+    pub network: Option<Arc<Network>>,
     /// A second client port with TLS.
     pub tls: Option<Tls>,
     /// Further lines of `zoo.cfg`, such as `forceSync=no`; they win over those above.
@@ -32,6 +39,7 @@ impl Default for Settings {
             min_session_timeout_ms: 1000,
             max_session_timeout_ms: 60_000,
             links: false,
+            network: None,
             tls: None,
             extra: Vec::new(),
         }
@@ -50,6 +58,14 @@ impl Settings {
     pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.extra.push((key.to_owned(), value.to_string()));
         self
+    }
+
+    /// A port for the server with this number: any one, or `usual` on a host of its own.
+    pub(super) fn port(&self, number: usize, usual: u16) -> io::Result<Port> {
+        match &self.network {
+            None => Port::reserve(),
+            Some(network) => Ok(Port::elsewhere(network.address(number), usual)),
+        }
     }
 
     /// What every server's `zoo.cfg` begins with.
