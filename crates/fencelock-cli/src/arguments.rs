@@ -90,6 +90,27 @@ pub(crate) fn purpose_fault(text: &str) -> Option<String> {
     text.contains(char::is_control).then(|| "it holds control characters".to_owned())
 }
 
+/// So many permits of a semaphore with so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Permits {
+    pub(crate) count: u32,
+    pub(crate) capacity: u32,
+}
+
+/// `K/N`: K permits of N.
+pub(crate) fn permits() -> Text<Permits> {
+    Text::new(permits_of)
+}
+
+fn permits_of(text: &str) -> Result<Permits, String> {
+    const ALLOWED: &str = "permits are K/N, as in 1/3, with K from 1 to N and N up to 4294967294";
+    let parsed = text
+        .split_once('/')
+        .and_then(|(count, capacity)| Some(Permits { count: count.parse().ok()?, capacity: capacity.parse().ok()? }));
+    let fits = |permits: &Permits| (1..=permits.capacity).contains(&permits.count) && permits.capacity < u32::MAX;
+    parsed.filter(fits).ok_or_else(|| ALLOWED.to_owned())
+}
+
 /// A duration longer than nothing.
 pub(crate) fn duration() -> Text<Duration> {
     Text::new(|text| match any_duration(text)? {
@@ -118,6 +139,15 @@ fn any_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permits_are_some_of_all() {
+        assert_eq!(permits_of("2/3"), Ok(Permits { count: 2, capacity: 3 }));
+        assert_eq!(permits_of("1/4294967294").map(|permits| permits.capacity), Ok(u32::MAX - 1));
+        for bad in ["", "3", "0/3", "4/3", "1/0", "-1/3", "1/4294967295", "1/3/3", "1.5/3", " 1/3"] {
+            assert!(permits_of(bad).unwrap_err().contains("K/N"), "{bad}");
+        }
+    }
 
     #[test]
     fn durations_carry_units_and_have_bounds() {

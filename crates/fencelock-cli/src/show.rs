@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Contender, Queue};
+use fencelock::{Claim, Contender, Queue};
 use serde::Serialize;
 
 use crate::say::harmless;
@@ -15,6 +15,9 @@ pub(crate) struct Shown {
     pub(crate) position: usize,
     state: &'static str,
     claim: String,
+    kind: &'static str,
+    permits: Option<u32>,
+    capacity: Option<u32>,
     host: Option<String>,
     pid: Option<u32>,
     client: Option<String>,
@@ -34,6 +37,9 @@ impl Shown {
             position,
             state: if contender.grant.is_some() { "holder" } else { "waiter" },
             claim: contender.claim.to_string(),
+            kind: kind(contender.claim),
+            permits: is_permit(contender.claim).then(|| contender.claim.weight()),
+            capacity: is_permit(contender.claim).then(|| contender.claim.capacity()),
             host: named.map(|owner| owner.host.clone()),
             pid: named.map(|owner| owner.pid),
             client: contender.owner.as_ref().map(|owner| format!("{:016x}", owner.client)),
@@ -49,6 +55,7 @@ impl Shown {
         vec![
             self.position.to_string(),
             self.state.to_owned(),
+            self.claim.clone(),
             told(self.host.as_ref()),
             told(self.pid.as_ref()),
             told(self.age.as_ref()),
@@ -63,6 +70,20 @@ impl Shown {
             _ => format!("client {}", told(self.client.as_ref())),
         }
     }
+}
+
+/// What a contender is.
+fn kind(claim: Claim) -> &'static str {
+    match claim {
+        Claim::MUTEX => "mutex",
+        Claim::READER => "reader",
+        Claim::WRITER => "writer",
+        _ => "permits",
+    }
+}
+
+fn is_permit(claim: Claim) -> bool {
+    kind(claim) == "permits"
 }
 
 /// How long ago, as people say it. A clock that is behind the store's says nothing.
@@ -94,6 +115,9 @@ impl Everybody {
 #[derive(Debug, Serialize)]
 pub(crate) struct Lock {
     name: String,
+    kind: &'static str,
+    permits: Option<u32>,
+    capacity: Option<u32>,
     holders: Vec<Shown>,
     waiting: usize,
 }
@@ -101,8 +125,25 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) fn new(queue: &Queue) -> Self {
         let Everybody { name, contenders, .. } = Everybody::new(queue);
+        let kind = match contenders.first().map(|shown| shown.kind) {
+            Some("reader" | "writer") => "read-write",
+            Some("permits") => "semaphore",
+            _ => "mutex",
+        };
+        let capacity = contenders.first().and_then(|shown| shown.capacity);
         let (holders, waiters): (Vec<_>, Vec<_>) = contenders.into_iter().partition(|shown| shown.state == "holder");
-        Self { name, holders, waiting: waiters.len() }
+        let taken = holders.iter().filter_map(|holder| holder.permits).sum();
+        Self { name, kind, permits: capacity.map(|_| taken), capacity, holders, waiting: waiters.len() }
+    }
+
+    /// What the holders hold together.
+    fn held_as(&self) -> String {
+        match (self.permits, self.capacity, self.holders.len(), self.holders.first()) {
+            (Some(permits), Some(capacity), ..) => format!("{permits} of {capacity}"),
+            (_, _, 0, _) => self.kind.to_owned(),
+            (_, _, 1, Some(holder)) => holder.claim.clone(),
+            (_, _, readers, _) => format!("{readers} readers"),
+        }
     }
 
     pub(crate) fn row(&self) -> Vec<String> {
@@ -111,6 +152,7 @@ impl Lock {
         let who = holder.map_or_else(|| "-".to_owned(), Shown::who);
         vec![
             self.name.clone(),
+            self.held_as(),
             if more == 0 { who } else { format!("{who} and {more} more") },
             told(holder.and_then(|holder| holder.age.as_ref())),
             holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),

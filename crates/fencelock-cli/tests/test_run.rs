@@ -280,3 +280,35 @@ fn a_store_that_is_removed_ends_the_command_and_nobody_waits_for_ever() {
     assert!([0, 76].contains(&code(&waited)), "{}", stderr(&waited));
     assert_eq!(holder.code(), 76);
 }
+
+#[test]
+fn those_who_share_run_together_and_one_who_excludes_runs_alone() {
+    let place = Place::new();
+    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped()));
+    let reader = start(&["--shared", "page"]);
+    place.queued("page", 1);
+    assert_eq!(ended(&mut place.run(&["--try", "--shared", "page"], "true")).0, 0);
+    let (busy, said) = ended(&mut place.run(&["--try", "--exclusive", "page"], "true"));
+    assert_eq!(busy, 75);
+    assert!(said.contains(&format!("pid {}", reader.pid())), "{said}");
+    let (conflict, said) = ended(&mut place.run(&["page"], "true"));
+    assert_eq!(conflict, 65);
+    assert!(said.contains("reader") && said.contains("mutex"), "{said}");
+}
+
+#[test]
+fn as_many_run_as_there_are_permits() {
+    let place = Place::new();
+    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped()));
+    let _seats = [start(&["--permits", "1/3", "seats"]), start(&["--permits", "1/3", "seats"])];
+    place.queued("seats", 2);
+    assert_eq!(ended(&mut place.run(&["--try", "--permits", "1/3", "seats"], "true")).0, 0);
+    assert_eq!(ended(&mut place.run(&["--try", "--permits", "2/3", "seats"], "true")).0, 75);
+    assert_eq!(ended(&mut place.run(&["--try", "--permits", "1/4", "seats"], "true")).0, 65, "another capacity");
+    for options in [["--permits", "4/3"], ["--permits", "0/3"], ["--permits", "1/0"], ["--permits", "many"]] {
+        let (code, said) = ended(place.run(&options, "true").arg("seats"));
+        assert_eq!(code, 64);
+        assert!(said.contains("K/N"), "{said}");
+    }
+    assert_eq!(ended(&mut place.run(&["--permits", "1/3", "--shared", "seats"], "true")).0, 64);
+}

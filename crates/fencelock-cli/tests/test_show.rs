@@ -44,3 +44,32 @@ fn an_idle_name_and_a_wrong_one_are_told_apart() {
     assert_eq!(code, 64);
     assert!(text.contains("a//b"), "{text}");
 }
+
+#[test]
+fn readers_writers_and_permits_are_told_apart() {
+    let place = Place::new();
+    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(std::process::Stdio::piped()));
+    let _readers = [start(&["--shared", "page"]), start(&["--shared", "page"])];
+    place.queued("page", 2);
+    let _writer = start(&["--exclusive", "--quiet", "page"]);
+    let _permits = start(&["--permits", "2/3", "seats"]);
+    place.queued("page", 3);
+    place.queued("seats", 1);
+    let told = |name: &str| -> Vec<String> {
+        let fields = |c: &serde_json::Value| format!("{} {} {} {}", c["state"], c["kind"], c["permits"], c["capacity"]);
+        place.contenders(name).iter().map(fields).collect()
+    };
+    let (reader, writer) = (r#""holder" "reader" null null"#, r#""waiter" "writer" null null"#);
+    assert_eq!(told("page"), [reader, reader, writer]);
+    assert_eq!(told("seats"), [r#""holder" "permits" 2 3"#]);
+    let table = stdout(&output(&mut place.fencelock(&["show", "page"])));
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].contains("CLAIM") && lines[1].contains("reader") && lines[3].contains("writer"), "{table}");
+    let listed = stdout(&output(&mut place.fencelock(&["ls"])));
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(lines[1].contains("2 readers") && lines[2].contains("2 of 3"), "{listed}");
+    let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
+    let locks: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&locks[0]["kind"], &locks[1]["kind"]), (&"read-write".into(), &"semaphore".into()));
+    assert_eq!((&locks[1]["permits"], &locks[1]["capacity"]), (&2.into(), &3.into()));
+}

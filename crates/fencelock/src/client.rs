@@ -11,7 +11,7 @@ use crate::engine::observe::{Observer, Observers};
 use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::primitives::Mutex;
+use crate::primitives::{Mutex, RwLock, Semaphore};
 use crate::store::{self, Capability, Owner, Queue, Store, StoreUrl};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
@@ -81,7 +81,26 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::InvalidName`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
-        Ok(Mutex::new(self.clone(), Name::new(name)?))
+        Mutex::new(self.clone(), Name::new(name)?)
+    }
+
+    /// The read-write lock `name`: readers together or one writer, first come, first served between them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::shared_claims`] is false.
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        RwLock::new(self.clone(), Name::new(name)?)
+    }
+
+    /// The semaphore `name`, of which up to `capacity` permits are held at a time: 1 to 4,294,967,294.
+    ///
+    /// Whoever queues under one name must give one capacity; see [`Semaphore`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another capacity; [`ErrorKind::Unsupported`] where
+    /// [`Capability::shared_claims`] is false and `capacity` is not 1.
+    pub fn semaphore(&self, name: impl AsRef<str>, capacity: u32) -> Result<Semaphore> {
+        Semaphore::new(self.clone(), Name::new(name)?, capacity)
     }
 
     /// What the store promises.

@@ -22,7 +22,9 @@ pub use engine::observe::{Event, Observer};
 pub use engine::options::{Retry, Timing};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
-pub use primitives::{Guard, Mutex};
+pub use primitives::{
+    AnyGuard, DowngradeError, Guard, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind,
+};
 pub use queue::Claim;
 pub use store::{Capability, Contender, Contention, Loss, Owner, Queue, StoreUrl};
 #[cfg(feature = "file")]

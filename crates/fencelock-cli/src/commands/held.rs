@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use fencelock::{Clock as _, Guard, Loss, Moment, SystemClock, Timing};
+use fencelock::{AnyGuard, Clock as _, Loss, Moment, SystemClock, Timing};
 use nix::sys::signal::Signal;
 
 use crate::job::{Happening, Job, exit_code};
@@ -52,7 +52,7 @@ struct Stopping {
 
 /// A command and the lock it runs under.
 pub(super) struct Held<'a> {
-    guard: &'a Guard,
+    guard: &'a AnyGuard,
     job: Job,
     limits: Limits,
     max_hold_over: Moment,
@@ -60,7 +60,7 @@ pub(super) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    pub(super) fn new(guard: &'a Guard, job: Job, limits: Limits) -> Self {
+    pub(super) fn new(guard: &'a AnyGuard, job: Job, limits: Limits) -> Self {
         let max_hold_over = limits.max_hold.map_or(Moment::NEVER, |most| SystemClock.now().after(most));
         Self { guard, job, limits, max_hold_over, stopping: None }
     }
@@ -120,7 +120,7 @@ impl<'a> Held<'a> {
 }
 
 /// Completes once the command must end.
-async fn must_end(guard: &Guard, reserve: Duration, max_hold_over: Moment) -> Cause {
+async fn must_end(guard: &AnyGuard, reserve: Duration, max_hold_over: Moment) -> Cause {
     tokio::select! {
         biased;
         loss = guard.lost() => Cause::Lost(loss),
@@ -130,7 +130,7 @@ async fn must_end(guard: &Guard, reserve: Duration, max_hold_over: Moment) -> Ca
 }
 
 /// Completes when no more than `reserve` of the certainty is left.
-async fn lapsing(guard: &Guard, reserve: Duration) {
+async fn lapsing(guard: &AnyGuard, reserve: Duration) {
     loop {
         let spare = guard.remaining().saturating_sub(reserve);
         if spare.is_zero() {
@@ -141,7 +141,7 @@ async fn lapsing(guard: &Guard, reserve: Duration) {
 }
 
 /// Completes when a command that was told to end has had its time: the grace, or less if the lock goes first.
-async fn kill_time(guard: &Guard, stopping: Option<Stopping>) {
+async fn kill_time(guard: &AnyGuard, stopping: Option<Stopping>) {
     match stopping {
         Some(Stopping { kill_at, holding, killed: false }) => tokio::select! {
             () = tokio::time::sleep_until(kill_at.into()) => {}

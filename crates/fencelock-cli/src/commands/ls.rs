@@ -16,7 +16,9 @@ const READS: usize = 16;
 
 /// List the locks that somebody holds or waits for.
 ///
-/// With --json: an array of objects with `name`, `holders` (as `show` gives contenders) and `waiting` (how many wait).
+/// With --json: an array of objects with `name`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the
+/// `permits` that are held and its `capacity` (else null), `holders` (as `show` gives contenders) and `waiting` (how
+/// many wait).
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that start with this.
@@ -36,7 +38,7 @@ impl Ls {
         if self.json {
             print_json(&locks)?;
         } else {
-            let heads = ["NAME", "HOLDER", "SINCE", "PURPOSE", "WAITING"];
+            let heads = ["NAME", "HELD AS", "HOLDER", "SINCE", "PURPOSE", "WAITING"];
             print_table(&heads, locks.iter().map(Lock::row))?;
         }
         Ok(0)

@@ -5,12 +5,12 @@ use std::future::pending;
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Contention, Error, ErrorKind, Guard, Mutex, Name};
+use fencelock::{AnyGuard, Client, Contention, Error, ErrorKind, Name};
 use nix::sys::signal::Signal;
 
 use super::held::{Held, Limits};
 use super::{StoreArguments, connect, farewell};
-use crate::arguments;
+use crate::arguments::{self, Permits};
 use crate::job::Job;
 use crate::say::{Failure, Outcome, chain, code, say};
 use crate::signals::Signals;
@@ -20,7 +20,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 /// Run a command while holding a lock.
 ///
-/// Waits for the lock without limit unless --wait or --try is given. The command runs in a process group of its own,
+/// Waits for the lock without limit unless --wait or --try is given. The lock is a mutex unless --shared, --exclusive or
+/// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. The command runs in a process group of its own,
 /// gets the terminal if there is one, and is told FENCELOCK_NAME and FENCELOCK_TOKEN. TERM, INT, HUP, QUIT, USR1, USR2
 /// and WINCH are passed on to its group.
 #[derive(Debug, Args)]
@@ -29,6 +30,15 @@ pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8.
     #[arg(value_parser = arguments::name())]
     name: Name,
+    /// Take a read-write lock for reading: together with others that do, and never beside one with --exclusive.
+    #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
+    shared: bool,
+    /// Take a read-write lock for writing: alone, where others take it with --shared.
+    #[arg(long, conflicts_with = "permits")]
+    exclusive: bool,
+    /// Take K of the N permits of a semaphore; whoever uses the name must give the same N.
+    #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
+    permits: Option<Permits>,
     /// Give up after waiting this long (as in 500ms, 30s, 1h 30m).
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     wait: Option<Duration>,
@@ -99,25 +109,35 @@ impl Run {
         }
     }
 
-    fn lock(&self, client: &Client) -> Outcome<Mutex> {
-        let purpose = self.purpose.clone().or_else(|| purpose_of(&self.command));
-        let mut lock = client.mutex(&self.name)?;
-        if let Some(purpose) = purpose {
-            lock = lock.purpose(purpose);
+    /// Takes what was asked for, waiting as long as was asked.
+    async fn take(&self, client: &Client) -> fencelock::Result<AnyGuard> {
+        let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
+        let (name, limit) = (&self.name, self.wait.unwrap_or(Duration::MAX));
+        if self.shared || self.exclusive {
+            let lock = client.rwlock(name)?.purpose(purpose).wait(limit);
+            return match (self.shared, self.at_once) {
+                (true, true) => Ok(lock.try_read().await?.into_any()),
+                (true, false) => Ok(lock.read().await?.into_any()),
+                (false, true) => Ok(lock.try_write().await?.into_any()),
+                (false, false) => Ok(lock.write().await?.into_any()),
+            };
         }
-        if let Some(wait) = self.wait {
-            lock = lock.wait(wait);
+        if let Some(Permits { count, capacity }) = self.permits {
+            let lock = client.semaphore(name, capacity)?.permits(count)?.purpose(purpose).wait(limit);
+            let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
+            return Ok(acquired?.into_any());
         }
-        Ok(lock)
+        let lock = client.mutex(name)?.purpose(purpose).wait(limit);
+        let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
+        Ok(acquired?.into_any())
     }
 
-    async fn acquire(&self, client: &Client) -> Outcome<Guard> {
-        let lock = self.lock(client)?;
+    async fn acquire(&self, client: &Client) -> Outcome<AnyGuard> {
         let acquired = if self.at_once {
-            lock.try_acquire().await
+            self.take(client).await
         } else {
             tokio::select! {
-                acquired = lock.acquire() => acquired,
+                acquired = self.take(client) => acquired,
                 () = self.say_for_whom(client) => pending().await,
             }
         };
@@ -149,7 +169,7 @@ impl Run {
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
-    async fn hold(&self, guard: Guard, limits: Limits, signals: &mut Signals) -> Outcome<u8> {
+    async fn hold(&self, guard: AnyGuard, limits: Limits, signals: &mut Signals) -> Outcome<u8> {
         let variables = [
             ("FENCELOCK_NAME", Some(self.name.to_string())),
             ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
@@ -177,7 +197,8 @@ fn interrupted(signal: Signal) -> u8 {
 }
 
 /// The program's name, which says enough to recognise a job and holds no secrets that arguments may hold.
-fn purpose_of(command: &[OsString]) -> Option<String> {
-    let program = std::path::Path::new(command.first()?).file_name()?.to_str()?;
-    arguments::purpose_fault(program).is_none().then(|| program.to_owned())
+fn purpose_of(command: &[OsString]) -> String {
+    let program = command.first().and_then(|program| std::path::Path::new(program).file_name()?.to_str());
+    let fits = program.filter(|program| arguments::purpose_fault(program).is_none());
+    fits.unwrap_or("a command").to_owned()
 }

@@ -13,9 +13,10 @@ use crate::show::{Everybody, Shown, print_json, print_table};
 /// Show who holds a lock, and who waits for it in which order.
 ///
 /// With --json: an object with `name`, `contenders` and `strangers` (things in the store that only look like
-/// contenders). A contender has `position` (from 1), `state` ("holder" or "waiter"), `claim`, `host`, `pid`, `client`,
-/// `request`, `purpose`, `since` (RFC 3339, by the store's clock) and `token` (a string, as it does not fit a double);
-/// what the store does not tell is null.
+/// contenders). A contender has `position` (from 1), `state` ("holder" or "waiter"), `kind` ("mutex", "reader",
+/// "writer" or "permits"), `permits` and `capacity` (numbers, of permits), `claim` (all of that in words), `host`,
+/// `pid`, `client`, `request`, `purpose`, `since` (RFC 3339, by the store's clock) and `token` (a string, as it does not
+/// fit a double); what the store does not tell is null.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The lock's name.
@@ -39,7 +40,7 @@ impl Show {
         if shown.contenders.is_empty() {
             writeln!(io::stdout().lock(), "nobody holds or waits for {}", harmless(self.name.as_str(), false))?;
         } else {
-            let heads = ["POSITION", "STATE", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
+            let heads = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
             print_table(&heads, shown.contenders.iter().map(Shown::row))?;
         }
         for stranger in &shown.strangers {

@@ -7,17 +7,44 @@ use tokio_util::sync::CancellationToken;
 use super::wait;
 use crate::engine::hold::GuardState;
 use crate::error::Result;
+use crate::kind::{Exclusive, Permits, Reading, Writing};
 use crate::name::Name;
 use crate::token::FencingToken;
 
 /// A [`crate::Guard`] for code that blocks. Dropping it releases the lock in the background.
 #[must_use = "a guard that is dropped releases its lock"]
 #[derive(Debug)]
-pub struct Guard(crate::Guard);
+pub struct Guard<K = Exclusive>(crate::Guard<K>);
 
-impl Guard {
-    pub(crate) fn new(guard: crate::Guard) -> Self {
+/// A [`crate::ReadGuard`] for code that blocks.
+pub type ReadGuard = Guard<Reading>;
+
+/// A [`crate::WriteGuard`] for code that blocks.
+pub type WriteGuard = Guard<Writing>;
+
+/// A [`crate::PermitGuard`] for code that blocks.
+pub type PermitGuard = Guard<Permits>;
+
+impl WriteGuard {
+    /// Goes on as a reader, in the same place.
+    ///
+    /// # Errors
+    /// As [`crate::WriteGuard::downgrade`], but on failure the lock is released.
+    pub fn downgrade(self) -> Result<ReadGuard> {
+        wait(async { Ok(self.0.downgrade().await?) }).map(Guard)
+    }
+}
+
+impl<K> Guard<K> {
+    pub(crate) fn new(guard: crate::Guard<K>) -> Self {
         Self(guard)
+    }
+
+    /// Runs `body`, and says whether the lock was held to its end.
+    pub(super) fn run<T>(&self, body: impl FnOnce(&Self) -> T) -> Result<T> {
+        let output = body(self);
+        self.check()?;
+        Ok(output)
     }
 
     /// The lock.

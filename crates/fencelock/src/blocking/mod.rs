@@ -15,15 +15,19 @@
 mod guard;
 mod mutex;
 mod reentrant;
+mod rwlock;
+mod semaphore;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-pub use self::guard::Guard;
+pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
 pub use self::mutex::Mutex;
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
+pub use self::rwlock::RwLock;
+pub use self::semaphore::Semaphore;
 use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,6 +69,22 @@ impl Client {
     /// [`ErrorKind::InvalidName`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
         self.0.mutex(name).map(Mutex::new)
+    }
+
+    /// The read-write lock `name`.
+    ///
+    /// # Errors
+    /// As [`crate::Client::rwlock`].
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        self.0.rwlock(name).map(RwLock::new)
+    }
+
+    /// The semaphore `name`, of which up to `capacity` permits are held at a time.
+    ///
+    /// # Errors
+    /// As [`crate::Client::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, capacity: u32) -> Result<Semaphore> {
+        self.0.semaphore(name, capacity).map(Semaphore::new)
     }
 
     /// What the store promises.

@@ -87,9 +87,6 @@ impl Mutex {
     /// # Errors
     /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before `body` ended.
     pub fn run<T>(&self, body: impl FnOnce(&Guard) -> T) -> Result<T> {
-        let guard = self.acquire()?;
-        let output = body(&guard);
-        guard.check()?;
-        Ok(output)
+        self.acquire()?.run(body)
     }
 }

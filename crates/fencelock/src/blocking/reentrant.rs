@@ -68,7 +68,7 @@ impl ReentrantMutex {
                 let guard = acquire(&self.mutex)?;
                 let mut holds = self.holds();
                 holds.retain(|_, hold| hold.strong_count() > 0);
-                holds.insert(thread, guard.downgrade());
+                holds.insert(thread, guard.hold());
                 guard
             }
         };

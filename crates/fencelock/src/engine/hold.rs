@@ -12,6 +12,7 @@ use super::clock::Moment;
 use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::queue::Claim;
 use crate::store::{Left, Loss, Place, PlaceId};
 use crate::token::FencingToken;
 
@@ -165,9 +166,62 @@ impl Hold {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
+    /// Whether one guard is all there is of it.
+    pub(crate) fn has_one_guard(&self) -> bool {
+        self.guards.load(Ordering::Acquire) == 1
+    }
+
     /// Whether every guard was given back.
     pub(crate) fn is_unshared(&self) -> bool {
         self.guards.load(Ordering::Acquire) == 0
+    }
+
+    /// Makes the claim lighter: again and again while that failed for a passing reason, as long as an acquire would.
+    ///
+    /// After an error the place has the one claim or the other.
+    pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        tokio::select! {
+            biased;
+            lightened = self.lighten_patiently(claim) => lightened,
+            () = self.lost.cancelled() => Err(match self.cause() {
+                Some(loss) => self.lost_before(loss),
+                None => self.released_before(),
+            }),
+        }
+    }
+
+    async fn lighten_patiently(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        let give_up = self.engine.clock.now().after(self.engine.retry.give_up_after);
+        let mut failures = 0;
+        loop {
+            let error = match self.lighten_once(claim).await {
+                Ok(()) => {
+                    self.engine.observers.tell(Event::Downgraded { name: &self.id.name });
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if error.kind() == ErrorKind::Lost {
+                self.lose(self.live.over().unwrap_or(Loss::Removed));
+            }
+            if let GuardState::Lost(loss) = self.state() {
+                return Err(self.lost_before(loss));
+            }
+            if !error.is_retryable() || self.engine.clock.now() >= give_up {
+                return Err(error.with("name", &self.id.name));
+            }
+            self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
+            failures += 1;
+            self.engine.pause_after(failures).await;
+        }
+    }
+
+    async fn lighten_once(&self, claim: Claim) -> Result<()> {
+        let mut slot = self.place.lock().await;
+        match slot.as_mut() {
+            Some(place) => self.engine.in_time("downgrade", place.lighten(claim)).await,
+            None => Err(self.released_before()),
+        }
     }
 
     /// Gives the place up, whoever shares it. Repeatable: a failure forgets nothing.

@@ -52,7 +52,7 @@ pub enum Event<'a> {
         /// Why.
         cause: Loss,
     },
-    /// A request of an acquire failed and is tried again.
+    /// A request of an acquire or a downgrade failed and is tried again.
     Retried {
         /// The lock.
         name: &'a Name,
@@ -67,6 +67,11 @@ pub enum Event<'a> {
         token: Option<FencingToken>,
         /// The time from the call to the grant.
         waited: Duration,
+    },
+    /// A writer goes on as a reader, in its place.
+    Downgraded {
+        /// The lock.
+        name: &'a Name,
     },
     /// An acquire ended without the lock.
     Refused {

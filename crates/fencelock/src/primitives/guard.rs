@@ -2,29 +2,42 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::kind::{Any, Exclusive};
 use crate::client::Lifeline;
 use crate::engine::hold::{GuardState, Hold};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
+use crate::queue::Claim;
 use crate::store::Loss;
 use crate::token::FencingToken;
 
-/// A held lock.
+/// A held lock: of a mutex, or what `K` says of [`kind`](crate::kind).
 ///
-/// Holding a guard means: nobody else was granted before [`Guard::remaining`] runs out. It belongs to whoever has the
+/// Holding a guard means: nobody whom it excludes was granted before [`Guard::remaining`] runs out (a mutex and a writer
+/// exclude everybody, a reader all writers, a permit whoever does not fit beside it). It belongs to whoever has the
 /// value, never to a thread or task. After a pause (blocking work, a swapped-out or stopped process), ask
 /// [`Guard::check`] before going on, and pass [`Guard::token`] to whatever the lock protects: only that can refuse a
 /// write that comes too late.
 ///
 /// Dropping the guard releases the lock in the background; [`Guard::release`] does it in the open.
 #[must_use = "a guard that is dropped releases its lock"]
-pub struct Guard {
+pub struct Guard<K = Exclusive> {
+    share: Share,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A held lock of whatever kind.
+pub type AnyGuard = Guard<Any>;
+
+/// One guard's part in a hold, whatever is held.
+struct Share {
     hold: Arc<Hold>,
     /// Given back, or lent to a body and never counted.
     given_up: AtomicBool,
@@ -32,9 +45,18 @@ pub struct Guard {
     lifeline: Arc<Lifeline>,
 }
 
-impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, lifeline: Arc<Lifeline>) -> Self {
-        Self { hold, given_up: AtomicBool::new(false), lent: false, lifeline }
+impl<K> Guard<K> {
+    fn new(hold: Arc<Hold>, lifeline: Arc<Lifeline>) -> Self {
+        Self::of(Share { hold, given_up: AtomicBool::new(false), lent: false, lifeline })
+    }
+
+    fn of(share: Share) -> Self {
+        Self { share, kind: PhantomData }
+    }
+
+    /// The same guard, of a claim that has become another one.
+    pub(super) fn become_kind<L>(self) -> Guard<L> {
+        Guard::of(self.share)
     }
 
     /// The first guard of `hold`, unless everybody who could want it is gone.
@@ -59,34 +81,43 @@ impl Guard {
     }
 
     /// The hold, without holding it.
-    pub(crate) fn downgrade(&self) -> Weak<Hold> {
-        Arc::downgrade(&self.hold)
+    pub(crate) fn hold(&self) -> Weak<Hold> {
+        Arc::downgrade(&self.share.hold)
+    }
+
+    /// The same guard, for code that serves every kind alike.
+    pub fn into_any(self) -> AnyGuard {
+        self.become_kind()
     }
 
     /// The lock.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.hold.id().name
+        &self.share.hold.id().name
     }
 
     /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::Capability) says there are none.
+    ///
+    /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be
+    /// compared with those of writers (a lower one is refused with right), never with another reader's, and two permits
+    /// that are held together cannot be told apart by age at all.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
-        self.hold.token()
+        self.share.hold.token()
     }
 
     /// Where the lock stands now. Never blocks, and is right even just after a pause: it looks at the clock, not at what
     /// a background task had time to do.
     #[must_use]
     pub fn state(&self) -> GuardState {
-        self.hold.state()
+        self.share.hold.state()
     }
 
     /// How long it is still certain that nobody else was granted: zero once lost or released, [`Duration::MAX`] where
     /// nothing expires.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hold.remaining()
+        self.share.hold.remaining()
     }
 
     /// `Ok` while the lock is certainly held.
@@ -96,8 +127,8 @@ impl Guard {
     pub fn check(&self) -> Result<()> {
         match self.state() {
             GuardState::Held | GuardState::Suspect => Ok(()),
-            GuardState::Lost(loss) => Err(self.hold.lost_before(loss)),
-            GuardState::Released => Err(self.hold.released_before()),
+            GuardState::Lost(loss) => Err(self.share.hold.lost_before(loss)),
+            GuardState::Released => Err(self.share.hold.released_before()),
         }
     }
 
@@ -106,8 +137,8 @@ impl Guard {
     /// # Cancel safety
     /// May be dropped and asked again.
     pub async fn lost(&self) -> Loss {
-        self.hold.lost().cancelled().await;
-        match self.hold.cause() {
+        self.share.hold.lost().cancelled().await;
+        match self.share.hold.cause() {
             Some(loss) => loss,
             None => std::future::pending().await,
         }
@@ -117,7 +148,7 @@ impl Guard {
     /// the lock.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {
-        self.hold.lost().child_token()
+        self.share.hold.lost().child_token()
     }
 
     /// Another guard of the same hold, with the same token; the lock is released when all of them are.
@@ -125,10 +156,10 @@ impl Guard {
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) or [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is nothing left to share.
     pub fn reenter(&self) -> Result<Self> {
-        if self.given_up.load(Ordering::Acquire) && !self.lent {
-            return Err(self.hold.released_before());
+        if self.share.given_up.load(Ordering::Acquire) && !self.share.lent {
+            return Err(self.share.hold.released_before());
         }
-        Self::share(&self.hold, &self.lifeline)
+        Self::share(&self.share.hold, &self.share.lifeline)
     }
 
     /// Gives this guard back; the last one of a hold releases the lock. May be called again after an error: a failed
@@ -141,21 +172,38 @@ impl Guard {
     /// # Cancel safety
     /// Once polled, the release goes on although the future is dropped.
     pub async fn release(&self) -> Result<()> {
-        let was_given_up = self.given_up.swap(true, Ordering::AcqRel);
-        let last = if was_given_up { self.hold.is_unshared() } else { self.hold.unshare() };
+        let was_given_up = self.share.given_up.swap(true, Ordering::AcqRel);
+        let last = if was_given_up { self.share.hold.is_unshared() } else { self.share.hold.unshare() };
         if last { self.release_hold().await } else { Ok(()) }
     }
 
     async fn release_hold(&self) -> Result<()> {
-        let hold = Arc::clone(&self.hold);
-        let engine = self.hold.engine();
+        let hold = Arc::clone(&self.share.hold);
+        let engine = self.share.hold.engine();
         if engine.spawner.has_own_thread() {
             return engine.run_to_end(async move { hold.release().await }).await;
         }
-        let mut in_flight = ReleaseInFlight { hold: &self.hold, done: false };
-        let released = self.hold.release().await;
+        let mut in_flight = ReleaseInFlight { hold: &self.share.hold, done: false };
+        let released = self.share.hold.release().await;
         in_flight.done = true;
         released
+    }
+
+    /// Makes the claim lighter, for which nobody else may rely on the heavier one.
+    pub(super) async fn lighten(&self, claim: Claim) -> Result<()> {
+        self.check()?;
+        if self.share.given_up.load(Ordering::Acquire) && !self.share.lent {
+            return Err(self.share.hold.released_before());
+        }
+        if !self.share.hold.has_one_guard() {
+            let message = "another guard of the same hold still relies on the heavier claim";
+            return Err(Error::new(ErrorKind::Config, "downgrade", message).with("name", self.name()));
+        }
+        let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
+        if engine.spawner.has_own_thread() {
+            return engine.run_to_end(async move { hold.lighten(claim).await }).await;
+        }
+        hold.lighten(claim).await
     }
 
     /// Runs `body` under this guard and gives it back, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
@@ -169,21 +217,21 @@ impl Guard {
         Fut: Future<Output = T>,
     {
         self.check()?;
-        let lent = Self {
-            hold: Arc::clone(&self.hold),
+        let lent = Self::of(Share {
+            hold: Arc::clone(&self.share.hold),
             given_up: AtomicBool::new(true),
             lent: true,
-            lifeline: Arc::clone(&self.lifeline),
-        };
+            lifeline: Arc::clone(&self.share.lifeline),
+        });
         let body = body(lent);
         let result = tokio::select! {
             biased;
-            loss = self.lost() => Err(self.hold.lost_before(loss)),
+            loss = self.lost() => Err(self.share.hold.lost_before(loss)),
             output = body => Ok(output),
         };
         // The state looks at the clock: a body that blocked past the margin was not told by the select.
         let result = match self.state() {
-            GuardState::Lost(loss) if result.is_ok() => Err(self.hold.lost_before(loss)),
+            GuardState::Lost(loss) if result.is_ok() => Err(self.share.hold.lost_before(loss)),
             _ => result,
         };
         drop(self);
@@ -205,7 +253,7 @@ impl Drop for ReleaseInFlight<'_> {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Share {
     fn drop(&mut self) {
         let last = if *self.given_up.get_mut() { self.hold.is_unshared() } else { self.hold.unshare() };
         if last {
@@ -214,7 +262,7 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Guard {
+impl<K> fmt::Debug for Guard<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", self.name())

@@ -129,7 +129,11 @@ pub trait Place: Send {
     /// May be dropped at any point and called again.
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>>;
 
-    /// Replaces the claim of a granted place by a lighter one, keeping the place. Counts as a departure.
+    /// Replaces the claim of a granted place by a lighter one, keeping the place. Counts as a departure. Repeatable; an
+    /// error of [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the place is gone.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point. The place has one of the two claims then, and [`Place::leave`] gives it up.
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>>;
 
     /// Gives up this place, and no later one of the same name. Repeatable.

@@ -165,6 +165,13 @@ impl FilePlace {
         Ok(())
     }
 
+    fn not_lightened(&self, errno: Errno) -> Error {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => Error::new(ErrorKind::Lost, "lighten", "the place is gone"),
+            errno => self.failed("lighten", errno),
+        }
+    }
+
     /// Puts the lighter ticket beside the heavier one and takes that away; `false` while another process is in the lock.
     fn try_lighten(&mut self, lighter: Ticket) -> rustix::io::Result<bool> {
         let bucket = Arc::clone(&self.bucket);
@@ -265,7 +272,7 @@ impl Place for FilePlace {
             let core = Arc::clone(&self.core);
             let mut patience = Patience::new(&core);
             let lighter = Ticket { key: self.ticket.key, claim };
-            while !self.try_lighten(lighter).map_err(|errno| self.failed("lighten", errno))? {
+            while !self.try_lighten(lighter).map_err(|errno| self.not_lightened(errno))? {
                 if !patience.lasts().await {
                     return Err(core.directory.stuck("lighten", &Directory::bucket_path(self.bucket.index())));
                 }

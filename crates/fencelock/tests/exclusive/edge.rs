@@ -1,25 +1,25 @@
 //! Rare moments: an answer that comes too late, a caller that goes away, an observer that breaks.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Entry, RequestId, Store};
-use fencelock::{Claim, Client, Clock, ErrorKind, Event, GuardState, Io, Loss, Name, Observer, Owner};
+use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Io, Loss, Name, Observer, Owner};
 use futures_util::FutureExt;
-use support::{World, ms, on_one_thread, secs, settle};
+
+use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::{OTHER_KIND, whole};
 
 #[test]
 fn a_lease_and_max_hold_count_from_the_grant_however_long_the_wait_was() {
     on_one_thread(async {
         let world = World::new();
         let (holder, waiter) = (world.process().await, world.process().await);
-        let lock = waiter.client.mutex("a").unwrap();
+        let lock = whole(&waiter.client, "a").unwrap();
         for lock in [lock.clone().lease(secs(30)), lock.clone().max_hold(secs(30))] {
-            let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+            let held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
             let waiting = tokio::spawn(async move { lock.acquire().await });
             world.advance(secs(60)).await;
             held.release().await.unwrap();
@@ -41,14 +41,14 @@ fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
         let world = World::new();
         let process = world.process().await;
         let late = process.store.delay_next(Operation::Enter);
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         settle().await;
         let other = world.store.another_process();
         let owner = Owner { client: 7, host: "elsewhere".to_owned(), pid: 1 };
         let opened = other.open(&owner, secs(60), Arc::new(world.clock.clone())).await.unwrap();
         let id = RequestId { client: 7, number: 1 };
-        let (name, claim) = (Name::new("a").unwrap(), Claim::READER);
+        let (name, claim) = (Name::new("a").unwrap(), OTHER_KIND);
         let entry = Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None };
         let _place = opened.session.enter(Arc::new(entry)).await.unwrap();
         world.advance(secs(5)).await;
@@ -65,7 +65,7 @@ fn an_acquire_that_finds_its_session_expired_opens_another() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let guard = lock.acquire().await.unwrap();
         process.store.expire_sessions();
         let again = lock.acquire().await.unwrap();
@@ -79,7 +79,7 @@ fn a_release_dropped_after_it_took_effect_is_no_loss() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let late = process.store.delay_next(Operation::Leave);
         let mut releasing = Box::pin(guard.release());
         assert!(releasing.as_mut().now_or_never().is_none());
@@ -97,7 +97,7 @@ fn a_body_run_under_a_reentered_guard_leaves_the_lock_to_the_outer_one() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let outer = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let outer = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         outer.reenter().unwrap().run(|_| async {}).await.unwrap();
         settle().await;
         outer.check().unwrap();
@@ -124,7 +124,7 @@ fn an_observer_that_panics_costs_nobody_a_lock() {
         let (broken, mine) = (Arc::new(Broken(AtomicU64::new(0))), store.another_process());
         let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::clone(&broken) as Arc<dyn Observer>);
         let client = options.connect_store(Arc::new(mine.clone()) as Arc<dyn Store>).await.unwrap();
-        let guard = client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&client, "a").unwrap().acquire().await.unwrap();
         mine.partition();
         for _ in 0..100 {
             clock.advance(ms(100));
@@ -145,7 +145,7 @@ fn a_guard_is_told_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
     let guard = runtime.block_on(async {
         let mine = Arc::new(store.another_process()) as Arc<dyn Store>;
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(mine).await.unwrap();
-        client.mutex("a").unwrap().acquire().await.unwrap()
+        whole(&client, "a").unwrap().acquire().await.unwrap()
     });
     drop(runtime);
     assert_eq!(guard.lost().now_or_never(), Some(Loss::Unconfirmed), "nothing renews it any more");
@@ -157,10 +157,10 @@ fn an_acquire_dropped_together_with_its_client_leaves_nothing_when_the_drop_retu
     let store = MemoryStore::new();
     on_one_thread(async {
         let holder = Client::builder().connect_store(Arc::new(store.another_process())).await.unwrap();
-        let _held = holder.mutex("a").unwrap().acquire().await.unwrap();
+        let _held = whole(&holder, "a").unwrap().acquire().await.unwrap();
         for _ in 0..200 {
             let client = Client::builder().connect_store(Arc::new(store.another_process())).await.unwrap();
-            let lock = client.mutex("a").unwrap();
+            let lock = whole(&client, "a").unwrap();
             let mut acquiring = Box::pin(lock.acquire());
             assert!(acquiring.as_mut().now_or_never().is_none());
             while store.census().places < 2 {

@@ -1,26 +1,26 @@
 //! What an acquire promises: order, honest refusals, and nothing left behind whatever happens to its requests.
 
-mod support;
-
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencelock::memory::Operation;
 use fencelock::store::{Entry, RequestId, Store};
-use fencelock::{Claim, Clock, ErrorKind, Name, Owner, SystemClock};
+use fencelock::{Clock, ErrorKind, Name, Owner, SystemClock};
 use futures_util::FutureExt;
-use support::{World, ms, on_one_thread, secs, settle};
+
+use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::{OTHER_KIND, whole};
 
 #[test]
 fn waiters_are_granted_in_arrival_order() {
     on_one_thread(async {
         let world = World::new();
         let processes = [world.process().await, world.process().await, world.process().await];
-        let first = processes[0].client.mutex("a").unwrap().acquire().await.unwrap();
+        let first = whole(&processes[0].client, "a").unwrap().acquire().await.unwrap();
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
         for number in 0..30 {
-            let (lock, order) = (processes[number % 3].client.mutex("a").unwrap(), order.clone());
+            let (lock, order) = (whole(&processes[number % 3].client, "a").unwrap(), order.clone());
             tokio::spawn(async move {
                 let guard = lock.acquire().await.unwrap();
                 order.send((number, guard.token())).unwrap();
@@ -45,7 +45,7 @@ fn a_lost_reply_to_enter_is_resolved_with_the_same_request() {
         let world = World::new();
         let process = world.process().await;
         process.store.lose_next_reply(Operation::Enter);
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         world.advance(secs(1)).await;
         let guard = acquiring.await.unwrap().unwrap();
@@ -61,7 +61,7 @@ fn a_try_whose_reply_was_lost_is_not_busy_with_itself() {
         let world = World::new();
         let process = world.process().await;
         process.store.lose_next_reply(Operation::Enter);
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.try_acquire().await });
         world.advance(secs(1)).await;
         acquiring.await.unwrap().unwrap().release().await.unwrap();
@@ -78,13 +78,13 @@ fn an_acquire_dropped_at_any_await_point_leaves_nothing() {
                     let world = World::new();
                     let (process, other) = (world.process().await, world.process().await);
                     let held = match contended {
-                        true => Some(other.client.mutex("a").unwrap().acquire().await.unwrap()),
+                        true => Some(whole(&other.client, "a").unwrap().acquire().await.unwrap()),
                         false => None,
                     };
                     if let Some(fault) = fault {
                         process.store.lose_next_reply(fault);
                     }
-                    let lock = process.client.mutex("a").unwrap().max_hold(secs(3600));
+                    let lock = whole(&process.client, "a").unwrap().max_hold(secs(3600));
                     let mut acquiring = Box::pin(lock.acquire());
                     for _ in 0..polls {
                         if let Poll::Ready(guard) = acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -110,7 +110,7 @@ fn an_abandoned_request_that_arrives_later_takes_no_effect() {
         let world = World::new();
         let process = world.process().await;
         let late = process.store.delay_next(Operation::Enter);
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         assert!(lock.acquire().now_or_never().is_none());
         world.advance(secs(5)).await;
         assert!(!late.release(), "the withdrawn request took effect");
@@ -123,8 +123,8 @@ fn busy_and_timed_out_acquires_name_the_holder_and_our_position() {
     on_one_thread(async {
         let world = World::new();
         let (holder, other) = (world.process().await, world.process().await);
-        let guard = holder.client.mutex("a").unwrap().purpose("nightly report").acquire().await.unwrap();
-        let lock = other.client.mutex("a").unwrap();
+        let guard = whole(&holder.client, "a").unwrap().purpose("nightly report").acquire().await.unwrap();
+        let lock = whole(&other.client, "a").unwrap();
         let busy = lock.try_acquire().await.unwrap_err();
         assert_eq!(busy.kind(), ErrorKind::Busy);
         let queued = tokio::spawn({
@@ -159,7 +159,7 @@ fn more_waiters_than_allowed_are_refused_and_leave_nothing() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap().max_waiters(1);
+        let lock = whole(&process.client, "a").unwrap().max_waiters(1);
         let _guard = lock.acquire().await.unwrap();
         let first = tokio::spawn({
             let lock = lock.clone();
@@ -180,7 +180,7 @@ fn a_try_on_an_unreachable_store_ends_within_the_request_deadline() {
         let world = World::new();
         let process = world.process().await;
         process.store.partition();
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let trying = tokio::spawn(async move { lock.try_acquire().await });
         world.advance(process.client.timing().request_deadline + ms(1)).await;
         assert_eq!(trying.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
@@ -195,8 +195,8 @@ fn a_wait_limit_holds_although_the_store_is_unreachable() {
     on_one_thread(async {
         let world = World::new();
         let (process, other) = (world.process().await, world.process().await);
-        let _held = other.client.mutex("a").unwrap().acquire().await.unwrap();
-        let lock = process.client.mutex("a").unwrap();
+        let _held = whole(&other.client, "a").unwrap().acquire().await.unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
         world.advance(secs(1)).await;
         process.store.partition();
@@ -212,11 +212,11 @@ fn a_waiter_whose_session_expires_enters_again_at_the_tail_and_is_served() {
     on_one_thread(async {
         let world = World::new();
         let (holder, unlucky, third) = (world.process().await, world.process().await, world.process().await);
-        let guard = holder.client.mutex("a").unwrap().acquire().await.unwrap();
-        let lock = unlucky.client.mutex("a").unwrap();
+        let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let lock = whole(&unlucky.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
         settle().await;
-        let lock = third.client.mutex("a").unwrap();
+        let lock = whole(&third.client, "a").unwrap();
         let behind = tokio::spawn(async move { lock.acquire().await });
         settle().await;
         unlucky.store.expire_sessions();
@@ -235,12 +235,12 @@ fn a_waiter_survives_a_short_partition_and_keeps_its_place() {
     on_one_thread(async {
         let world = World::new();
         let (holder, waiter, third) = (world.process().await, world.process().await, world.process().await);
-        let guard = holder.client.mutex("a").unwrap().acquire().await.unwrap();
-        let lock = waiter.client.mutex("a").unwrap();
+        let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let lock = whole(&waiter.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
         world.advance(secs(1)).await;
         waiter.store.partition();
-        let lock = third.client.mutex("a").unwrap();
+        let lock = whole(&third.client, "a").unwrap();
         let behind = tokio::spawn(async move { lock.acquire().await });
         world.advance(secs(5)).await;
         waiter.store.heal();
@@ -263,16 +263,16 @@ fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
         let opened = world.store.open(&stranger, secs(10), Arc::new(world.clock.clone())).await.unwrap();
         let entry = Entry {
             name,
-            claim: Claim::READER,
+            claim: OTHER_KIND,
             id: RequestId { client: 7, number: 1 },
             wait: true,
             purpose: None,
             lease: None,
         };
         let _place = opened.session.enter(Arc::new(entry)).await.unwrap();
-        let error = process.client.mutex("a").unwrap().acquire().await.unwrap_err();
+        let error = whole(&process.client, "a").unwrap().acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert!(error.to_string().contains("reader"), "{error}");
+        assert!(error.to_string().contains(&OTHER_KIND.to_string()), "{error}");
         assert_eq!(world.store.census().places, 1);
     });
 }
@@ -282,7 +282,7 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         for bad in [
             lock.clone().lease(secs(0)),
             lock.clone().max_hold(secs(0)),
@@ -294,7 +294,7 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
         let huge =
             lock.lease(std::time::Duration::MAX).max_hold(std::time::Duration::MAX).wait(std::time::Duration::MAX);
         huge.acquire().await.unwrap().check().unwrap();
-        assert_eq!(process.client.mutex("a//b").unwrap_err().kind(), ErrorKind::InvalidName);
+        assert_eq!(whole(&process.client, "a//b").unwrap_err().kind(), ErrorKind::InvalidName);
     });
 }
 

@@ -1,7 +1,5 @@
 //! What a guard promises, on a clock that the test owns.
 
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,15 +7,17 @@ use std::sync::Arc;
 use fencelock::memory::Operation;
 use fencelock::{Clock, ErrorKind, GuardState, Loss, Outcome};
 use futures_util::FutureExt;
-use support::{World, ms, on_one_thread, secs, settle};
 use tokio::sync::Notify;
+
+use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::whole;
 
 #[test]
 fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         for _ in 0..20 {
             world.advance(ms(1700)).await;
             assert_eq!(guard.state(), GuardState::Held);
@@ -35,7 +35,7 @@ fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() 
         let world = World::new();
         let process = world.process().await;
         let opened = world.clock.now();
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         assert_eq!(guard.remaining(), secs(9));
         process.store.slow_renewals(secs(1));
         world.advance(ms(3500)).await;
@@ -49,7 +49,7 @@ fn a_late_renewal_makes_a_guard_suspect_and_its_answer_makes_it_held_again() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.slow_renewals(secs(3));
         world.advance(ms(4900)).await;
         assert_eq!(guard.state(), GuardState::Held);
@@ -67,8 +67,8 @@ fn loss_is_told_before_a_rival_is_granted() {
     on_one_thread(async {
         let world = World::new();
         let (holder, rival) = (world.process().await, world.process().await);
-        let guard = holder.client.mutex("a").unwrap().acquire().await.unwrap();
-        let lock = rival.client.mutex("a").unwrap();
+        let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let lock = whole(&rival.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
         world.advance(secs(1)).await;
         holder.store.partition();
@@ -92,7 +92,7 @@ fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_m
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.advance(secs(9));
         assert_eq!(guard.remaining(), secs(0));
         assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
@@ -105,7 +105,7 @@ fn a_loss_is_final_although_the_store_comes_back() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.partition();
         world.advance(ms(9500)).await;
         process.store.heal();
@@ -113,7 +113,7 @@ fn a_loss_is_final_although_the_store_comes_back() {
         assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
         assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         world.assert_no_place_is_left().await;
-        let again = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let again = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         assert!(again.token() > guard.token());
     });
 }
@@ -123,7 +123,7 @@ fn an_expired_session_and_a_removed_place_are_losses_with_their_cause() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let guard = lock.acquire().await.unwrap();
         process.store.expire_sessions();
         assert_eq!(guard.lost().await, Loss::Expired);
@@ -142,7 +142,7 @@ fn a_jump_of_the_wall_clock_makes_guards_suspect_until_the_session_is_confirmed_
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let _guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let _guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.jump_wall(secs(30));
         world.advance(ms(2600)).await;
         assert_eq!((process.events.count("Suspect"), process.events.count("Confirmed")), (1, 1));
@@ -154,7 +154,7 @@ fn a_dropped_guard_releases_in_the_background() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        drop(process.client.mutex("a").unwrap().acquire().await.unwrap());
+        drop(whole(&process.client, "a").unwrap().acquire().await.unwrap());
         world.assert_no_place_is_left().await;
         assert_eq!(process.events.count("Released"), 1);
         assert_eq!(process.client.places(), 0);
@@ -166,7 +166,7 @@ fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.lose_next_reply(Operation::Leave);
         let error = guard.release().await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::Unknown));
@@ -183,10 +183,10 @@ fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
     on_one_thread(async {
         let world = World::new();
         let (first, second) = (world.process().await, world.process().await);
-        let guard = first.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&first.client, "a").unwrap().acquire().await.unwrap();
         first.store.lose_next_reply(Operation::Leave);
         guard.release().await.unwrap_err();
-        let newer = second.client.mutex("a").unwrap().try_acquire().await.unwrap();
+        let newer = whole(&second.client, "a").unwrap().try_acquire().await.unwrap();
         guard.release().await.unwrap();
         drop(guard);
         settle().await;
@@ -200,7 +200,7 @@ fn a_release_dropped_half_way_goes_on() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let late = process.store.delay_next(Operation::Leave);
         assert!(guard.release().now_or_never().is_none());
         std::mem::forget(guard);
@@ -214,7 +214,7 @@ fn a_body_is_dropped_at_its_next_await_when_the_lock_is_lost() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let (late, store) = (Rc::new(Cell::new(false)), process.store.clone());
         let is_late = Rc::clone(&late);
         let result = lock
@@ -236,7 +236,7 @@ fn a_body_that_ends_or_panics_or_is_dropped_releases_the_lock() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         assert_eq!(lock.run(|guard| async move { guard.check().map(|()| 7) }).await.unwrap().unwrap(), 7);
         world.assert_no_place_is_left().await;
         let panicking = lock.clone();
@@ -262,7 +262,7 @@ fn a_body_that_blocks_past_the_margin_ends_in_an_error() {
         let world = World::new();
         let process = world.process().await;
         let clock = world.clock.clone();
-        let result = process.client.mutex("a").unwrap().run(|_| async move { clock.advance(secs(9)) }).await;
+        let result = whole(&process.client, "a").unwrap().run(|_| async move { clock.advance(secs(9)) }).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
     });
 }
@@ -272,7 +272,7 @@ fn a_lease_and_max_hold_end_the_grant_although_the_session_is_renewed() {
     on_one_thread(async {
         let world = World::new();
         let (process, rival) = (world.process().await, world.process().await);
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         for (lock, cause) in [
             (lock.clone().lease(secs(30)), Loss::LeaseOver),
             (lock.clone().max_hold(secs(30)).lease(secs(40)), Loss::HeldTooLong),
@@ -283,7 +283,7 @@ fn a_lease_and_max_hold_end_the_grant_although_the_session_is_renewed() {
             assert!(guard.remaining() <= ms(100));
             world.advance(ms(200)).await;
             assert_eq!(guard.lost().await, cause);
-            rival.client.mutex("a").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+            whole(&rival.client, "a").unwrap().try_acquire().await.unwrap().release().await.unwrap();
             assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         }
     });
@@ -294,7 +294,7 @@ fn reentered_guards_share_one_hold_and_the_last_one_releases() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let outer = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let outer = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let inner = outer.reenter().unwrap();
         assert_eq!(inner.token(), outer.token());
         outer.release().await.unwrap();
@@ -314,7 +314,7 @@ fn lost_never_completes_for_a_lock_that_was_released() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let told = guard.lost_token();
         guard.release().await.unwrap();
         assert!(told.is_cancelled());
@@ -329,7 +329,7 @@ fn closing_a_client_tells_its_guards_and_leaves_nothing() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let lock = process.client.mutex("a").unwrap();
+        let lock = whole(&process.client, "a").unwrap();
         let guard = Arc::new(lock.acquire().await.unwrap());
         let (told, watched) = (Arc::new(Notify::new()), Arc::clone(&guard));
         let tell = Arc::clone(&told);

@@ -1,0 +1,117 @@
+//! The read-write lock for code that blocks.
+
+use std::time::Duration;
+
+use super::{Guard, ReadGuard, WriteGuard, wait};
+use crate::error::Result;
+use crate::name::Name;
+
+/// A [`crate::RwLock`] for code that blocks. The options mean the same.
+#[derive(Debug, Clone)]
+pub struct RwLock(crate::RwLock);
+
+impl RwLock {
+    pub(crate) fn new(lock: crate::RwLock) -> Self {
+        Self(lock)
+    }
+
+    /// See [`crate::RwLock::purpose`].
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        Self(self.0.purpose(purpose))
+    }
+
+    /// See [`crate::RwLock::wait`].
+    #[must_use]
+    pub fn wait(self, limit: Duration) -> Self {
+        Self(self.0.wait(limit))
+    }
+
+    /// See [`crate::RwLock::lease`].
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self(self.0.lease(lease))
+    }
+
+    /// See [`crate::RwLock::max_hold`].
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        Self(self.0.max_hold(most))
+    }
+
+    /// See [`crate::RwLock::max_waiters`].
+    #[must_use]
+    pub fn max_waiters(self, most: u32) -> Self {
+        Self(self.0.max_waiters(most))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.0.name()
+    }
+
+    /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::read`].
+    pub fn read(&self) -> Result<ReadGuard> {
+        wait(self.0.read()).map(Guard::new)
+    }
+
+    /// Takes the lock for reading, waiting at most `limit`.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::read_within`].
+    pub fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
+        wait(self.0.read_within(limit)).map(Guard::new)
+    }
+
+    /// Takes the lock for reading if nobody is in the way.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::try_read`].
+    pub fn try_read(&self) -> Result<ReadGuard> {
+        wait(self.0.try_read()).map(Guard::new)
+    }
+
+    /// Takes the lock for reading, runs `body` under it, and releases it, as [`Mutex::run`](super::Mutex::run) does.
+    ///
+    /// # Errors
+    /// As [`Mutex::run`](super::Mutex::run).
+    pub fn run_read<T>(&self, body: impl FnOnce(&ReadGuard) -> T) -> Result<T> {
+        self.read()?.run(body)
+    }
+
+    /// Takes the lock for writing, waiting as long as [`RwLock::wait`] allows.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::write`].
+    pub fn write(&self) -> Result<WriteGuard> {
+        wait(self.0.write()).map(Guard::new)
+    }
+
+    /// Takes the lock for writing, waiting at most `limit`.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::write_within`].
+    pub fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
+        wait(self.0.write_within(limit)).map(Guard::new)
+    }
+
+    /// Takes the lock for writing if nobody is in the way.
+    ///
+    /// # Errors
+    /// As [`crate::RwLock::try_write`].
+    pub fn try_write(&self) -> Result<WriteGuard> {
+        wait(self.0.try_write()).map(Guard::new)
+    }
+
+    /// Takes the lock for writing, runs `body` under it, and releases it, as [`Mutex::run`](super::Mutex::run) does.
+    ///
+    /// # Errors
+    /// As [`Mutex::run`](super::Mutex::run).
+    pub fn run_write<T>(&self, body: impl FnOnce(&WriteGuard) -> T) -> Result<T> {
+        self.write()?.run(body)
+    }
+}

@@ -1,0 +1,94 @@
+//! What every primitive is underneath: a name, a claim, and how to ask for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Guard;
+use crate::client::Client;
+use crate::engine::acquire::{Wait, Wish, acquire};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::Entry;
+
+/// A claim on a name of a client's store, and the options of an acquire.
+#[derive(Debug, Clone)]
+pub(super) struct Lock {
+    pub(super) client: Client,
+    pub(super) wish: Wish,
+    fault: Option<&'static str>,
+}
+
+impl Lock {
+    /// Refuses a claim that the store does not understand, before anything is sent.
+    pub(super) fn new(client: Client, name: Name, claim: Claim) -> Result<Self> {
+        if claim != Claim::MUTEX && !client.capability().shared_claims {
+            let message = "this store understands no claim but a mutex's: no readers, no writers, no permits";
+            return Err(Error::new(ErrorKind::Unsupported, "claim", message)
+                .with("store", client.capability().store)
+                .with("layout", client.capability().layout)
+                .with("name", name)
+                .with("claim", claim));
+        }
+        let wish =
+            Wish { name, claim, wait: Wait::Forever, purpose: None, lease: None, max_hold: None, max_waiters: None };
+        Ok(Self { client, wish, fault: None })
+    }
+
+    pub(super) fn purpose(mut self, purpose: &str) -> Self {
+        if purpose.len() > Entry::MAX_PURPOSE || purpose.chars().any(char::is_control) {
+            self.fault = Some("a purpose has at most 512 bytes and no control characters");
+        }
+        self.wish.purpose = Some(purpose.into());
+        self
+    }
+
+    pub(super) fn wait(mut self, limit: Duration) -> Self {
+        self.wish.wait = Wait::For(limit);
+        self
+    }
+
+    pub(super) fn lease(mut self, lease: Duration) -> Self {
+        self.check_duration(lease);
+        self.wish.lease = Some(lease);
+        self
+    }
+
+    pub(super) fn max_hold(mut self, most: Duration) -> Self {
+        self.check_duration(most);
+        self.wish.max_hold = Some(most);
+        self
+    }
+
+    pub(super) fn max_waiters(mut self, most: u32) -> Self {
+        self.wish.max_waiters = Some(most);
+        self
+    }
+
+    fn check_duration(&mut self, duration: Duration) {
+        if duration < Duration::from_millis(1) {
+            self.fault = Some("a lease and max_hold are at least 1 ms");
+        }
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.wish.name
+    }
+
+    /// Acquires with the claim and the wait limit of the options.
+    pub(super) async fn acquire<K: 'static>(&self) -> Result<Guard<K>> {
+        self.acquire_as(self.wish.claim, self.wish.wait).await
+    }
+
+    pub(super) async fn acquire_as<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
+        if let Some(fault) = self.fault {
+            return Err(Error::new(ErrorKind::Config, "acquire", fault).with("name", &self.wish.name));
+        }
+        let engine = Arc::clone(self.client.engine());
+        // Not kept alive by the work: who drops the call and the client waits for the clean-up of both.
+        let lifeline = Arc::downgrade(self.client.lifeline());
+        let wish = Wish { claim, wait, ..self.wish.clone() };
+        let spawner = engine.spawner.clone();
+        spawner.run(async move { Guard::of_acquired(acquire(engine, wish).await?, &lifeline) }).await
+    }
+}

@@ -1,0 +1,255 @@
+//! The read-write lock: readers together, or one writer.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use super::Guard;
+use super::kind::{Reading, Writing};
+use super::lock::Lock;
+use crate::client::Client;
+use crate::engine::acquire::Wait;
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+
+/// A lock held for reading.
+pub type ReadGuard = Guard<Reading>;
+
+/// A lock held for writing.
+pub type WriteGuard = Guard<Writing>;
+
+/// A read-write lock over all processes that use the same store and name. Cheap to clone; holds nothing until acquired.
+///
+/// A write guard may become a read guard in its place ([`WriteGuard::downgrade`]). What it does *not* offer is the other
+/// way: two readers that both waited for the other to leave would wait for ever, and those behind a reader have counted
+/// on its weight. Release, take it for writing, and look again at what was read.
+///
+/// Only a writer's token rises; see [`Guard::token`].
+///
+/// # Fairness
+/// First come, first served between readers and writers, where [`Capability::order`](crate::Capability) says so: a
+/// reader that comes behind a waiting writer waits for it, so neither side can starve the other. A reader that never
+/// leaves keeps every writer waiting, and whoever came behind them; [`RwLock::max_hold`] bounds that.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let page = client.rwlock("page")?;
+/// let (one, two) = (page.read().await?, page.read().await?);
+/// assert!(page.try_write().await.is_err());
+/// drop((one, two));
+/// let writing = page.write().await?;
+/// let reading = writing.downgrade().await?;
+/// assert!(page.try_read().await.is_ok());
+/// # drop(reading);
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RwLock {
+    lock: Lock,
+}
+
+impl RwLock {
+    pub(crate) fn new(client: Client, name: Name) -> Result<Self> {
+        Ok(Self { lock: Lock::new(client, name, Claim::WRITER)? })
+    }
+
+    /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        Self { lock: self.lock.purpose(purpose.as_ref()) }
+    }
+
+    /// How long [`RwLock::read`] and [`RwLock::write`] wait at most; without limit by default.
+    #[must_use]
+    pub fn wait(self, limit: Duration) -> Self {
+        Self { lock: self.lock.wait(limit) }
+    }
+
+    /// As [`Mutex::lease`](crate::Mutex::lease); a downgrade does not prolong it.
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lock: self.lock.lease(lease) }
+    }
+
+    /// As [`Mutex::max_hold`](crate::Mutex::max_hold); a downgrade does not prolong it.
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        Self { lock: self.lock.max_hold(most) }
+    }
+
+    /// Refuses to queue behind this many waiters (holders not counted), with
+    /// [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
+    #[must_use]
+    pub fn max_waiters(self, most: u32) -> Self {
+        Self { lock: self.lock.max_waiters(most) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.lock.name()
+    }
+
+    /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn read(&self) -> Result<ReadGuard> {
+        self.lock.acquire_as(Claim::READER, self.lock.wish.wait).await
+    }
+
+    /// Takes the lock for writing, waiting as long as [`RwLock::wait`] allows.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn write(&self) -> Result<WriteGuard> {
+        self.lock.acquire().await
+    }
+
+    /// Takes the lock for reading, waiting at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
+        self.lock.acquire_as(Claim::READER, Wait::For(limit)).await
+    }
+
+    /// Takes the lock for writing, waiting at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
+        self.lock.acquire_as(Claim::WRITER, Wait::For(limit)).await
+    }
+
+    /// Takes the lock for reading if no writer holds it or waits for it, and never queues.
+    ///
+    /// # Errors
+    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn try_read(&self) -> Result<ReadGuard> {
+        self.lock.acquire_as(Claim::READER, Wait::No).await
+    }
+
+    /// Takes the lock for writing if nobody is ahead, and never queues.
+    ///
+    /// # Errors
+    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn try_write(&self) -> Result<WriteGuard> {
+        self.lock.acquire_as(Claim::WRITER, Wait::No).await
+    }
+
+    /// Takes the lock for reading, runs `body` under it, and releases it; see [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Errors
+    /// As [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body` and releases the lock in the background.
+    pub async fn run_read<T, F, Fut>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(ReadGuard) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.read().await?.run(body).await
+    }
+
+    /// Takes the lock for writing, runs `body` under it, and releases it; see [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Errors
+    /// As [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body` and releases the lock in the background.
+    pub async fn run_write<T, F, Fut>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(WriteGuard) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.write().await?.run(body).await
+    }
+}
+
+impl WriteGuard {
+    /// Goes on as a reader, in the same place: readers that wait behind are let in, a writer behind them is not, and
+    /// nobody gets in between. Keeps the token, and every limit of time.
+    ///
+    /// # Errors
+    /// [`DowngradeError`] always has the guard that is left, as a reader's: whether others read already is not certain
+    /// then, but nobody writes. Its kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) while another guard of the hold ([`Guard::reenter`]) relies on
+    /// writing; otherwise it is whatever the store went on to say until retrying was over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lock in the background.
+    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
+        let lightened = self.lighten(Claim::READER).await;
+        let guard = self.become_kind();
+        match lightened {
+            Ok(()) => Ok(guard),
+            Err(error) => Err(DowngradeError { error, guard }),
+        }
+    }
+}
+
+/// A downgrade that failed, and the guard that is left.
+///
+/// Turned into an [`Error`], as `?` does, it releases the lock.
+#[derive(Debug)]
+pub struct DowngradeError {
+    error: Error,
+    guard: ReadGuard,
+}
+
+impl DowngradeError {
+    /// What went wrong.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The guard: a reader's, as [`WriteGuard::downgrade`] was asked for. Nobody writes beside it unless it is lost.
+    pub fn into_guard(self) -> ReadGuard {
+        self.guard
+    }
+}
+
+impl fmt::Display for DowngradeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl StdError for DowngradeError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<DowngradeError> for Error {
+    fn from(failed: DowngradeError) -> Self {
+        failed.error
+    }
+}

@@ -1,0 +1,159 @@
+//! The semaphore: so many holders at a time.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::Guard;
+use super::kind::Permits;
+use super::lock::Lock;
+use crate::client::Client;
+use crate::engine::acquire::Wait;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+
+/// Permits of a semaphore that are held.
+pub type PermitGuard = Guard<Permits>;
+
+/// A semaphore over all processes that use the same store and name: its holders have up to `capacity` permits together.
+/// Cheap to clone; holds nothing until acquired. The permits of a holder that died come back.
+///
+/// The capacity is agreed in the store: whoever comes with another one while somebody is queued is refused, with
+/// [`ErrorKind::Conflict`] and the claim of the other. What is *not* noticed is a different capacity while nobody is
+/// queued; so a capacity is changed by letting everybody leave first. A capacity of 1 is a [`Mutex`](crate::Mutex), and
+/// shares its queue.
+///
+/// Tokens do not order permits that are held together; see [`Guard::token`].
+///
+/// # Fairness
+/// First come, first served, where [`Capability::order`](crate::Capability) says so: one that asks for few permits does
+/// not slip past one that waits for many.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let seats = client.semaphore("seats", 3)?;
+/// let one = seats.acquire().await?;
+/// let two = seats.permits(2)?.acquire().await?;
+/// assert!(seats.try_acquire().await.is_err());
+/// # drop((one, two));
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Semaphore {
+    lock: Lock,
+}
+
+impl Semaphore {
+    pub(crate) fn new(client: Client, name: Name, capacity: u32) -> Result<Self> {
+        // The largest number is the capacity of read-write locks.
+        if capacity == 0 || capacity == Claim::UNBOUNDED {
+            let message = "a semaphore has 1 to 4294967294 permits";
+            return Err(Error::new(ErrorKind::Config, "claim", message).with("name", name).with("capacity", capacity));
+        }
+        Ok(Self { lock: Lock::new(client, name, Claim::new(1, capacity)?)? })
+    }
+
+    /// The same semaphore, asked for `count` permits at once: 1, the default, up to its capacity.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for none, or more than there are.
+    pub fn permits(&self, count: u32) -> Result<Self> {
+        let mut lock = self.lock.clone();
+        let claim = Claim::new(count, lock.wish.claim.capacity());
+        lock.wish.claim = claim.map_err(|error| error.with("name", lock.name()))?;
+        Ok(Self { lock })
+    }
+
+    /// What the permits are taken for, shown to others: up to 512 bytes without control characters.
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        Self { lock: self.lock.purpose(purpose.as_ref()) }
+    }
+
+    /// How long [`Semaphore::acquire`] waits at most; without limit by default.
+    #[must_use]
+    pub fn wait(self, limit: Duration) -> Self {
+        Self { lock: self.lock.wait(limit) }
+    }
+
+    /// As [`Mutex::lease`](crate::Mutex::lease).
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lock: self.lock.lease(lease) }
+    }
+
+    /// As [`Mutex::max_hold`](crate::Mutex::max_hold).
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        Self { lock: self.lock.max_hold(most) }
+    }
+
+    /// Refuses to queue behind this many waiters (holders not counted), with [`ErrorKind::QueueFull`].
+    #[must_use]
+    pub fn max_waiters(self, most: u32) -> Self {
+        Self { lock: self.lock.max_waiters(most) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.lock.name()
+    }
+
+    /// How many permits there are.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.lock.wish.claim.capacity()
+    }
+
+    /// Acquires the permits, waiting as long as [`Semaphore::wait`] allows.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire); [`ErrorKind::Conflict`] when somebody queues with another capacity.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn acquire(&self) -> Result<PermitGuard> {
+        self.lock.acquire().await
+    }
+
+    /// Acquires the permits, waiting at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn acquire_within(&self, limit: Duration) -> Result<PermitGuard> {
+        self.lock.acquire_as(self.lock.wish.claim, Wait::For(limit)).await
+    }
+
+    /// Acquires the permits if they are free and nobody waits, and never queues.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when they are not, naming a holder; otherwise as [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn try_acquire(&self) -> Result<PermitGuard> {
+        self.lock.acquire_as(self.lock.wish.claim, Wait::No).await
+    }
+
+    /// Acquires the permits, runs `body` under them, and releases them; see [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Errors
+    /// As [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body` and releases the permits in the background.
+    pub async fn run<T, F, Fut>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(PermitGuard) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.acquire().await?.run(body).await
+    }
+}
