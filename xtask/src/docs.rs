@@ -70,6 +70,9 @@ const ROWS: &[(&str, Cell)] = &[
     ("readers, writers, permits", |_, capability| yes_no(capability.shared_claims)),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
     ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
+    ("renewals in a ttl, by default", |_, capability| capability.pace.renewals_per_ttl.to_string()),
+    ("the shortest ttl", |_, capability| duration(capability.pace.least_ttl)),
+    ("the margin is at least, by default", |_, capability| duration(capability.pace.least_margin)),
     ("an idle name leaves", |_, capability| or_none(capability.residue)),
 ];
 

@@ -209,13 +209,14 @@ impl ClientBuilder {
         self
     }
 
-    /// How often the session is renewed: ttl / 4 by default.
+    /// How often the session is renewed: ttl / 4 by default (ZooKeeper: ttl / 6).
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         self.timing.renew_interval = Some(interval);
         self
     }
 
-    /// How long before the ttl runs out a guard stops being certain: the larger of ttl / 10 and 500 ms by default.
+    /// How long before the ttl runs out a guard stops being certain: the larger of ttl / 10 and 500 ms by
+    /// default (ZooKeeper: at least one tick).
     pub fn margin(mut self, margin: Duration) -> Self {
         self.timing.margin = Some(margin);
         self
@@ -277,7 +278,6 @@ impl ClientBuilder {
             }
         };
         self.opaque = self.opaque.or(opaque);
-        self.timing.resolve()?;
         self.retry.check()?;
         let store = store::open_url(url).await?;
         self.connect_store(store).await
@@ -288,7 +288,7 @@ impl ClientBuilder {
     /// # Errors
     /// As [`ClientBuilder::connect`].
     pub async fn connect_store(self, store: Arc<dyn Store>) -> Result<Client> {
-        let timing = self.timing.resolve()?;
+        let timing = self.timing.resolve(&store.capability().pace)?;
         self.retry.check()?;
         let spawner = Spawner::new(self.io, store.capability().blocking)?;
         let clock = store.clock().or(self.clock).unwrap_or_else(|| Arc::new(SystemClock));

@@ -121,17 +121,18 @@ impl Engine {
 
     /// A session whose certainty would run out before its renewals are due is worth nothing.
     fn check_granted(self: &Arc<Self>, opened: &Opened) -> Result<()> {
-        let needed = self.timing.renew_interval * 2 + self.timing.margin;
-        let Some(granted) = opened.ttl.filter(|granted| *granted < needed) else { return Ok(()) };
+        let needed =
+            |granted| self.store.capability().pace.needed(granted, self.timing.renew_interval, self.timing.margin);
+        let Some(granted) = opened.ttl.filter(|granted| *granted < needed(*granted)) else { return Ok(()) };
         let (engine, session) = (Arc::clone(self), Arc::clone(&opened.session));
         self.clean_up(async move {
             let _ = engine.in_time("close session", session.close()).await;
         });
-        let message = "the store granted a shorter ttl than two renew intervals and the margin take";
+        let message = "the store granted a shorter ttl than the renew intervals and the margin take";
         Err(Error::new(ErrorKind::Config, "open session", message)
             .with("granted", format!("{granted:?}"))
             .with("asked", format!("{:?}", self.timing.ttl))
-            .with("needed", format!("{needed:?}")))
+            .with("needed", format!("{:?}", needed(granted))))
     }
 
     /// The store said that `live` is over.

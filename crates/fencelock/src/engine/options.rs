@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::StoreUrl;
+use crate::store::{Pace, StoreUrl};
 
 /// What was asked for; `None` means the default, which depends on the ttl.
 #[derive(Debug, Clone, Default)]
@@ -18,10 +18,12 @@ pub(crate) struct TimingOptions {
 ///
 /// | value | default | allowed |
 /// |---|---|---|
-/// | ttl | 10 s | 100 ms to 24 h |
-/// | renew interval | ttl / 4 | at least 1 ms; twice the interval plus the margin fit in the ttl |
-/// | margin | the larger of ttl / 10 and 500 ms | under the ttl, see above |
+/// | ttl | 10 s | 100 ms to 24 h; ZooKeeper: at least 4 ticks |
+/// | renew interval | ttl / 4; ZooKeeper: ttl / 6 | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times, plus ttl / 4 |
+/// | margin | the larger of ttl / 10 and 500 ms; ZooKeeper: at least one tick too | under the ttl, see above |
 /// | request deadline | ttl / 3 | 1 ms to ttl |
+///
+/// What a store asks for beyond the common is its [`Pace`]; a tick of ZooKeeper is 2 s unless the URL says otherwise.
 ///
 /// A session is suspect when a renewal stays unanswered for one renew interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +40,7 @@ pub struct Timing {
 }
 
 const TTL: Duration = Duration::from_secs(10);
-const TTL_LEAST: Duration = Duration::from_millis(100);
 const TTL_MOST: Duration = Duration::from_secs(24 * 3600);
-const MARGIN_LEAST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The URL options that every store takes.
@@ -57,18 +57,19 @@ impl TimingOptions {
         Ok(())
     }
 
-    /// Fills in the defaults and checks the relations.
-    pub(crate) fn resolve(&self) -> Result<Timing> {
+    /// Fills in the defaults for a store of this pace, and checks the relations.
+    pub(crate) fn resolve(&self, pace: &Pace) -> Result<Timing> {
         let ttl = self.ttl.unwrap_or(TTL);
         let timing = Timing {
             ttl,
-            renew_interval: self.renew_interval.unwrap_or(ttl / 4),
-            margin: self.margin.unwrap_or((ttl / 10).max(MARGIN_LEAST)),
+            renew_interval: self.renew_interval.unwrap_or(ttl / pace.renewals_per_ttl.max(3)),
+            margin: self.margin.unwrap_or((ttl / 10).max(pace.least_margin)),
             request_deadline: self.request_deadline.unwrap_or(ttl / 3),
         };
-        match fault(&timing) {
+        match fault(&timing, pace) {
             None => Ok(timing),
             Some(fault) => Err(Error::new(ErrorKind::Config, "timing", fault)
+                .with("least_ttl", format!("{:?}", pace.least_ttl))
                 .with("ttl", format!("{ttl:?}"))
                 .with("renew_interval", format!("{:?}", timing.renew_interval))
                 .with("margin", format!("{:?}", timing.margin))
@@ -77,9 +78,9 @@ impl TimingOptions {
     }
 }
 
-fn fault(timing: &Timing) -> Option<&'static str> {
-    if !(TTL_LEAST..=TTL_MOST).contains(&timing.ttl) {
-        return Some("the ttl is 100 ms to 24 h");
+fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
+    if !(pace.least_ttl..=TTL_MOST).contains(&timing.ttl) {
+        return Some("the ttl is as long as the store needs, at least, and 24 h at most");
     }
     if timing.renew_interval < SHORTEST {
         return Some("the renew interval is at least 1 ms");
@@ -87,9 +88,9 @@ fn fault(timing: &Timing) -> Option<&'static str> {
     if !(SHORTEST..=timing.ttl).contains(&timing.request_deadline) {
         return Some("the request deadline is 1 ms to ttl");
     }
-    if timing.renew_interval.saturating_mul(2).saturating_add(timing.margin) > timing.ttl {
+    if pace.needed(timing.ttl, timing.renew_interval, timing.margin) > timing.ttl {
         return Some(
-            "two renew intervals and the margin must fit in the ttl, or one slow renewal would lose every lock",
+            "two renew intervals and the margin (on ZooKeeper another interval and ttl / 4) must fit in the ttl, or one slow renewal would lose every lock",
         );
     }
     None
@@ -149,10 +150,21 @@ mod tests {
 
     #[test]
     fn the_defaults_follow_the_ttl() {
-        let timing = TimingOptions::default().resolve().unwrap();
+        let timing = TimingOptions::default().resolve(&Pace::DEFAULT).unwrap();
         assert_eq!((timing.ttl, timing.renew_interval, timing.margin), (TTL, TTL / 4, TTL / 10));
-        let timing = TimingOptions { ttl: ms(1000), ..Default::default() }.resolve().unwrap();
+        let timing = TimingOptions { ttl: ms(1000), ..Default::default() }.resolve(&Pace::DEFAULT).unwrap();
         assert_eq!((timing.renew_interval, timing.margin), (Duration::from_millis(250), Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn a_store_may_ask_for_more_time() {
+        let pace = Pace { renewals_per_ttl: 6, least_margin: TTL / 5, least_ttl: TTL / 2, proof_lag: Some(4) };
+        let timing = TimingOptions::default().resolve(&pace).unwrap();
+        assert_eq!((timing.renew_interval, timing.margin), (TTL / 6, TTL / 5));
+        let short = TimingOptions { ttl: Some(TTL / 3), ..Default::default() };
+        let slow = TimingOptions { renew_interval: Some(TTL / 5), ..Default::default() };
+        assert!(slow.resolve(&pace).is_err() && slow.resolve(&Pace::DEFAULT).is_ok());
+        assert!(short.resolve(&pace).unwrap_err().to_string().contains("least_ttl 5s"));
     }
 
     #[test]
@@ -167,7 +179,7 @@ mod tests {
             TimingOptions { request_deadline: ms(0), ..Default::default() },
             TimingOptions { request_deadline: ms(10_001), ..Default::default() },
         ] {
-            assert_eq!(options.resolve().unwrap_err().kind(), ErrorKind::Config, "{options:?}");
+            assert_eq!(options.resolve(&Pace::DEFAULT).unwrap_err().kind(), ErrorKind::Config, "{options:?}");
         }
     }
 

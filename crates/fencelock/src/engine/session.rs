@@ -27,6 +27,8 @@ pub(crate) struct Live {
     ttl: Option<Duration>,
     timing: Timing,
     confirmed: AtomicU64,
+    /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
+    answered: AtomicU64,
     suspect: AtomicBool,
     over: OnceLock<Loss>,
     ended: CancellationToken,
@@ -76,6 +78,7 @@ impl Live {
             ttl: opened.ttl,
             timing,
             confirmed: AtomicU64::new(opened.confirmed.as_nanos()),
+            answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
             over: OnceLock::new(),
             ended: CancellationToken::new(),
@@ -110,7 +113,8 @@ impl Live {
 
     /// Whether a renewal is overdue.
     pub(crate) fn is_suspect(&self) -> bool {
-        let overdue = self.confirmed().after(self.timing.renew_interval * 2);
+        let answered = Moment::from_nanos(self.answered.load(Ordering::Acquire));
+        let overdue = answered.after(self.timing.renew_interval * 2);
         self.suspect.load(Ordering::Acquire) || (self.ttl.is_some() && self.clock.now() >= overdue)
     }
 
@@ -258,23 +262,24 @@ impl Keeper {
     }
 
     fn answered(&mut self, answer: Result<Renewal>) {
-        self.in_flight = None;
+        let sent = self.in_flight.take().map_or_else(|| self.live.clock.now(), |request| request.sent);
         match answer {
             Ok(renewal) if renewal.expired => self.over(Loss::Expired),
-            Ok(renewal) => self.confirmed(renewal),
+            Ok(renewal) => self.confirmed(sent, renewal),
             Err(error) if error.kind() == ErrorKind::Lost => self.over(Loss::Expired),
             Err(error) => self.failed(&error),
         }
     }
 
-    fn confirmed(&mut self, renewal: Renewal) {
+    fn confirmed(&mut self, sent: Moment, renewal: Renewal) {
         let live = &self.live;
         // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
         if live.clock.now() < live.safe_until() {
             live.confirmed.fetch_max(renewal.confirmed.as_nanos(), Ordering::AcqRel);
         }
         self.failures = 0;
-        self.next_renewal = renewal.confirmed.after(live.timing.renew_interval);
+        live.answered.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+        self.next_renewal = sent.after(live.timing.renew_interval);
         if live.suspect.swap(false, Ordering::AcqRel) {
             self.observers.tell(Event::Confirmed);
         }

@@ -26,8 +26,41 @@ pub struct Capability {
     pub wake_bound: Duration,
     /// What an idle name may leave in the store, in words; empty for nothing.
     pub residue: &'static str,
+    /// The times that clients of this store live by unless told otherwise, and the least it can do with.
+    pub pace: Pace,
     /// Whether its calls are short system calls that block the thread, so that they belong on a thread of their own.
     pub blocking: bool,
+}
+
+/// How often sessions of a store are renewed, and which times are too short for it. Parts of the defaults of
+/// [`Timing`](crate::Timing), and of what is checked there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// How many renewals fit in a ttl by default; at least 3.
+    pub renewals_per_ttl: u32,
+    /// The margin is no shorter than this by default, and never by less than a store's own clock ticks.
+    pub least_margin: Duration,
+    /// A shorter ttl is refused.
+    pub least_ttl: Duration,
+    /// How old the proof of life is that a renewal brings: `None` when it counts from the renewal's own sending, `Some(n)`
+    /// when it may be older by one renew interval and ttl / n.
+    pub proof_lag: Option<u32>,
+}
+
+impl Pace {
+    /// Four renewals in a ttl of at least 100 ms, and a margin of at least 500 ms.
+    pub const DEFAULT: Self = Self {
+        renewals_per_ttl: 4,
+        least_margin: Duration::from_millis(500),
+        least_ttl: Duration::from_millis(100),
+        proof_lag: None,
+    };
+
+    /// How much of `ttl` must be left for renewals that come every `renew_interval`, one of them late, and the margin.
+    pub(crate) fn needed(&self, ttl: Duration, renew_interval: Duration, margin: Duration) -> Duration {
+        let lag = self.proof_lag.map_or(Duration::ZERO, |part| (ttl / part.max(1)).saturating_add(renew_interval));
+        renew_interval.saturating_mul(2).saturating_add(margin).saturating_add(lag)
+    }
 }
 
 /// What keeps a place alive.

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
-pub use self::capability::{Capability, Liveness, Order, Tokens};
+pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::Contention;
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;

@@ -35,7 +35,7 @@ use self::session::{Core, FileSession};
 use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Capability, Liveness, Opened, Order, Owner, Queue, Store, StoreInfo, StoreUrl, Tokens};
+use crate::store::{Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -66,6 +66,7 @@ fn capability() -> Capability {
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         residue: "one empty directory and one number for each of 4096 buckets, shared by all names",
+        pace: Pace::DEFAULT,
         blocking: true,
     }
 }

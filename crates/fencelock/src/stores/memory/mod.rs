@@ -26,7 +26,9 @@ use self::session::{Core, MemorySession};
 use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Capability, Liveness, Opened, Order, Owner, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens};
+use crate::store::{
+    Capability, Liveness, Opened, Order, Owner, Pace, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens,
+};
 
 /// A store in the memory of this process.
 ///
@@ -239,6 +241,7 @@ static CAPABILITY: Capability = Capability {
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
     residue: "",
+    pace: Pace::DEFAULT,
     blocking: false,
 };
 
