@@ -223,7 +223,7 @@ impl Client {
     /// Ends the session, and with it every ephemeral node of it, once the requests made before are answered. Repeatable; of all clones.
     ///
     /// # Errors
-    /// When no server could be told before the request deadline: the session then goes by its timeout. This client is over in any case.
+    /// When no server could be told within the session timeout: the session then goes by itself. This client is over in any case.
     ///
     /// # Cancel safety
     /// Dropped, the session is closed all the same.
@@ -271,7 +271,9 @@ impl Client {
 impl Handle {
     fn begin_to_close(&self) {
         let over = Error::new(ErrorKind::Closed, "close", "the client was closed");
-        self.shared.outbox.close(Instant::now() + self.shared.request_deadline, over);
+        // After its timeout the session is gone without our doing.
+        let until = self.shared.session().timeout.max(self.shared.request_deadline);
+        self.shared.outbox.close(Instant::now() + until, over);
     }
 }
 

@@ -20,6 +20,7 @@ pub struct Config {
     pub(crate) connect_deadline: Option<Duration>,
     pub(crate) auth: Vec<Auth>,
     pub(crate) tls: Option<Tls>,
+    pub(crate) keep_alive: bool,
     pub(crate) max_frame: usize,
     pub(crate) net: Arc<dyn Net>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -53,6 +54,7 @@ impl Config {
             connect_deadline: None,
             auth: Vec::new(),
             tls: None,
+            keep_alive: true,
             max_frame: Self::DEFAULT_MAX_FRAME,
             net: Arc::new(Tcp),
             clock: Arc::new(SystemClock),
@@ -94,6 +96,14 @@ impl Config {
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Whether a connection that was idle for a third of the session timeout sends a ping by itself; it does by default. Without, the session
+    /// lives as long as requests are made, [`Client::confirm`](crate::Client::confirm) among them, and no longer than its timeout without.
+    #[must_use]
+    pub fn keep_alive(mut self, keep_alive: bool) -> Self {
+        self.keep_alive = keep_alive;
         self
     }
 
@@ -160,6 +170,7 @@ impl fmt::Debug for Config {
             .field("connect_deadline", &self.connect_deadline_or_default())
             .field("auth", &schemes)
             .field("tls", &self.tls)
+            .field("keep_alive", &self.keep_alive)
             .field("max_frame", &self.max_frame)
             .field("net", &self.net)
             .field("clock", &self.clock)

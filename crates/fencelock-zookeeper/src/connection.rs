@@ -232,11 +232,15 @@ impl Connection {
         if self.closing.is_some_and(|deadline| deadline <= now) {
             return Err(End::CloseFailed("the server did not answer in time".to_owned()));
         }
-        if self.last_sent + self.patience <= now && self.out.waiting() == 0 {
+        if self.pings_when_idle() && self.last_sent + self.patience <= now {
             self.last_sent = now;
             self.conversation.ping(self.shared.config.clock.now(), &mut self.out.bytes);
         }
         Ok(())
+    }
+
+    fn pings_when_idle(&self) -> bool {
+        self.shared.config.keep_alive && self.out.waiting() == 0
     }
 
     /// Sleeps until the next time that something is due. The timer is set anew only when it would ring too late: one that rings too early costs
@@ -260,7 +264,7 @@ impl Connection {
 
     fn next_due(&self) -> Instant {
         // While bytes wait for the socket no ping helps, and the silence is counted from the first try.
-        let idle = (self.out.waiting() == 0).then_some(self.last_sent);
+        let idle = self.pings_when_idle().then_some(self.last_sent);
         let patience = [idle, self.silent_since].into_iter().flatten().map(|since| since + self.patience);
         let deadlines = [self.conversation.next_deadline(), self.closing].into_iter().flatten();
         patience.chain(deadlines).min().unwrap_or_else(|| Instant::now() + self.patience)
