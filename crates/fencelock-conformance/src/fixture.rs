@@ -23,6 +23,12 @@ pub trait Fixture: Send + Sync + 'static {
         Duration::from_secs(2)
     }
 
+    /// How long an unrenewed session lives at least where expiry is not the matter. By default 10 minutes, and less where a
+    /// store that gives a silent connection up waits for a part of it.
+    fn long_ttl(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
     /// What is in the store beyond live sessions and beyond what its capability declares as residue, one line each.
     /// `None`, the default, when nobody can tell; [`Store::names`] is looked at in any case.
     fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {

@@ -58,8 +58,6 @@ pub(crate) use demand;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a law looks whether something happens that must not.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
-/// The ttl where expiry is not the matter.
-const LONG_TTL: Duration = Duration::from_secs(600);
 
 /// One run of one law: the store under test and a source of chance.
 #[derive(Clone)]
@@ -84,7 +82,7 @@ impl World {
 
     /// A client in a process of its own whose session outlives the law.
     pub(crate) async fn client(&self) -> Verdict<Client> {
-        self.client_for(LONG_TTL).await
+        self.client_for(self.fixture.long_ttl()).await
     }
 
     /// A client in a process of its own, unrenewed.
@@ -261,6 +259,16 @@ pub(crate) async fn release(mut place: Box<dyn Place>) -> Verdict {
     let left = place.leave().await?;
     demand!(left == Left::Released, "a place that was held was gone when it was left");
     Ok(())
+}
+
+/// Sends a request until it is answered, as an engine would: a store may give up a connection that is silent.
+pub(crate) async fn insist<'a, T>(mut request: impl FnMut() -> BoxFuture<'a, fencelock::Result<T>>) -> Verdict<T> {
+    loop {
+        match request().await {
+            Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+            answer => return Ok(answer?),
+        }
+    }
 }
 
 /// Polls `future` up to `polls` times, each time it asks to be: what a caller sees who drops it at its n-th await.

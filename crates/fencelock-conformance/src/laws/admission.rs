@@ -9,7 +9,7 @@ use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release
 pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
     let client = world.client().await?;
     for (claim, number) in world.claims(client.capability()).into_iter().zip(0..) {
-        release(client.hold(&name(&format!("first/{number}"))?, claim).await?).await?;
+        release(client.hold(&name(&format!("first-{number}"))?, claim).await?).await?;
     }
     Ok(())
 }

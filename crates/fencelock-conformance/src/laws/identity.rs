@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::store::{Entered, Entry, Left, Standing};
 use fencelock::{Claim, Moment};
 
-use crate::world::{Chance, Client, Fault, Verdict, World, demand, name, poll_times, release};
+use crate::world::{Chance, Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
 
 /// However often a request is sent, it is one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
@@ -219,9 +219,9 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
         world.park(&mut enter).await?;
         drop(enter);
         if close {
-            client.session().close().await?;
+            insist(|| client.session().close()).await?;
         } else {
-            client.session().withdraw(&job, entry.id).await?;
+            insist(|| client.session().withdraw(&job, entry.id)).await?;
         }
         late.release().await;
         let ids = other.ids(&job).await?;

@@ -151,7 +151,7 @@ impl Schedule {
         }
         let (reporter, news) = mpsc::unbounded_channel();
         let model = Model { queue: Vec::new(), known_granted: Vec::new() };
-        let (chance, name) = (Chance::new(seed), name(&format!("schedule/{round}"))?);
+        let (chance, name) = (Chance::new(seed), name(&format!("schedule-{round}"))?);
         Ok(Self { world, clients, name, claims, chance, model, attendants: HashMap::new(), news, reporter })
     }
 

@@ -18,7 +18,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
         pairs.push((permits(2, 3), permits(2, 3)));
     }
     for ((ahead, behind), number) in pairs.into_iter().zip(0..) {
-        let job = name(&format!("job/{number}"))?;
+        let job = name(&format!("job-{number}"))?;
         for waits_in in [&a, &b] {
             let holder = a.hold(&job, ahead).await?;
             let mut waiter = waits_in.enter(&job, behind).await?;

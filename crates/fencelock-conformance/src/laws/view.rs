@@ -66,7 +66,7 @@ async fn list(client: &Client, prefix: &str, from: Option<&str>, limit: usize, e
 pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     for number in 0..20 {
-        let job = name(&format!("job/{number}"))?;
+        let job = name(&format!("job-{number}"))?;
         let held = a.hold(&job, Claim::MUTEX).await?;
         let mut waiter = b.enter(&job, Claim::MUTEX).await?;
         let gives_up = a.enter(&job, Claim::MUTEX).await?;
