@@ -49,6 +49,10 @@ static STORES: &[StoreInfo] = &[
     crate::stores::memory::INFO,
     #[cfg(not(feature = "memory"))]
     StoreInfo::off("memory", "memory", "memory:test"),
+    #[cfg(feature = "zookeeper")]
+    crate::stores::zookeeper::INFO,
+    #[cfg(not(feature = "zookeeper"))]
+    StoreInfo::off("zk", "zookeeper", "zk://host1:2181,host2,host3/locks"),
 ];
 
 /// Opens the store that `url` names; the client's own options must have been taken out before.

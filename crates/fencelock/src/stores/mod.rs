@@ -4,3 +4,5 @@
 pub mod file;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;

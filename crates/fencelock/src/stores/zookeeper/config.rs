@@ -1,0 +1,251 @@
+//! What a `zk:` URL may say.
+
+use std::fmt;
+use std::time::Duration;
+
+use fencelock_zookeeper as wire;
+
+use super::layout::{DIALECTS, Dialect};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::StoreUrl;
+
+/// The options of a `zk:` URL, besides those that every store takes.
+pub(crate) const OPTIONS: &[&str] =
+    &["dialect", "tick_ms", "handover", "max_frame_bytes", "tls_ca", "tls_cert", "tls_key"];
+
+/// ZooKeeper's default for `tickTime`.
+pub(super) const TICK: Duration = Duration::from_secs(2);
+
+/// How a waiter learns that it is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HandOver {
+    /// It watches the two ahead of it, and takes the departure of the last one for the grant.
+    Watch,
+    /// It watches the one ahead of it, and lists when that is gone.
+    List,
+}
+
+/// How an ensemble is reached and used.
+#[derive(Clone)]
+pub(super) struct Config {
+    /// The servers: `host1:2181,host2`.
+    pub(super) servers: String,
+    /// The node under which locks are: `""` for the root, else without a slash at its end.
+    pub(super) parent: String,
+    pub(super) dialect: &'static Dialect,
+    /// The servers' `tickTime`.
+    pub(super) tick: Duration,
+    pub(super) hand_over: HandOver,
+    /// The longest frame either way; `None` for the client's default.
+    pub(super) max_frame: Option<usize>,
+    /// `user:password`. Secret.
+    pub(super) credentials: Option<String>,
+    pub(super) tls: Option<wire::Tls>,
+}
+
+impl Config {
+    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
+        let parent = parent(url.path())?;
+        let credentials = url.credentials().map(str::to_owned);
+        if credentials.as_ref().is_some_and(|given| !given.contains(':')) {
+            return Err(bad("credentials are given as user:password"));
+        }
+        let config = Self {
+            servers: url.authority().to_owned(),
+            parent,
+            dialect: dialect(url.take("dialect"))?,
+            tick: url.take_ms("tick_ms")?.unwrap_or(TICK),
+            hand_over: hand_over(url.take("handover"))?,
+            max_frame: max_frame(url.take("max_frame_bytes"))?,
+            credentials,
+            tls: tls(&mut url)?,
+        };
+        url.refuse_other_options(OPTIONS)?;
+        if config.tick.is_zero() {
+            return Err(bad("a tick is at least 1 ms"));
+        }
+        if config.credentials.is_some() && config.tls.is_none() {
+            tracing::warn!(servers = config.servers, "the password is sent in the clear: no tls_ca is given");
+        }
+        // Refuses bad servers now, not when the first session is opened.
+        config.client()?;
+        Ok(config)
+    }
+
+    /// What the client is told, but for the session.
+    pub(super) fn client(&self) -> Result<wire::Config> {
+        let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").caused(error))?;
+        if let Some(bytes) = self.max_frame {
+            client = client.max_frame(bytes);
+        }
+        if let Some(credentials) = &self.credentials {
+            client = client.auth("digest", credentials.clone());
+        }
+        if let Some(tls) = &self.tls {
+            client = client.tls(tls.clone());
+        }
+        Ok(client)
+    }
+
+    /// Who may do what with our own nodes.
+    pub(super) fn node_acl(&self) -> Vec<wire::Acl> {
+        match self.credentials {
+            Some(_) => vec![wire::Acl::creator_all(), wire::Acl::world_read()],
+            None => vec![wire::Acl::open()],
+        }
+    }
+
+    /// Who may do what with the parents that we make. Deleting a node is governed by its parent.
+    pub(super) fn parent_acl(&self) -> Vec<wire::Acl> {
+        vec![if self.credentials.is_some() { wire::Acl::creator_all() } else { wire::Acl::open() }]
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = if self.parent.is_empty() { "/" } else { &self.parent };
+        write!(f, "zk://{}{parent} ({})", self.servers, self.dialect.name)
+    }
+}
+
+fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "zookeeper store", message)
+}
+
+trait Caused {
+    fn caused(self, error: wire::Error) -> Self;
+}
+
+impl Caused for Error {
+    /// Shows what the client says; it never holds credentials.
+    fn caused(self, error: wire::Error) -> Self {
+        self.with("cause", &error).caused_by(error)
+    }
+}
+
+fn parent(path: &str) -> Result<String> {
+    if path.is_empty() {
+        return Err(bad("name the node under which the locks are, as in zk://host:2181/locks"));
+    }
+    let trimmed = path.strip_suffix('/').unwrap_or(path);
+    if let Some(fault) = trimmed.split('/').skip(1).find_map(segment_fault) {
+        return Err(bad(fault).with("path", path));
+    }
+    Ok(trimmed.to_owned())
+}
+
+/// What the server refuses in one part of a path.
+pub(super) fn segment_fault(segment: &str) -> Option<&'static str> {
+    if matches!(segment, "" | "." | "..") {
+        return Some("no part of a path between slashes is empty, `.` or `..`");
+    }
+    // The server sees Java's characters: whatever needs two of them is refused as well.
+    let refused = |c: char| c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..);
+    segment.contains(refused).then_some(
+        "ZooKeeper takes no control characters, none of private use (U+E000 to U+F8FF), and none from U+FFF0 on",
+    )
+}
+
+fn dialect(given: Option<String>) -> Result<&'static Dialect> {
+    let Some(given) = given else { return Ok(&DIALECTS[0]) };
+    DIALECTS.iter().find(|dialect| dialect.name == given).ok_or_else(|| {
+        let known: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
+        bad("unknown dialect").with("known", known.join(" "))
+    })
+}
+
+fn hand_over(given: Option<String>) -> Result<HandOver> {
+    match given.as_deref() {
+        None | Some("watch") => Ok(HandOver::Watch),
+        Some("list") => Ok(HandOver::List),
+        Some(_) => Err(bad("the option handover is `watch` or `list`")),
+    }
+}
+
+fn max_frame(given: Option<String>) -> Result<Option<usize>> {
+    /// A longer frame than the servers' largest possible one helps nobody.
+    const MOST: usize = 1 << 30;
+    let Some(given) = given else { return Ok(None) };
+    match given.parse() {
+        Ok(bytes @ 4096..=MOST) => Ok(Some(bytes)),
+        _ => Err(bad("max_frame_bytes is 4096 to 1073741824, as the servers' jute.maxbuffer")),
+    }
+}
+
+fn tls(url: &mut StoreUrl) -> Result<Option<wire::Tls>> {
+    let (ca, cert, key) = (url.take("tls_ca"), url.take("tls_cert"), url.take("tls_key"));
+    let Some(ca) = ca else {
+        return match (cert, key) {
+            (None, None) => Ok(None),
+            _ => Err(bad("tls_cert and tls_key are given along with tls_ca")),
+        };
+    };
+    let roots = read("tls_ca", &ca)?;
+    let tls = match (cert, key) {
+        (None, None) => wire::Tls::new(&roots),
+        (Some(cert), Some(key)) => {
+            wire::Tls::with_certificate(&roots, &read("tls_cert", &cert)?, &read("tls_key", &key)?)
+        }
+        _ => return Err(bad("tls_cert and tls_key are given together")),
+    };
+    tls.map(Some).map_err(|error| bad("tls_ca, tls_cert or tls_key").caused(error))
+}
+
+fn read(option: &'static str, path: &str) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| {
+        bad("a file of PEM blocks cannot be read")
+            .with("option", option)
+            .with("path", path)
+            .with("cause", &error)
+            .caused_by(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::from_url(StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn servers_parent_and_options_are_taken_apart() {
+        let plain = config("zk://h1/locks").unwrap();
+        assert_eq!((&*plain.servers, &*plain.parent, plain.dialect.name), ("h1", "/locks", "curator"));
+        assert_eq!((plain.tick, plain.hand_over), (TICK, HandOver::Watch));
+        let full = "zk://me:p%40ss@h1:1,h2,[::1]:2183/a/b/?dialect=kazoo&tick_ms=500&handover=list";
+        let full = config(full).unwrap();
+        assert_eq!((&*full.servers, &*full.parent, full.dialect.name), ("h1:1,h2,[::1]:2183", "/a/b", "kazoo"));
+        assert_eq!((full.tick, full.hand_over), (Duration::from_millis(500), HandOver::List));
+        assert_eq!(full.credentials.as_deref(), Some("me:p@ss"));
+        assert_eq!(config("zk://h/").unwrap().parent, "");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_url_is_said_and_credentials_never_are() {
+        for (url, said) in [
+            ("zk://h", "name the node"),
+            ("zk:///locks", "servers"),
+            ("zk://h:0/locks", "port"),
+            ("zk://::1/locks", "servers"),
+            ("zk://h//locks", "empty"),
+            ("zk://h/a/../b", "`..`"),
+            ("zk://h/%EE%80%80", "private use"),
+            ("zk://h/%F0%9F%98%80", "private use"),
+            ("zk://secret@h/locks", "user:password"),
+            ("zk://u:secret@h/locks?x=1", "unknown option"),
+            ("zk://h/locks?dialect=etcd", "curator kazoo shared"),
+            ("zk://h/locks?tick_ms=0", "1 ms"),
+            ("zk://h/locks?handover=maybe", "`list`"),
+            ("zk://h/locks?max_frame_bytes=1", "4096"),
+            ("zk://h/locks?tls_cert=/c&tls_key=/k", "along with"),
+            ("zk://h/locks?tls_ca=/no/such/file", "/no/such/file"),
+        ] {
+            let error = config(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
+            assert!(error.to_string().contains(said) && !error.to_string().contains("secret"), "{url}: {error}");
+        }
+        assert!(!format!("{:?}", config("zk://u:secret@h/locks").unwrap()).contains("secret"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Joining a queue: create and list in one round trip.
+
+use std::sync::Arc;
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
+use futures_util::future;
+
+use super::events::Held;
+use super::fault::fault;
+use super::layout::{Layout, NUMBER_LIMIT, own_number};
+use super::line::{View, view};
+use super::note;
+use super::path::Home;
+use super::place::ZooKeeperPlace;
+use super::session::{Begun, Core, Found, Node};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Entered, Entry, Loss, PlaceId, RequestId};
+use crate::token::FencingToken;
+
+/// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
+/// and the servers must have cleaned up, all between two of our requests.
+const TRIES: usize = 5;
+
+/// One `enter` under way.
+struct Joining<'e> {
+    core: &'e Arc<Core>,
+    entry: &'e Entry,
+    home: Home<'e>,
+    layout: &'static Layout,
+}
+
+/// Our node and the children of its parent, itself included.
+struct Joined {
+    node: Arc<Node>,
+    children: Vec<String>,
+}
+
+pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
+    let layout = core.config.dialect.layout_for(entry.claim).ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "enter", "this dialect knows mutexes only").with("claim", entry.claim)
+    })?;
+    let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
+    let joined = match core.begin(entry.id) {
+        Begun::Fresh => joining.create().await?,
+        Begun::Doubtful => match core.find(&entry.name, entry.id).await? {
+            Some(found) => joining.adopt(found).await?,
+            None => joining.create().await?,
+        },
+        Begun::Placed(node) => joining.look_again(node).await?,
+    };
+    joining.decide(joined).await
+}
+
+impl Joining<'_> {
+    async fn create(&self) -> Result<Joined> {
+        let (client, config) = (&self.core.client, &self.core.config);
+        let prefix = self.layout.prefix(self.entry.id, self.home.key);
+        let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
+        let mut last = None;
+        for attempt in 0..TRIES {
+            let parents: Vec<_> = match attempt {
+                0 => Vec::new(),
+                _ => self.home.ancestors().map(|path| self.make_parent(path)).collect(),
+            };
+            let created = client.create(&path, &data, CreateMode::EphemeralSequential, &config.node_acl());
+            let listed = client.get_children(self.home.parent());
+            let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
+            match created {
+                Ok(created) => return self.created(created, &prefix, listed).await,
+                Err(error) if error.kind() == Wire::NoNode => {
+                    let is_refusal = |error: &wire::Error| !matches!(error.kind(), Wire::NodeExists | Wire::NoNode);
+                    let refused = parents.into_iter().filter_map(Result::err).find(is_refusal);
+                    if let Some(refused) = refused {
+                        return Err(self.not_created(refused));
+                    }
+                    last = Some(error);
+                }
+                Err(error) => return Err(self.not_created(error)),
+            }
+        }
+        let gone = || Error::new(ErrorKind::Unreachable, "enter", "the parent keeps going away").retryable();
+        Err(last.map_or_else(gone, |error| self.not_created(error)))
+    }
+
+    fn make_parent(&self, path: &str) -> wire::Answer<wire::Created> {
+        self.core.client.create(path, b"", CreateMode::Container, &self.core.config.parent_acl())
+    }
+
+    /// A request that certainly made nothing need not be looked for.
+    fn not_created(&self, error: wire::Error) -> Error {
+        if !error.outcome_unknown() {
+            self.core.forget(self.entry.id);
+        }
+        fault("enter", error)
+    }
+
+    async fn created(
+        &self,
+        created: wire::Created,
+        prefix: &str,
+        listed: wire::Result<(Vec<String>, wire::Stat)>,
+    ) -> Result<Joined> {
+        let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
+        let number = own_number(node, prefix).unwrap_or(-1);
+        let joined = self.grant(created.path.clone(), number, &created.stat);
+        let (node, children) = match (joined, listed) {
+            (Ok(node), Ok((children, _))) => (node, children),
+            (Ok(_), Err(error)) => return Err(self.give_back(&created.path, fault("enter", error)).await),
+            (Err(refused), _) => return Err(self.give_back(&created.path, refused).await),
+        };
+        self.core.placed(self.entry.id, &node);
+        Ok(Joined { node, children })
+    }
+
+    async fn adopt(&self, found: Found) -> Result<Joined> {
+        let Found { path, stat, children } = found;
+        let name = path.rsplit_once('/').map_or("", |(_, node)| node);
+        let number = own_number(name, &self.layout.prefix(self.entry.id, self.home.key)).unwrap_or(-1);
+        match self.grant(path.clone(), number, &stat) {
+            Ok(node) => {
+                self.core.placed(self.entry.id, &node);
+                Ok(Joined { node, children })
+            }
+            Err(refused) => Err(self.give_back(&path, refused).await),
+        }
+    }
+
+    async fn look_again(&self, node: Arc<Node>) -> Result<Joined> {
+        let children = match self.core.client.get_children(self.home.parent()).await {
+            Ok((children, _)) => children,
+            Err(error) if error.kind() == Wire::NoNode => Vec::new(),
+            Err(error) => return Err(fault("enter", error)),
+        };
+        Ok(Joined { node, children })
+    }
+
+    /// Our node, if its number and its transaction can be used.
+    fn grant(&self, path: String, number: i64, stat: &wire::Stat) -> Result<Arc<Node>> {
+        if !(0..=NUMBER_LIMIT).contains(&number) {
+            return Err(exhausted(&self.home, number));
+        }
+        self.core.warn_of_the_last_grants(stat.czxid);
+        let grant = u64::try_from(stat.czxid).ok().and_then(|czxid| FencingToken::new(czxid, 0)).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Exhausted,
+                "enter",
+                "the ensemble's transaction numbers are past the last fencing token",
+            )
+            .with("czxid", stat.czxid)
+        })?;
+        Ok(Arc::new(Node { path: path.into(), number, grant }))
+    }
+
+    /// Takes our own node back after `error`; if that cannot be told to have worked, somebody has to look.
+    async fn give_back(&self, path: &str, error: Error) -> Error {
+        if error.outcome() == crate::error::Outcome::Unknown || error.is_retryable() {
+            return error.outcome_unknown();
+        }
+        match self.core.delete("enter", path).await {
+            Ok(_) => {
+                self.core.forget(self.entry.id);
+                error
+            }
+            Err(failed) => error.with("and its node was not deleted", failed).outcome_unknown(),
+        }
+    }
+
+    async fn decide(&self, joined: Joined) -> Result<Entered> {
+        let Joined { node, children } = joined;
+        let (id, core) = (self.entry.id, self.core);
+        let place_id = PlaceId { name: self.entry.name.clone(), request: id };
+        match view(self.layout, self.home.key, &children, node.name(), node.number) {
+            View::First => {
+                core.hold(Held::new(core, place_id.clone(), &node));
+                Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place_id, node))))
+            }
+            View::Behind(ahead) if self.entry.wait => {
+                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place_id, node, ahead))))
+            }
+            View::Behind(_) => {
+                self.take_back(id, &node).await?;
+                Ok(Entered::Busy)
+            }
+            View::Conflict(claim) => {
+                self.take_back(id, &node).await?;
+                Ok(Entered::Conflict(claim))
+            }
+            View::Twice => Err(self.give_back(&node.path, exhausted(&self.home, node.number)).await),
+            View::Missing => {
+                core.gone(id, &node);
+                Ok(Entered::In(Box::new(ZooKeeperPlace::lost(core, place_id, node, Loss::Removed))))
+            }
+        }
+    }
+
+    async fn take_back(&self, id: RequestId, node: &Node) -> Result<()> {
+        self.core.delete("enter", &node.path).await.map_err(Error::outcome_unknown)?;
+        self.core.forget(id);
+        Ok(())
+    }
+}
+
+fn exhausted(home: &Home<'_>, number: i64) -> Error {
+    let message = "the sequence of the parent is exhausted: delete it while nobody uses it, and it begins anew";
+    Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)
+}

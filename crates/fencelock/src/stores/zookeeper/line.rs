@@ -1,0 +1,133 @@
+//! Who is ahead, read off a listing of children.
+
+use super::layout::{Layout, Ticket};
+use crate::queue::Claim;
+
+/// What a listing says about one of its nodes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// Nobody is ahead.
+    First,
+    /// Somebody is.
+    Behind(Ahead),
+    /// The node is not in the listing.
+    Missing,
+    /// Somebody ahead uses another kind of lock.
+    Conflict(Claim),
+    /// Another node has the same number: the counter of the parent is at its end.
+    Twice,
+}
+
+/// Who is ahead of a waiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ahead {
+    /// The contender right ahead.
+    pub(super) nearest: Box<str>,
+    /// The one ahead of that.
+    pub(super) second: Option<Box<str>>,
+    /// How many are ahead.
+    pub(super) count: u32,
+    /// Whether nobody in the parent uses another kind of lock, some of which may put a node ahead of one already there.
+    pub(super) pure: bool,
+}
+
+/// What `children` say about `mine`, one of them with the number `number`, in the queue of `key`.
+pub(super) fn view(layout: &Layout, key: &str, children: &[String], mine: &str, number: i64) -> View {
+    let (mut nearest, mut second) = (None::<(i64, &str)>, None::<(i64, &str)>);
+    let (mut count, mut pure, mut found, mut conflict) = (0_u32, true, false, None);
+    for child in children {
+        if child == mine {
+            found = true;
+            continue;
+        }
+        let Some(ticket) = layout.read(child, key) else { continue };
+        if ticket.alien {
+            pure = false;
+            if ticket.number <= number {
+                conflict = Some(ticket.claim);
+            }
+        } else if ticket.number == number {
+            return View::Twice;
+        } else if ticket.number < number {
+            count += 1;
+            if nearest.is_none_or(|(known, _)| ticket.number > known) {
+                second = nearest.replace((ticket.number, child));
+            } else if second.is_none_or(|(known, _)| ticket.number > known) {
+                second = Some((ticket.number, child));
+            }
+        }
+    }
+    match (found, conflict, nearest) {
+        (false, ..) => View::Missing,
+        (true, Some(claim), _) => View::Conflict(claim),
+        (true, None, None) => View::First,
+        (true, None, Some((_, nearest))) => {
+            View::Behind(Ahead { nearest: nearest.into(), second: second.map(|(_, node)| node.into()), count, pure })
+        }
+    }
+}
+
+/// The contenders among `children`, front first, and the rest.
+pub(super) fn line(layout: &Layout, key: &str, children: Vec<String>) -> (Vec<(Ticket, String)>, Vec<String>) {
+    let mut contenders = Vec::new();
+    let mut others = Vec::new();
+    for child in children {
+        match layout.read(&child, key) {
+            Some(ticket) => contenders.push((ticket, child)),
+            None => others.push(child),
+        }
+    }
+    contenders.sort_by(|(a, a_node), (b, b_node)| (a.number, a_node).cmp(&(b.number, b_node)));
+    others.sort_unstable();
+    (contenders, others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::DIALECTS;
+    use super::*;
+
+    fn node(number: i64) -> String {
+        format!("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-{number:010}")
+    }
+
+    fn look(children: &[String], number: i64) -> View {
+        view(DIALECTS[0].mutex(), "", children, &node(number), number)
+    }
+
+    #[test]
+    fn the_two_nearest_ahead_are_found_in_whatever_order_they_are_listed() {
+        for numbers in [[1, 5, 3, 9], [9, 5, 3, 1], [3, 1, 9, 5], [5, 9, 1, 3]] {
+            let children: Vec<_> = numbers.iter().map(|number| node(*number)).chain(["x".to_owned()]).collect();
+            let ahead = |nearest, second: Option<i64>, count| {
+                let second = second.map(|second| node(second).into());
+                View::Behind(Ahead { nearest: node(nearest).into(), second, count, pure: true })
+            };
+            assert_eq!(look(&children, 1), View::First);
+            assert_eq!(look(&children, 3), ahead(1, None, 1));
+            assert_eq!(look(&children, 5), ahead(3, Some(1), 2));
+            assert_eq!(look(&children, 9), ahead(5, Some(3), 3));
+            assert_eq!(look(&children, 4), View::Missing);
+        }
+    }
+
+    #[test]
+    fn a_node_that_kazoo_made_is_waited_for() {
+        let kazoo = "94b6e5cf49364b1f8706ee06e5d07c35__lock__0000000000".to_owned();
+        assert!(matches!(look(&[node(1), kazoo], 1), View::Behind(ahead) if ahead.count == 1 && ahead.pure));
+    }
+
+    #[test]
+    fn another_kind_of_lock_ahead_is_a_conflict_and_behind_it_is_not_trusted() {
+        let writer = |number: i64| format!("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__{number:010}");
+        assert_eq!(look(&[node(1), writer(0)], 1), View::Conflict(Claim::WRITER));
+        assert_eq!(look(&[node(1), writer(2)], 1), View::First);
+        assert!(matches!(look(&[node(1), node(0), writer(2)], 1), View::Behind(ahead) if !ahead.pure));
+    }
+
+    #[test]
+    fn a_number_given_twice_is_told() {
+        let other = "_c_00000000-0000-0000-0000-000000000000-lock-0000000001".to_owned();
+        assert_eq!(look(&[node(1), other], 1), View::Twice);
+    }
+}

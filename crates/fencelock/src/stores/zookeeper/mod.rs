@@ -1,0 +1,172 @@
+//! Locks on an Apache ZooKeeper ensemble, the same ones that Apache Curator, go-zk or kazoo take.
+//!
+//! A lock lives as long as its session does, and only the servers judge that. `NOTES.md` beside this file has the layout,
+//! who else it excludes, and what a failover and a restored backup do.
+
+mod config;
+mod enter;
+mod events;
+mod fault;
+mod layout;
+mod line;
+mod note;
+mod path;
+mod place;
+mod session;
+mod show;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use fencelock_zookeeper as wire;
+use futures_core::future::BoxFuture;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use self::config::{Config, TICK};
+use self::events::Events;
+use self::fault::fault;
+use self::layout::DIALECTS;
+use self::session::{Core, WireClock, ZooKeeperSession, moment};
+use crate::engine::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens};
+
+/// What the registry knows of this store.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "zk",
+    feature: "zookeeper",
+    example: "zk://host1:2181,host2,host3/locks",
+    options: config::OPTIONS,
+    capability: Some(|| capability(DIALECTS[0].layout, TICK)),
+    open: Some(open),
+};
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let config = Config::from_url(url)?;
+        let capability = capability(config.dialect.layout, config.tick);
+        let store = ZooKeeperStore { config: Arc::new(config), capability, newest: Mutex::new(Weak::new()) };
+        Ok(Arc::new(store) as Arc<dyn Store>)
+    })
+}
+
+/// The shortest ttl, in ticks of the servers.
+const LEAST_TICKS: u32 = 4;
+
+fn capability(layout: &'static str, tick: Duration) -> Capability {
+    Capability {
+        store: "zk",
+        layout,
+        liveness: Liveness::Session,
+        order: Order::Fifo,
+        tokens: Tokens::CommitNumber,
+        certainty: "the leader hears from each follower in time (no ping between them late by more than ttl/4 - tick/2, no pause of the leader longer than the margin right before it is cut off), and a majority keeps its memory",
+        shared_claims: false,
+        // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
+        detection_slack: tick * 2,
+        wake_bound: Duration::from_secs(2),
+        residue: "one empty container node for each part of the name, which the servers delete after a while (60 s by default)",
+        pace: Pace {
+            renewals_per_ttl: 6,
+            least_margin: tick.max(Pace::DEFAULT.least_margin),
+            least_ttl: tick * LEAST_TICKS,
+            proof_lag: Some(4),
+        },
+        blocking: false,
+    }
+}
+
+/// Locks on a ZooKeeper ensemble.
+struct ZooKeeperStore {
+    config: Arc<Config>,
+    capability: Capability,
+    /// The session opened last: queues are read through it.
+    newest: Mutex<Weak<Core>>,
+}
+
+impl fmt::Debug for ZooKeeperStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
+}
+
+impl ZooKeeperStore {
+    async fn open(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Opened> {
+        // A little less than the engine's patience, so that the servers that were tried are named.
+        let patience = ttl * 3 / 10;
+        let config = self.config.client()?;
+        let config = config.session_timeout(ttl).request_deadline(patience).connect_deadline(patience);
+        // The engine's renewals keep the session alive, and nothing does once they stop.
+        let config = config.keep_alive(false).clock(Arc::new(WireClock(Arc::clone(&clock))));
+        let (client, events) = wire::Client::connect(config).await.map_err(|error| fault("open session", error))?;
+        let granted = client.session().timeout;
+        self.check_granted(ttl, granted)?;
+        let confirmed = moment(client.confirmed());
+        let (held, listens) = mpsc::unbounded_channel();
+        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner.clone(), held));
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
+        let events = Events::new(events, &core, listens).boxed();
+        Ok(Opened { session: Arc::new(ZooKeeperSession(core)), events, ttl: Some(granted), confirmed })
+    }
+
+    /// Says when the servers granted another ttl than was asked for, and refuses one too short to be certain of anything.
+    fn check_granted(&self, asked: Duration, granted: Duration) -> Result<()> {
+        if granted < self.capability.pace.least_ttl {
+            let message = "the servers granted a session timeout of less than four ticks (their maxSessionTimeout is too low, or tick_ms too high)";
+            return Err(Error::new(ErrorKind::Config, "open session", message)
+                .with("granted", format!("{granted:?}"))
+                .with("asked", format!("{asked:?}"))
+                .with("tick", format!("{:?}", self.config.tick)));
+        }
+        if granted != asked {
+            tracing::warn!(?asked, ?granted, "the servers granted another session timeout than was asked for");
+        }
+        Ok(())
+    }
+
+    /// Asks through the session opened last, or, if there is none any more, through one of its own.
+    async fn read<'a, T>(
+        &'a self,
+        operation: &'static str,
+        ask: impl Fn(wire::Client) -> BoxFuture<'a, wire::Result<T>>,
+    ) -> Result<T> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(core) = newest {
+            match ask(core.client.clone()).await {
+                Err(error) if matches!(error.kind(), wire::ErrorKind::SessionExpired | wire::ErrorKind::Closed) => {}
+                answered => return answered.map_err(|error| fault(operation, error)),
+            }
+        }
+        let connected = wire::Client::connect(self.config.client()?).await;
+        let (client, _) = connected.map_err(|error| fault(operation, error))?;
+        ask(client).await.map_err(|error| fault(operation, error))
+    }
+}
+
+impl Store for ZooKeeperStore {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(self.open(owner, ttl, clock))
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move {
+            let home = self.config.home(name)?;
+            let home = &home;
+            self.read("queue", |client| Box::pin(async move { show::queue(&client, &self.config, name, home).await }))
+                .await
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(self.read("names", move |client| {
+            Box::pin(async move { show::names(&client, &self.config, prefix, from, limit).await })
+        }))
+    }
+}

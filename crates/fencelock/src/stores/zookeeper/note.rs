@@ -1,0 +1,151 @@
+//! What is written into a node for people, and how others' data is read: leniently.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::queue::Claim;
+use crate::store::{Entry, Owner};
+
+/// The longest data of a node, in bytes.
+const LIMIT: usize = 1024;
+
+/// The version of [`Note`]; unknown ones are read as far as they can be.
+const VERSION: u32 = 1;
+
+/// What a node's data says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) owner: Option<Owner>,
+    pub(super) purpose: Option<Arc<str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Note<'a> {
+    /// The version of the layout.
+    fencelock: u32,
+    client: &'a str,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    host: std::borrow::Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pid: u32,
+    claim: [u32; 2],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    purpose: Option<std::borrow::Cow<'a, str>>,
+}
+
+fn is_zero(pid: &u32) -> bool {
+    *pid == 0
+}
+
+/// The data of our own node: JSON of at most 1 KiB. A purpose that does not fit is cut, and ends in `…`.
+pub(super) fn write(owner: &Owner, entry: &Entry) -> Vec<u8> {
+    let client = format!("{:016x}", owner.client);
+    let encode = |purpose: Option<&str>, host: &str| {
+        let Claim { .. } = entry.claim;
+        let note = Note {
+            fencelock: VERSION,
+            client: &client,
+            host: host.into(),
+            pid: owner.pid,
+            claim: [entry.claim.weight(), entry.claim.capacity()],
+            lease_ms: entry.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+            purpose: purpose.map(Into::into),
+        };
+        serde_json::to_vec(&note).unwrap_or_default()
+    };
+    let host = cut(&owner.host, 255);
+    let full = encode(entry.purpose.as_deref(), host);
+    if full.len() <= LIMIT {
+        return full;
+    }
+    let purpose = entry.purpose.as_deref().unwrap_or_default();
+    let mut keep = purpose.len();
+    loop {
+        keep = keep.saturating_sub(32);
+        let note = encode(Some(&format!("{}…", cut(purpose, keep))), host);
+        if note.len() <= LIMIT || keep == 0 {
+            return note;
+        }
+    }
+}
+
+/// At most `bytes` of `text`, cut between characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// What the data of anybody's node says: ours in full, Curator's address as the host, any other text as the purpose.
+pub(super) fn read(data: &[u8]) -> Told {
+    let Ok(text) = std::str::from_utf8(data) else { return Told::default() };
+    if let Ok(note) = serde_json::from_str::<Note<'_>>(text)
+        && let Ok(client) = u64::from_str_radix(note.client, 16)
+    {
+        let owner = Owner { client, host: note.host.into_owned(), pid: note.pid };
+        let purpose = note.purpose.map(|purpose| Arc::from(&*purpose));
+        return Told { owner: Some(owner), purpose };
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return Told { owner: Some(Owner { client: 0, host: text.to_owned(), pid: 0 }), purpose: None };
+    }
+    let shown: String = cut(text, Entry::MAX_PURPOSE).chars().filter(|c| !c.is_control()).collect();
+    Told { owner: None, purpose: (!shown.is_empty()).then(|| shown.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::store::RequestId;
+
+    fn entry(purpose: Option<&str>) -> Entry {
+        let id = RequestId { client: 1, number: 1 };
+        let name = Name::new("job").unwrap();
+        Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: purpose.map(Arc::from), lease: None }
+    }
+
+    fn owner(host: &str) -> Owner {
+        Owner { client: 0xabc, host: host.to_owned(), pid: if host.is_empty() { 0 } else { 7 } }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_an_opaque_owner_shows_neither_host_nor_pid() {
+        for host in ["db-1", "", "ü\"\\"] {
+            let data = write(&owner(host), &entry(Some("nightly \"import\"\n")));
+            let told = Told { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()) };
+            assert_eq!(read(&data), told);
+        }
+        let opaque = String::from_utf8(write(&owner(""), &entry(None))).unwrap();
+        assert_eq!(opaque, r#"{"fencelock":1,"client":"0000000000000abc","claim":[1,1]}"#);
+    }
+
+    #[test]
+    fn no_data_is_longer_than_its_limit() {
+        for purpose in ["\u{1}".repeat(512), "é\"\n".repeat(128), "日".repeat(170)] {
+            for host in ["h".repeat(64), "\u{1}".repeat(255)] {
+                let data = write(&owner(&host), &entry(Some(&purpose)));
+                let told = read(&data).purpose.unwrap();
+                assert!(told.starts_with(cut(&purpose, 0)) && (told.ends_with('…') || *told == *purpose), "{told}");
+                assert!(data.len() <= LIMIT + 1024 * usize::from(host.len() > 64), "{}", data.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_write_is_shown_as_far_as_it_is_text() {
+        let host = |host: &str| Owner { client: 0, host: host.to_owned(), pid: 0 };
+        assert_eq!(read(b"10.0.0.1").owner, Some(host("10.0.0.1")));
+        assert_eq!(read(b"::1").owner, Some(host("::1")));
+        assert_eq!(read(b"b'py'\x07").purpose.as_deref(), Some("b'py'"));
+        for data in [&b""[..], &[0x12, 0x34], &[0xff, 0xfe], b"\x01\x02"] {
+            assert_eq!(
+                read(data),
+                Told { owner: None, purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None } }
+            );
+        }
+        assert_eq!(read(br#"{"fencelock":9,"client":"zz"}"#).owner, None);
+    }
+}

@@ -1,0 +1,332 @@
+//! One place: how it waits, and how it is left.
+//!
+//! A waiter learns that it is next in one of two ways.
+//!
+//! - By **listing** the queue once the one ahead of it is gone.
+//! - By the **watch** alone. It watches the two ahead of it and its own node. When the farther one goes, it lists; once a
+//!   listing shows only one contender ahead, that one's departure is the grant, with nothing asked in between.
+//!
+//! Why the second is sound: numbers rise with every creation, so nobody appears ahead of a node that is there, and a
+//! listing sent after our own creation shows everybody ahead. A deletion is final, and the events of one connection come in
+//! the order of the transactions; so when the last one ahead is told to be gone and our own node was not, ours is the
+//! first. It holds only while (1) no other kind of lock is in the parent, for Curator's downgrade puts a second node beside a
+//! writer's; (2) the watches were set on the connection that told of the deletion, for after a reconnect what happened meanwhile is
+//! told in no order. Otherwise the departure is a hint like any other, and the queue is listed.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
+use futures_core::future::BoxFuture;
+
+use super::config::HandOver;
+use super::events::Held;
+use super::fault::{fault, is_over};
+use super::line::{self, View};
+use super::session::{Core, Node};
+use crate::engine::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
+use crate::store::{self, Grant, Left, Loss, Place, PlaceId, Standing};
+
+pub(super) struct ZooKeeperPlace {
+    core: Arc<Core>,
+    id: PlaceId,
+    node: Arc<Node>,
+    standing: Standing,
+    /// Only while waiting.
+    cursor: Option<Box<Cursor>>,
+}
+
+/// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
+#[derive(Default)]
+struct Cursor {
+    /// What the last listing said; `None` when it has to be listed anew.
+    ahead: Option<line::Ahead>,
+    nearest: Option<wire::Watch>,
+    second: Option<wire::Watch>,
+    own: Option<wire::Watch>,
+    /// The connection that the oldest of these watches was set on.
+    epoch: u64,
+}
+
+/// What a waiter heard.
+enum Heard {
+    /// The last one ahead is gone, and our own node was there when it went.
+    First,
+    /// Our own node is gone.
+    Removed,
+    /// Something changed: list.
+    Changed,
+}
+
+impl ZooKeeperPlace {
+    pub(super) fn granted(core: &Arc<Core>, id: PlaceId, node: Arc<Node>) -> Self {
+        let standing = Standing::Granted(Grant { token: Some(node.grant) });
+        Self { core: Arc::clone(core), id, node, standing, cursor: None }
+    }
+
+    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Arc<Node>, ahead: line::Ahead) -> Self {
+        let standing = waits_behind(&ahead);
+        let cursor = Some(Box::new(Cursor { ahead: Some(ahead), ..Cursor::default() }));
+        Self { core: Arc::clone(core), id, node, standing, cursor }
+    }
+
+    pub(super) fn lost(core: &Arc<Core>, id: PlaceId, node: Arc<Node>, loss: Loss) -> Self {
+        Self { core: Arc::clone(core), id, node, standing: Standing::Lost(loss), cursor: None }
+    }
+
+    fn sibling(&self, name: &str) -> String {
+        let parent = self.node.path.strip_suffix(self.node.name()).unwrap_or("/");
+        format!("{parent}{name}")
+    }
+
+    /// Listens until the place is granted or gone.
+    async fn settle(&mut self) -> Result<Standing> {
+        if self.core.is_over() {
+            return Err(over());
+        }
+        while let Some(cursor) = &mut self.cursor {
+            let heard = match &cursor.ahead {
+                None => self.look().await?,
+                Some(_) if !cursor.is_set(self.core.config.hand_over) => self.listen().await?,
+                Some(_) => Some(cursor.hear(&self.core.client).await?),
+            };
+            match heard {
+                None => {}
+                Some(Heard::First) => self.is_granted(),
+                Some(Heard::Removed) => self.is_lost(Loss::Removed),
+                Some(Heard::Changed) => {
+                    if let Some(cursor) = &mut self.cursor {
+                        cursor.ahead = None;
+                    }
+                }
+            }
+        }
+        Ok(self.standing)
+    }
+
+    /// Lists the queue.
+    async fn look(&mut self) -> Result<Option<Heard>> {
+        let home = self.core.config.home(&self.id.name)?;
+        let children = match self.core.client.get_children(home.parent()).await {
+            Ok((children, _)) => children,
+            Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
+            Err(error) => return Err(fault("next", error)),
+        };
+        let layout = self.core.config.dialect.mutex();
+        let ahead = match line::view(layout, home.key, &children, self.node.name(), self.node.number) {
+            View::First => return Ok(Some(Heard::First)),
+            View::Missing => return Ok(Some(Heard::Removed)),
+            View::Behind(ahead) => ahead,
+            // Made by hand: nothing that counts puts a node ahead of one that is there.
+            View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &self.node).with("theirs", claim)),
+            View::Twice => return Err(intruder(ErrorKind::Exhausted, &self.node)),
+        };
+        self.standing = waits_behind(&ahead);
+        if let Some(cursor) = &mut self.cursor {
+            if cursor.epoch != self.core.client.connection_epoch() {
+                **cursor = Cursor::default();
+            }
+            cursor.keep(&ahead, |name| home.child(name));
+            cursor.ahead = Some(ahead);
+        }
+        Ok(None)
+    }
+
+    /// Sets the watches that are not set: the farther one first and our own node last, so that a predecessor found gone
+    /// was gone while our own node was still there.
+    async fn listen(&mut self) -> Result<Option<Heard>> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let Some(ahead) = cursor.ahead.clone() else { return Ok(None) };
+        let by_watch = self.core.config.hand_over == HandOver::Watch;
+        let client = self.core.client.clone();
+        let epoch = client.connection_epoch();
+        let fresh = cursor.nearest.is_none() && cursor.second.is_none() && cursor.own.is_none();
+        let watch = |path: String| client.get_data_watched(&path);
+        let (has_second, has_nearest, has_own) =
+            (cursor.second.is_some(), cursor.nearest.is_some(), cursor.own.is_some());
+        let second = ahead.second.as_ref().filter(|_| by_watch && !has_second).map(|name| watch(self.sibling(name)));
+        let nearest = (!has_nearest).then(|| watch(self.sibling(&ahead.nearest)));
+        let own = (by_watch && !has_own).then(|| watch(self.node.path.to_string()));
+        let (second, nearest, own) = (answer(second).await?, answer(nearest).await?, answer(own).await?);
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        if fresh {
+            cursor.epoch = epoch;
+        }
+        Ok(cursor.set(own, nearest, second, &client))
+    }
+
+    fn is_granted(&mut self) {
+        self.standing = Standing::Granted(Grant { token: Some(self.node.grant) });
+        let own = self.cursor.take().and_then(|cursor| cursor.own);
+        self.core.hold(match own {
+            Some(watch) => Held::watched(self.id.clone(), &self.node, watch),
+            None => Held::new(&self.core, self.id.clone(), &self.node),
+        });
+    }
+
+    fn is_lost(&mut self, loss: Loss) {
+        self.standing = Standing::Lost(loss);
+        self.cursor = None;
+        self.core.gone(self.id.request, &self.node);
+    }
+}
+
+impl Cursor {
+    /// Whether everything is watched that the last listing asks for.
+    fn is_set(&self, hand_over: HandOver) -> bool {
+        let Some(ahead) = &self.ahead else { return false };
+        let by_list = self.nearest.is_some();
+        let by_watch = self.own.is_some() && (self.second.is_some() || ahead.second.is_none());
+        by_list && (by_watch || hand_over == HandOver::List)
+    }
+
+    /// Keeps the watches that are still of use for a waiter behind `ahead`.
+    fn keep(&mut self, ahead: &line::Ahead, path: impl Fn(&str) -> String) {
+        let silent = |watch: &wire::Watch| watch.heard().is_none();
+        let mut known = [self.nearest.take(), self.second.take()];
+        let mut keep = |name: Option<&str>| {
+            let path = path(name?);
+            known.iter_mut().find(|watch| watch.as_ref().is_some_and(|w| w.path() == path && silent(w)))?.take()
+        };
+        self.nearest = keep(Some(&ahead.nearest));
+        self.second = keep(ahead.second.as_deref());
+        self.own = self.own.take().filter(silent);
+    }
+
+    /// Takes the watches that were asked for; says what was found gone instead.
+    fn set(&mut self, own: Watched, nearest: Watched, second: Watched, client: &wire::Client) -> Option<Heard> {
+        match own {
+            Watched::Gone => return Some(Heard::Removed),
+            Watched::Set(watch) => self.own = Some(watch),
+            Watched::NotAsked => {}
+        }
+        match nearest {
+            Watched::Gone if self.is_fact(client) => return Some(Heard::First),
+            Watched::Gone => return Some(Heard::Changed),
+            Watched::Set(watch) => self.nearest = Some(watch),
+            Watched::NotAsked => {}
+        }
+        match second {
+            Watched::Gone => return Some(Heard::Changed),
+            Watched::Set(watch) => self.second = Some(watch),
+            Watched::NotAsked => {}
+        }
+        None
+    }
+
+    /// Whether the departure of the nearest one ahead is a grant.
+    fn is_fact(&self, client: &wire::Client) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.count == 1 && ahead.pure)
+            && self.own.as_ref().is_some_and(|own| own.heard().is_none())
+            && client.connection_epoch() == self.epoch
+    }
+
+    /// Waits for news of those ahead, and of our own node.
+    async fn hear(&mut self, client: &wire::Client) -> Result<Heard> {
+        let (whose, event) = poll_fn(|cx| {
+            // Our own node first: it may have gone before the one ahead.
+            let watches =
+                [(&mut self.own, Whose::Own), (&mut self.nearest, Whose::Nearest), (&mut self.second, Whose::Second)];
+            for (watch, whose) in watches {
+                if let Some(Poll::Ready(event)) = watch.as_mut().map(|watch| watch.poll_fired(cx)) {
+                    return Poll::Ready((whose, event));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        match (whose, event) {
+            (_, WatchEvent::SessionOver) => Err(over()),
+            (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
+            // Asked after the event was heard, so that an end of our own node before it has been heard as well.
+            (Whose::Nearest, WatchEvent::Deleted) if self.is_fact(client) => Ok(Heard::First),
+            _ => Ok(Heard::Changed),
+        }
+    }
+}
+
+/// Whose node a watch is on.
+enum Whose {
+    Own,
+    Nearest,
+    Second,
+}
+
+/// What became of a watch.
+enum Watched {
+    NotAsked,
+    Gone,
+    Set(wire::Watch),
+}
+
+async fn answer(asked: Option<wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>>) -> Result<Watched> {
+    let Some(asked) = asked else { return Ok(Watched::NotAsked) };
+    match asked.await {
+        Ok((_, _, watch)) => Ok(Watched::Set(watch)),
+        Err(error) if error.kind() == Wire::NoNode => Ok(Watched::Gone),
+        Err(error) => Err(fault("next", error)),
+    }
+}
+
+fn waits_behind(ahead: &line::Ahead) -> Standing {
+    Standing::Waiting(Some(store::Ahead { holders: 1, waiters: ahead.count.saturating_sub(1) }))
+}
+
+fn over() -> Error {
+    Error::new(ErrorKind::Lost, "next", "the session is over")
+}
+
+fn intruder(kind: ErrorKind, node: &Node) -> Error {
+    Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", &node.path)
+}
+
+impl Place for ZooKeeperPlace {
+    fn id(&self) -> PlaceId {
+        self.id.clone()
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(async move {
+            let clock = Arc::clone(&self.core.clock);
+            tokio::select! {
+                biased;
+                settled = self.settle() => return settled,
+                () = clock.sleep_until(until) => {}
+            }
+            Ok(self.standing)
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            if claim == Claim::MUTEX {
+                return Ok(());
+            }
+            let message = "a mutex has no lighter claim, and this store knows no other lock";
+            Err(Error::new(ErrorKind::Unsupported, "lighten", message).with("claim", claim))
+        })
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            let left = self.core.client.delete(&self.node.path, None).await;
+            let left = match left {
+                Ok(()) => Left::Released,
+                Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Left::AlreadyGone,
+                Err(error) => return Err(fault("leave", error)),
+            };
+            self.core.gone(self.id.request, &self.node);
+            self.standing = Standing::Lost(Loss::Removed);
+            self.cursor = None;
+            Ok(left)
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! A session: its places, and the requests that join, withdraw and renew.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::ErrorKind as Wire;
+use futures_core::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::config::Config;
+use super::enter;
+use super::events::Held;
+use super::fault::{fault, is_over};
+use super::layout::own_number;
+use crate::engine::clock::{Clock, Moment};
+use crate::error::{ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session};
+use crate::token::FencingToken;
+
+/// The engine's clock, for the client's evidence of life.
+#[derive(Debug)]
+pub(super) struct WireClock(pub(super) Arc<dyn Clock>);
+
+impl wire::Clock for WireClock {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.now().as_nanos())
+    }
+}
+
+/// A moment that the client told.
+pub(super) fn moment(at: Duration) -> Moment {
+    Moment::from_nanos(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// One node of ours.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) path: Box<str>,
+    pub(super) number: i64,
+    pub(super) grant: FencingToken,
+}
+
+impl Node {
+    /// The last part of its path.
+    pub(super) fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
+    }
+}
+
+/// What is known of a request of this session.
+enum Known {
+    /// It was sent and not answered yet, or never: it may have made a node.
+    Doubtful,
+    /// It made this node.
+    Placed(Arc<Node>),
+}
+
+/// What `enter` has to do for a request.
+pub(super) enum Begun {
+    Fresh,
+    Doubtful,
+    Placed(Arc<Node>),
+}
+
+/// What a session, its places and its events share.
+pub(super) struct Core {
+    pub(super) client: wire::Client,
+    pub(super) config: Arc<Config>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) owner: Owner,
+    /// The `ephemeral_owner` of all nodes of this session.
+    pub(super) id: i64,
+    /// By request, every node that nobody has left yet.
+    requests: Mutex<HashMap<RequestId, Known>>,
+    held: mpsc::UnboundedSender<Held>,
+    grants_run_out: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Core {
+    pub(super) fn new(
+        client: wire::Client,
+        config: Arc<Config>,
+        clock: Arc<dyn Clock>,
+        owner: Owner,
+        held: mpsc::UnboundedSender<Held>,
+    ) -> Self {
+        let id = client.session().id;
+        Self {
+            client,
+            config,
+            clock,
+            owner,
+            id,
+            requests: Mutex::default(),
+            held,
+            grants_run_out: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Known>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `id` is about to be sent.
+    pub(super) fn begin(&self, id: RequestId) -> Begun {
+        match self.requests().entry(id) {
+            Slot::Vacant(slot) => {
+                slot.insert(Known::Doubtful);
+                Begun::Fresh
+            }
+            Slot::Occupied(slot) => match slot.get() {
+                Known::Doubtful => Begun::Doubtful,
+                Known::Placed(node) => Begun::Placed(Arc::clone(node)),
+            },
+        }
+    }
+
+    /// The request made `node`.
+    pub(super) fn placed(&self, id: RequestId, node: &Arc<Node>) {
+        self.requests().insert(id, Known::Placed(Arc::clone(node)));
+    }
+
+    /// Nothing of the request is in the store.
+    pub(super) fn forget(&self, id: RequestId) {
+        let mut requests = self.requests();
+        requests.remove(&id);
+        if requests.capacity() > 1024 && requests.len() < requests.capacity() / 8 {
+            requests.shrink_to_fit();
+        }
+    }
+
+    /// Forgets `node`; `false` when it was left before.
+    pub(super) fn gone(&self, id: RequestId, node: &Node) -> bool {
+        let mut requests = self.requests();
+        let is_it = matches!(requests.get(&id), Some(Known::Placed(known)) if known.path == node.path);
+        if is_it {
+            requests.remove(&id);
+        }
+        is_it
+    }
+
+    fn is_known(&self, id: RequestId) -> bool {
+        self.requests().contains_key(&id)
+    }
+
+    /// Hands the node of a holder to whoever listens for its deletion.
+    pub(super) fn hold(&self, held: Held) {
+        // Nobody listens once the session is over.
+        let _ = self.held.send(held);
+    }
+
+    /// The servers said that the session is over.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether the session is known to be over.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Says once per session that fencing tokens come to their end.
+    pub(super) fn warn_of_the_last_grants(&self, czxid: i64) {
+        if czxid >= 1 << 50 && !self.grants_run_out.swap(true, Ordering::Relaxed) {
+            tracing::warn!(czxid, "half of all transaction numbers that can be fencing tokens are used up");
+        }
+    }
+
+    /// Deletes a node of ours; says whether it was there. A session that is over has none any more.
+    pub(super) async fn delete(&self, operation: &'static str, path: &str) -> Result<bool> {
+        match self.client.delete(path, None).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Ok(false),
+            Err(error) => Err(fault(operation, error)),
+        }
+    }
+
+    /// The node that a request made whose answer was lost, by its id and by our session. Whatever was sent before on any
+    /// connection of this session has taken effect by now, or never will.
+    pub(super) async fn find(&self, name: &Name, id: RequestId) -> Result<Option<Found>> {
+        let home = self.config.home(name)?;
+        let prefix = self.config.dialect.mutex().prefix(id, home.key);
+        let synced = self.client.sync(home.parent());
+        let listed = self.client.get_children(home.parent());
+        synced.await.map_err(|error| fault("find request", error))?;
+        let children = match listed.await {
+            Ok((children, _)) => children,
+            Err(error) if error.kind() == Wire::NoNode => return Ok(None),
+            Err(error) => return Err(fault("find request", error)),
+        };
+        for child in children.iter().filter(|child| own_number(child, &prefix).is_some()) {
+            let path = home.child(child);
+            let stat = self.client.exists(&path).await.map_err(|error| fault("find request", error))?;
+            if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.id) {
+                return Ok(Some(Found { path, stat, children }));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
+        let known = match self.requests().get(&id) {
+            None => return Ok(()),
+            Some(Known::Placed(node)) => Some(Arc::clone(node)),
+            Some(Known::Doubtful) => None,
+        };
+        match known {
+            Some(node) => drop(self.delete("withdraw", &node.path).await?),
+            None => match self.find(name, id).await {
+                Ok(Some(found)) => drop(self.delete("withdraw", &found.path).await?),
+                Ok(None) => {}
+                // Nothing takes effect in a session that is over.
+                Err(error) if error.kind() == ErrorKind::Lost => {}
+                Err(error) => return Err(error),
+            },
+        }
+        self.forget(id);
+        Ok(())
+    }
+}
+
+/// A node found by [`Core::find`], and the listing that showed it.
+pub(super) struct Found {
+    pub(super) path: String,
+    pub(super) stat: wire::Stat,
+    pub(super) children: Vec<String>,
+}
+
+pub(super) struct ZooKeeperSession(pub(super) Arc<Core>);
+
+impl Session for ZooKeeperSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(enter::enter(&self.0, entry))
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.0.withdraw(name, id))
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        let confirmed = self.0.client.confirm();
+        Box::pin(async move {
+            let (confirmed, expired) = match confirmed.await {
+                Ok(confirmed) => (confirmed, false),
+                Err(error) if is_over(&error) => {
+                    self.0.end();
+                    (self.0.client.confirmed(), true)
+                }
+                Err(error) => return Err(fault("renew", error)),
+            };
+            let gone = places.iter().filter(|place| !self.0.is_known(place.request));
+            let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
+            Ok(Renewal { confirmed: moment(confirmed), gone, expired })
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let closed = self.0.client.close().await;
+            self.0.end();
+            closed.map_err(|error| fault("close session", error))
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading queues and names, for people and for error messages.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::ErrorKind as Wire;
+use futures_util::future;
+
+use super::config::Config;
+use super::layout::{Ticket, disturbs_curator, request_of};
+use super::line;
+use super::note::{self, Told};
+use super::path::Home;
+use crate::name::Name;
+use crate::queue::{Admission, admits};
+use crate::store::{Contender, Grant, Queue};
+use crate::token::FencingToken;
+
+/// How many nodes are read at once.
+const BATCH: usize = 100;
+
+/// How many contenders are shown with what their nodes say; those behind only by their names.
+const DETAILED: usize = 1000;
+
+type Answered<T> = wire::Result<T>;
+
+/// The queue of `name`, as of some moment after the call.
+pub(super) async fn queue(client: &wire::Client, config: &Config, name: &Name, home: &Home<'_>) -> Answered<Queue> {
+    let layout = config.dialect.mutex();
+    let synced = client.sync(home.parent());
+    let listed = client.get_children(home.parent());
+    synced.await?;
+    let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
+    let (tickets, mut others) = line::line(layout, home.key, children);
+    if config.dialect.one_parent {
+        others.retain(|node| layout.key(node).is_none());
+    }
+    let mut contenders = Vec::new();
+    for batch in tickets.chunks(BATCH) {
+        if contenders.len() >= DETAILED {
+            contenders.extend(batch.iter().map(|(ticket, node)| unseen(ticket, node)));
+            continue;
+        }
+        let paths: Vec<_> = batch.iter().map(|(_, node)| home.child(node)).collect();
+        let read = future::join_all(paths.iter().map(|path| client.get_data(path))).await;
+        for (((ticket, node), path), read) in batch.iter().zip(&paths).zip(read) {
+            contenders.extend(contender(ticket, node, path, read)?);
+        }
+    }
+    grant(&mut contenders);
+    let contenders = contenders.into_iter().map(|(contender, _)| contender).collect();
+    let strangers = strangers(client, home, others).await?;
+    Ok(Queue { name: name.clone(), contenders, strangers })
+}
+
+type Shown = (Contender, Option<FencingToken>);
+
+/// What a node says of its contender; `None` when it is gone.
+fn contender(
+    ticket: &Ticket,
+    node: &str,
+    path: &str,
+    read: Answered<(Vec<u8>, wire::Stat)>,
+) -> Answered<Option<Shown>> {
+    let (data, stat) = match read {
+        Ok(read) => read,
+        Err(error) if error.kind() == Wire::NoNode => return Ok(None),
+        Err(error) if error.kind() == Wire::NoAuth => return Ok(Some(unseen(ticket, node))),
+        Err(error) => return Err(error),
+    };
+    let mut told = note::read(&data);
+    if stat.ephemeral_owner == 0 {
+        let purpose = format!("no session's: the node {path} blocks until somebody deletes it");
+        told = Told { owner: None, purpose: Some(purpose.into()) };
+    }
+    let (mut contender, _) = unseen(ticket, node);
+    contender.owner = told.owner;
+    contender.purpose = told.purpose;
+    contender.since = since(stat.ctime_ms);
+    Ok(Some((contender, u64::try_from(stat.czxid).ok().and_then(|czxid| FencingToken::new(czxid, 0)))))
+}
+
+fn unseen(ticket: &Ticket, node: &str) -> Shown {
+    let id = request_of(node);
+    (Contender { id, owner: None, claim: ticket.claim, grant: None, since: None, purpose: None }, None)
+}
+
+fn since(ctime_ms: i64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ctime_ms).ok()?))
+}
+
+/// Marks those who hold the lock: a prefix of the queue.
+fn grant(contenders: &mut [Shown]) {
+    for index in 0..contenders.len() {
+        let ahead = contenders[..index].iter().map(|(contender, _)| contender.claim);
+        if admits(ahead, contenders[index].0.claim) != Admission::Admitted {
+            return;
+        }
+        let (contender, token) = &mut contenders[index];
+        contender.grant = Some(Grant { token: *token });
+    }
+}
+
+/// Those among `nodes` that are no parents of other locks: what other programs left here, or use it for.
+async fn strangers(client: &wire::Client, home: &Home<'_>, nodes: Vec<String>) -> Answered<Vec<String>> {
+    let mut strangers = Vec::new();
+    for batch in nodes.chunks(BATCH).take(DETAILED / BATCH) {
+        let paths: Vec<_> = batch.iter().map(|node| home.child(node)).collect();
+        let stats = future::join_all(paths.iter().map(|path| client.exists(path))).await;
+        for (node, stat) in batch.iter().zip(stats) {
+            let is_parent = |stat: wire::Stat| stat.ephemeral_owner == 0 && stat.data_length == 0;
+            match stat? {
+                Some(stat) if !is_parent(stat) || disturbs_curator(node) => strangers.push(node.clone()),
+                _ => {}
+            }
+        }
+    }
+    Ok(strangers)
+}
+
+/// Up to `limit` names with contenders, in byte order.
+pub(super) async fn names(
+    client: &wire::Client,
+    config: &Config,
+    prefix: &str,
+    from: Option<&Name>,
+    limit: usize,
+) -> Answered<Vec<Name>> {
+    let layout = config.dialect.mutex();
+    let mut found = Found { prefix, from, limit, names: BTreeSet::new() };
+    client.sync("/").await?;
+    let mut waiting = vec![String::new()];
+    while !waiting.is_empty() {
+        let batch = waiting.split_off(waiting.len().saturating_sub(BATCH));
+        let lists = batch.iter().map(|below| client.get_children(&path_of(config, below)));
+        for (below, listed) in batch.iter().zip(future::join_all(lists).await) {
+            let children = match (listed, below.is_empty()) {
+                (Err(error), false) if error.kind() == Wire::NoAuth => continue,
+                (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
+            };
+            if config.dialect.one_parent {
+                children.iter().filter_map(|child| layout.key(child)).for_each(|key| found.add(key));
+                continue;
+            }
+            if !below.is_empty() && children.iter().any(|child| layout.read(child, "").is_some()) {
+                found.add(below);
+            }
+            // Directly under the common parent no lock has its contenders, whatever a child is called.
+            let is_nested = |child: &&String| below.is_empty() || layout.read(child, "").is_none();
+            let nested = children.iter().filter(is_nested);
+            let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
+            waiting.extend(nested.filter(|name| found.may_be_below(name)));
+        }
+    }
+    Ok(found.names.into_iter().collect())
+}
+
+fn path_of(config: &Config, below: &str) -> String {
+    match (config.parent.as_str(), below) {
+        ("", "") => "/".to_owned(),
+        (parent, "") => parent.to_owned(),
+        (parent, below) => format!("{parent}/{below}"),
+    }
+}
+
+/// The names found so far, the first ones that are wanted.
+struct Found<'a> {
+    prefix: &'a str,
+    from: Option<&'a Name>,
+    limit: usize,
+    names: BTreeSet<Name>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, name: &str) {
+        let Ok(name) = Name::new(name) else { return };
+        if name.as_str().starts_with(self.prefix) && self.from.is_none_or(|from| name > *from) {
+            self.names.insert(name);
+            if self.names.len() > self.limit {
+                self.names.pop_last();
+            }
+        }
+    }
+
+    /// Whether `name`, or a name that continues it after a slash, may start with the prefix.
+    fn may_be_below(&self, name: &str) -> bool {
+        let shorter = name.len().min(self.prefix.len());
+        name.as_bytes()[..shorter] == self.prefix.as_bytes()[..shorter]
+            && (name.len() >= self.prefix.len() || self.prefix.as_bytes()[shorter] == b'/')
+    }
+}
+
+/// A node that is not there has nothing in it.
+fn or_nothing<T>(answered: Answered<T>) -> Answered<Option<T>> {
+    match answered {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.kind() == Wire::NoNode => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_start_with_the_prefix_is_looked_into() {
+        let may = |prefix, name| Found { prefix, from: None, limit: 1, names: BTreeSet::new() }.may_be_below(name);
+        for (prefix, name) in
+            [("", "a"), ("job", "job"), ("job", "jobs"), ("job/a", "job"), ("job/", "job"), ("é", "é/x")]
+        {
+            assert!(may(prefix, name), "{prefix} {name}");
+        }
+        for (prefix, name) in [("job", "jo"), ("job/a", "jobs"), ("job/a", "job/b"), ("x", "é"), ("job/ab", "job/a")] {
+            assert!(!may(prefix, name), "{prefix} {name}");
+        }
+    }
+
+    #[test]
+    fn the_first_names_after_the_cursor_are_kept() {
+        let from = Name::new("b").unwrap();
+        let mut found = Found { prefix: "", from: Some(&from), limit: 2, names: BTreeSet::new() };
+        ["e", "a", "d", "c", "b", ""].iter().for_each(|name| found.add(name));
+        assert_eq!(found.names.into_iter().map(|name| name.to_string()).collect::<Vec<_>>(), ["c", "d"]);
+    }
+}
