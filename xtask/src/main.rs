@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod docs;
 mod examples;
+mod fuzz;
 mod interop;
 mod packages;
 mod readme;
@@ -33,6 +34,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "tidy", help: "the rules of the house that text can check", run: tidy::run },
     Verb { name: "examples", help: "runs every example on its default store", run: examples::run },
     Verb { name: "bench", help: "bench <what>: measures, in a release build", run: bench::run },
+    Verb { name: "fuzz", help: "fuzz <target> [seconds]: arbitrary bytes; needs nightly", run: fuzz::run_target },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
     Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },
 ];

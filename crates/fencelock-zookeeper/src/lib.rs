@@ -1,7 +1,37 @@
 //! A ZooKeeper client made for locks.
 //!
 //! It does not promise that a session is alive: nobody can, and an answered ping does not mean it. It says from which moment on the session
-//! timeout certainly counts ([`Client::confirmed`]); why that moment and no later one, is derived in [`sync_rule`].
+//! timeout certainly counts ([`Client::confirmed`]); why that moment and no later one is derived in [`sync_rule`].
+//!
+//! ```no_run
+//! use fencelock_zookeeper::{Acl, Client, Config, CreateMode, WatchEvent};
+//!
+//! # async fn contend() -> fencelock_zookeeper::Result<()> {
+//! let (client, _events) = Client::connect(Config::new("zk1,zk2,zk3/app")?).await?;
+//! // Both are in line when the calls return, and travel together; only the awaiting takes time.
+//! let created = client.create("/job/lock-", b"", CreateMode::EphemeralSequential, &[Acl::open()]);
+//! let listed = client.get_children("/job");
+//! let (mine, (mut children, _)) = (created.await?, listed.await?);
+//! children.sort();
+//! if let Some(before) = children.iter().rev().find(|child| format!("/job/{child}") < mine.path) {
+//!     let (_, _, mut watch) = client.get_data_watched(&format!("/job/{before}")).await?;
+//!     assert_eq!(watch.fired().await, WatchEvent::Deleted);
+//! }
+//! client.close().await
+//! # }
+//! ```
+//!
+//! # What it does and does not do
+//!
+//! - **Sessions** are continued on any of the servers: names are resolved anew, servers tried in random order, with pauses that grow and differ
+//!   from client to client. A server that owes an answer and is silent for a third of the session timeout is left for another. A session that
+//!   is answered with another one is over: [`Event::Expired`].
+//! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
+//!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
+//! - **Watches** hear one event, across reconnects ([`Watch`]).
+//! - **Read-only servers** are refused: they know nothing of the locks of the others.
+//! - **Limits**: frames are measured before they are sent, and before there is room made for what comes ([`Config::max_frame`]).
+//! - There are no transactions of several operations, no nodes with a time to live, no SASL, and no reconfiguration: locks need none of them.
 
 mod acl;
 mod answer;
@@ -15,6 +45,8 @@ mod dial;
 mod error;
 mod events;
 mod frames;
+#[doc(hidden)]
+pub mod fuzz;
 mod handshake;
 mod liveness;
 mod net;
