@@ -13,6 +13,7 @@ use super::fleet::Fleet;
 use super::rng::Rng;
 use super::site::{Site, Unbreakable};
 use super::strategy::{Strategy, Toll};
+use super::uses::{Lock, Uses};
 use super::worker::{Orders, lock_name};
 use crate::history::{History, Laws, Report, check, read_directory};
 
@@ -27,6 +28,8 @@ pub struct Drill {
     pub worker: PathBuf,
     /// What is done to the workers.
     pub strategy: Strategy,
+    /// What the locks are used as.
+    pub uses: Uses,
     /// Decides the schedule, and what the workers ask for.
     pub seed: u64,
     /// How many processes there are.
@@ -64,6 +67,7 @@ impl Drill {
             directory: directory.to_owned(),
             worker: worker.to_owned(),
             strategy,
+            uses: Uses::Mutexes,
             seed,
             processes: 4,
             tasks: 2,
@@ -95,12 +99,12 @@ impl Drill {
         });
         let history = read_directory(&self.directory, linger)?;
         let report = check(&history, laws);
-        Ok(Verdict { strategy: self.strategy, seed: self.seed, toll, faults, report, history })
+        Ok(Verdict { strategy: self.strategy, uses: self.uses, seed: self.seed, toll, faults, report, history })
     }
 
     fn orders(&self) -> Orders {
-        let Self { directory, seed, tasks, locks, .. } = self.clone();
-        Orders { url: String::new(), directory, client: String::new(), seed, tasks, locks }
+        let Self { directory, seed, tasks, locks, uses, .. } = self.clone();
+        Orders { url: String::new(), directory, client: String::new(), seed, tasks, locks, uses }
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {
@@ -141,8 +145,9 @@ impl Drill {
         let in_words = |error: fencelock::Error| format!("census: {error}");
         let client = Client::connect(&self.site.url(self.processes)).await.map_err(in_words)?;
         for lock in 0..self.locks {
-            let mutex = client.mutex(lock_name(lock)).map_err(in_words)?;
-            mutex.acquire_within(self.patience).await.map_err(in_words)?.release().await.map_err(in_words)?;
+            let whole = Lock::new(&client, &lock_name(lock), self.uses.whole(lock)).map_err(in_words)?;
+            let held = whole.acquire_within(self.patience).await.map_err(in_words)?;
+            held.into_any().release().await.map_err(in_words)?;
         }
         let left = client.names("", None, 100).await.map_err(in_words)?;
         for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {
@@ -170,6 +175,8 @@ impl Drill {
 pub struct Verdict {
     /// What was done to the workers.
     pub strategy: Strategy,
+    /// What the locks were used as.
+    pub uses: Uses,
     /// The seed of the schedule.
     pub seed: u64,
     /// How often it was done.
@@ -192,8 +199,8 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { strategy, seed, toll, faults, report, history } = self;
-        write!(f, "{strategy:?}, seed {seed}: {toll}; {}", report.describe(history))?;
+        let Self { strategy, uses, seed, toll, faults, report, history } = self;
+        write!(f, "{strategy:?} of {uses:?}, seed {seed}: {toll}; {}", report.describe(history))?;
         faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
     }
 }

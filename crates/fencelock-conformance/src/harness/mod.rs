@@ -15,6 +15,7 @@ mod resource;
 mod rng;
 mod site;
 mod strategy;
+mod uses;
 mod view;
 mod worker;
 
@@ -23,4 +24,5 @@ pub use resource::Resource;
 pub(crate) use rng::Rng;
 pub use site::{Outage, Site};
 pub use strategy::{Strategy, Toll};
+pub use uses::Uses;
 pub use worker::worker_main;

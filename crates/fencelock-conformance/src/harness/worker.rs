@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencelock::{Claim, Client, ErrorKind, Event, Guard, Observer};
+use fencelock::{Claim, Client, ErrorKind, Event, Guard, Observer, WriteGuard};
 
 use super::resource::Resource;
 use super::rng::Rng;
+use super::uses::{Held, Lock, Uses};
 use crate::history::{LogEvent, LogWriter};
 
 /// What a worker is told when it is started.
@@ -26,17 +27,20 @@ pub(super) struct Orders {
     pub(super) tasks: usize,
     /// How many locks they take, `lock-0` and on.
     pub(super) locks: usize,
+    pub(super) uses: Uses,
 }
 
 impl Orders {
-    pub(super) fn to_args(&self) -> [String; 6] {
-        let Self { url, directory, client, seed, tasks, locks } = self.clone();
-        [url, directory.display().to_string(), client, seed.to_string(), tasks.to_string(), locks.to_string()]
+    pub(super) fn to_args(&self) -> [String; 7] {
+        let Self { url, directory, client, seed, tasks, locks, uses } = self.clone();
+        let numbers = [seed.to_string(), tasks.to_string(), locks.to_string()];
+        let [seed, tasks, locks] = numbers;
+        [url, directory.display().to_string(), client, seed, tasks, locks, uses.to_arg()]
     }
 
     fn from_args(args: impl Iterator<Item = String>) -> Option<Self> {
         let args: Vec<String> = args.collect();
-        let [url, directory, client, seed, tasks, locks] = &args[..] else { return None };
+        let [url, directory, client, seed, tasks, locks, uses] = &args[..] else { return None };
         Some(Self {
             url: url.clone(),
             directory: directory.into(),
@@ -44,6 +48,7 @@ impl Orders {
             seed: seed.parse().ok()?,
             tasks: tasks.parse().ok()?,
             locks: locks.parse().ok()?,
+            uses: Uses::from_arg(uses)?,
         })
     }
 }
@@ -136,6 +141,16 @@ impl Observer for Queued {
     }
 }
 
+/// Where a section has its place: in which queue, for what, and when it was taken, if it had to wait.
+struct Place {
+    lock: usize,
+    claim: Claim,
+    called: u64,
+    not_before: u64,
+    /// 0 when nobody knows.
+    by: u64,
+}
+
 struct Task<'a> {
     client: Client,
     queued: Arc<Queued>,
@@ -143,6 +158,7 @@ struct Task<'a> {
     section: u64,
     rng: Rng,
     locks: usize,
+    uses: Uses,
 }
 
 async fn task(orders: &Orders, number: usize, shared: &Shared) -> Result<(), Failure> {
@@ -150,7 +166,7 @@ async fn task(orders: &Orders, number: usize, shared: &Shared) -> Result<(), Fai
     let client = connect(&orders.url, &queued).await?;
     let section = number as u64 * SECTIONS_PER_TASK;
     let rng = Rng::new(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
-    let mut task = Task { client, queued, shared, section, rng, locks: orders.locks };
+    let mut task = Task { client, queued, shared, section, rng, locks: orders.locks, uses: orders.uses };
     while !shared.finish.load(Ordering::Relaxed) {
         task.section().await?;
     }
@@ -179,13 +195,17 @@ impl Task<'_> {
     async fn section(&mut self) -> Result<(), Failure> {
         self.section += 1;
         let lock = self.rng.below(self.locks);
-        let name = lock_name(lock);
+        let (name, claim) = (lock_name(lock), self.uses.claim(lock, &mut self.rng));
         self.queued.not_before.store(0, Ordering::Relaxed);
         self.queued.by.store(0, Ordering::Relaxed);
         let called = LogWriter::now();
-        self.shared.log.write_at(self.section, called, LogEvent::Acquire { lock: &name, claim: Claim::MUTEX })?;
-        match self.acquire(&name).await {
-            Some(Ok(guard)) => self.hold(&guard, lock, called).await?,
+        self.shared.log.write_at(self.section, called, LogEvent::Acquire { lock: &name, claim })?;
+        match self.acquire(&name, claim).await {
+            Some(Ok(held)) => {
+                let by = self.queued.by.load(Ordering::Relaxed);
+                let not_before = self.queued.not_before.load(Ordering::Relaxed).max(called);
+                self.hold(held, &Place { lock, claim, called, not_before, by }).await?;
+            }
             Some(Err(error)) if error.kind() == ErrorKind::Busy => {
                 self.log(LogEvent::Busy)?;
                 self.log(LogEvent::Gone)?;
@@ -205,25 +225,40 @@ impl Task<'_> {
     }
 
     /// Acquires in one of several ways; `None` when the acquire was cancelled.
-    async fn acquire(&mut self, name: &str) -> Option<fencelock::Result<Guard>> {
-        let mutex = match self.client.mutex(name) {
-            Ok(mutex) => mutex.purpose("a drill"),
+    async fn acquire(&mut self, name: &str, claim: Claim) -> Option<fencelock::Result<Held>> {
+        let lock = match Lock::new(&self.client, name, claim) {
+            Ok(lock) => lock,
             Err(error) => return Some(Err(error)),
         };
         let limit = Duration::from_micros(self.rng.below(5_000) as u64);
         match self.rng.below(20) {
-            0..13 => Some(mutex.acquire().await),
-            13..17 => Some(mutex.try_acquire().await),
-            17..19 => Some(mutex.acquire_within(limit).await),
-            _ => tokio::time::timeout(limit, mutex.acquire()).await.ok(),
+            0..13 => Some(lock.acquire().await),
+            13..17 => Some(lock.try_acquire().await),
+            17..19 => Some(lock.acquire_within(limit).await),
+            _ => tokio::time::timeout(limit, lock.acquire()).await.ok(),
         }
     }
 
-    async fn hold(&mut self, guard: &Guard, lock: usize, called: u64) -> Result<(), Failure> {
-        let by = self.queued.by.load(Ordering::Relaxed);
-        if by > 0 {
-            let not_before = self.queued.not_before.load(Ordering::Relaxed).max(called);
-            self.shared.log.write_at(self.section, by, LogEvent::Enqueued { called: not_before })?;
+    async fn hold(&mut self, held: Held, place: &Place) -> Result<(), Failure> {
+        match held {
+            Held::Writer(guard) => {
+                let believes = self.inside(&guard, place).await?;
+                if believes && self.uses.downgrades(place.lock) && self.rng.below(3) == 0 {
+                    return self.downgrade(guard, place).await;
+                }
+                self.release(&guard).await
+            }
+            Held::Other(guard) => {
+                self.inside(&guard, place).await?;
+                self.release(&guard).await
+            }
+        }
+    }
+
+    /// Uses what is held for a while; says whether it was held to the end of that.
+    async fn inside<K>(&mut self, guard: &Guard<K>, place: &Place) -> Result<bool, Failure> {
+        if place.by > 0 {
+            self.shared.log.write_at(self.section, place.by, LogEvent::Enqueued { called: place.not_before })?;
         }
         let token = guard.token().map(fencelock::FencingToken::to_i64);
         let granted = LogWriter::now();
@@ -232,8 +267,9 @@ impl Task<'_> {
         // A grant that was over before it was known has no core.
         let mut proof = granted.saturating_sub(u64::from(!believes));
         for _write in 0..=self.rng.below(2) {
-            if let Some(token) = token {
-                self.shared.resources[lock].write(token)?;
+            // Only exclusive grants are ordered by their tokens.
+            if let Some(token) = token.filter(|_| place.claim.is_whole()) {
+                self.shared.resources[place.lock].write(token)?;
             }
             self.pause(500).await;
             // Believing after a moment means having believed at that moment, wherever the process was paused.
@@ -245,16 +281,35 @@ impl Task<'_> {
             }
         }
         let now = LogWriter::now();
-        if believes && guard.check().is_ok() {
+        believes &= guard.check().is_ok();
+        if believes {
             self.shared.log.write_at(self.section, now, LogEvent::Release)?;
         } else {
             self.shared.log.write_at(self.section, proof, LogEvent::BeliefEnds)?;
         }
-        self.release(guard).await
+        Ok(believes)
+    }
+
+    /// Goes on as a reader in the writer's place: another section, which took its place when the writer did.
+    async fn downgrade(&mut self, guard: WriteGuard, place: &Place) -> Result<(), Failure> {
+        let reading = match guard.downgrade().await {
+            Ok(reading) => reading,
+            Err(failed) => {
+                self.log(LogEvent::Note { text: &failed.to_string().replace('\n', " ") })?;
+                return self.release(&failed.into_guard()).await;
+            }
+        };
+        let (writer, reader) = (self.section, Place { claim: Claim::READER, ..*place });
+        self.section += 1;
+        let acquire = LogEvent::Acquire { lock: &lock_name(place.lock), claim: reader.claim };
+        self.shared.log.write_at(self.section, place.called, acquire)?;
+        self.shared.log.write(writer, LogEvent::Gone)?;
+        self.inside(&reading, &reader).await?;
+        self.release(&reading).await
     }
 
     /// Releases, again and again if need be: a failed release forgets nothing.
-    async fn release(&self, guard: &Guard) -> Result<(), Failure> {
+    async fn release<K>(&self, guard: &Guard<K>) -> Result<(), Failure> {
         for _try in 0..20 {
             match guard.release().await {
                 Ok(()) => return Ok(self.log(LogEvent::Gone)?),

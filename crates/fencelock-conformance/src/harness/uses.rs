@@ -1,0 +1,138 @@
+//! What workers use their locks as.
+
+use std::time::Duration;
+
+use fencelock::{AnyGuard, Claim, Client, Mutex, Result, RwLock, Semaphore, WriteGuard};
+
+use super::rng::Rng;
+
+/// How many permits the semaphores of drills have.
+const CAPACITY: u32 = 3;
+
+/// What the locks of a drill are used as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Uses {
+    /// All of them as mutexes.
+    Mutexes,
+    /// As read-write locks that everybody writes under: the laws of a mutex hold.
+    Writers,
+    /// As semaphores of which everybody takes all permits: the laws of a mutex hold.
+    AllPermits,
+    /// As read-write locks, with readers, writers, and writers that go on as readers.
+    ReadWriteLocks,
+    /// As semaphores of three, of which everybody takes some.
+    Semaphores,
+    /// Each as another one: a mutex, a read-write lock, a semaphore.
+    Mixed,
+}
+
+impl Uses {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Mutexes, Self::Writers, Self::AllPermits, Self::ReadWriteLocks, Self::Semaphores, Self::Mixed];
+
+    pub(super) fn to_arg(self) -> String {
+        format!("{self:?}")
+    }
+
+    pub(super) fn from_arg(arg: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|uses| uses.to_arg() == arg)
+    }
+
+    /// What the lock with this number is used as.
+    fn of_lock(self, lock: usize) -> Self {
+        match (self, lock % 3) {
+            (Self::Mixed, 0) => Self::Mutexes,
+            (Self::Mixed, 1) => Self::ReadWriteLocks,
+            (Self::Mixed, _) => Self::Semaphores,
+            _ => self,
+        }
+    }
+
+    /// The claim to the whole of this lock.
+    pub(super) fn whole(self, lock: usize) -> Claim {
+        match self.of_lock(lock) {
+            Self::Writers | Self::ReadWriteLocks => Claim::WRITER,
+            Self::AllPermits | Self::Semaphores => permits(CAPACITY),
+            Self::Mutexes | Self::Mixed => Claim::MUTEX,
+        }
+    }
+
+    /// Whether writers of this lock go on as readers now and then.
+    pub(super) fn downgrades(self, lock: usize) -> bool {
+        self.of_lock(lock) == Self::ReadWriteLocks
+    }
+
+    /// A claim to this lock, by chance.
+    pub(super) fn claim(self, lock: usize, rng: &mut Rng) -> Claim {
+        match self.of_lock(lock) {
+            Self::ReadWriteLocks if rng.below(5) < 3 => Claim::READER,
+            Self::Semaphores => permits([1, 1, 1, 2, 2, 3][rng.below(6)]),
+            _ => self.whole(lock),
+        }
+    }
+}
+
+fn permits(count: u32) -> Claim {
+    Claim::new(count, CAPACITY).unwrap_or(Claim::MUTEX)
+}
+
+/// The primitive that asks for a claim.
+pub(super) enum Lock {
+    Mutex(Mutex),
+    Read(RwLock),
+    Write(RwLock),
+    Permits(Semaphore),
+}
+
+/// What was granted.
+pub(super) enum Held {
+    /// A writer, which may go on as a reader.
+    Writer(WriteGuard),
+    Other(AnyGuard),
+}
+
+impl Lock {
+    pub(super) fn new(client: &Client, name: &str, claim: Claim) -> Result<Self> {
+        const PURPOSE: &str = "a drill";
+        Ok(match claim {
+            Claim::MUTEX => Self::Mutex(client.mutex(name)?.purpose(PURPOSE)),
+            Claim::READER => Self::Read(client.rwlock(name)?.purpose(PURPOSE)),
+            Claim::WRITER => Self::Write(client.rwlock(name)?.purpose(PURPOSE)),
+            _ => Self::Permits(client.semaphore(name, claim.capacity())?.permits(claim.weight())?.purpose(PURPOSE)),
+        })
+    }
+
+    pub(super) async fn acquire(&self) -> Result<Held> {
+        self.acquire_within(Duration::MAX).await
+    }
+
+    pub(super) async fn acquire_within(&self, limit: Duration) -> Result<Held> {
+        Ok(match self {
+            Self::Mutex(lock) => Held::Other(lock.acquire_within(limit).await?.into_any()),
+            Self::Read(lock) => Held::Other(lock.read_within(limit).await?.into_any()),
+            Self::Write(lock) => Held::Writer(lock.write_within(limit).await?),
+            Self::Permits(lock) => Held::Other(lock.acquire_within(limit).await?.into_any()),
+        })
+    }
+
+    pub(super) async fn try_acquire(&self) -> Result<Held> {
+        Ok(match self {
+            Self::Mutex(lock) => Held::Other(lock.try_acquire().await?.into_any()),
+            Self::Read(lock) => Held::Other(lock.try_read().await?.into_any()),
+            Self::Write(lock) => Held::Writer(lock.try_write().await?),
+            Self::Permits(lock) => Held::Other(lock.try_acquire().await?.into_any()),
+        })
+    }
+}
+
+impl Held {
+    /// The grant, whatever it is of.
+    pub(super) fn into_any(self) -> AnyGuard {
+        match self {
+            Self::Writer(guard) => guard.into_any(),
+            Self::Other(guard) => guard,
+        }
+    }
+}
