@@ -150,4 +150,24 @@ mod tests {
         let together = |client: &Client| client.nodes == Nodes::Together;
         assert!(all(Among::All).iter().all(|cell| together(cell.holder) == together(cell.contender)));
     }
+
+    #[test]
+    fn the_documents_say_of_every_pair_what_is_played() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+        let documents = ["curator", "kazoo", "go-zk"];
+        let read = |name: &str| std::fs::read_to_string(format!("{folder}coming-from-{name}.md")).unwrap();
+        let text = documents.map(read).concat().replace(['`', '*'], "");
+        let word = |expected| match expected {
+            Waits => "waits",
+            Granted => "gets it too",
+            Shares => "shares it",
+            Refused => "is refused",
+        };
+        for Pair { first, second, second_tries, first_tries } in &OURS {
+            let words = (word(*second_tries), word(*first_tries));
+            let row = format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1);
+            assert!(text.contains(&row), "no document says: {row}");
+        }
+        assert_eq!(text.lines().filter(|line| line.starts_with("| fencelock dialect")).count(), OURS.len());
+    }
 }

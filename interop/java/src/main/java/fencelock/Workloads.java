@@ -27,7 +27,6 @@ final class Workloads {
     private String recipe;
     private String parent;
     private String name;
-    private Recipe lock;
 
     Workloads(CuratorFramework client, Path log) {
         this.client = client;
@@ -40,7 +39,6 @@ final class Workloads {
                 recipe = words[1];
                 parent = words[2];
                 name = words[3];
-                lock = Recipe.of(client, recipe, parent, name);
                 return "done";
             case "cycle":
                 return cycle(number(words, 1));
@@ -61,11 +59,21 @@ final class Workloads {
         }
     }
 
+    /** A lock object for each who contends: those who share one drop each other's watches with every release. */
+    private Recipe lock() {
+        return Recipe.of(client, recipe, parent, name);
+    }
+
+    private Recipe neighbour(long number) {
+        return Recipe.of(client, recipe, parent, name + "-" + number);
+    }
+
     private static long number(String[] words, int index) {
         return Long.parseLong(words[index]);
     }
 
     private String cycle(long count) throws Exception {
+        Recipe lock = lock();
         long[] took = new long[Math.toIntExact(count)];
         for (int i = 0; i < took.length; i++) {
             long before = System.nanoTime();
@@ -79,7 +87,8 @@ final class Workloads {
     private void enter(long index, boolean holds) throws Exception {
         CountDownLatch acquired = new CountDownLatch(1);
         CountDownLatch open = holds ? (gate = new CountDownLatch(1)) : new CountDownLatch(0);
-        int before = queued();
+        Recipe lock = lock();
+        int before = queued(lock);
         entrants.add(start(() -> {
             Recipe.Held got = lock.acquire(-1);
             long at = System.nanoTime();
@@ -93,12 +102,12 @@ final class Workloads {
             acquired.await();
             return;
         }
-        while (queued() <= before) {
+        while (queued(lock) <= before) {
             Thread.onSpinWait();
         }
     }
 
-    private int queued() throws Exception {
+    private int queued(Recipe lock) throws Exception {
         Stat stat = client.checkExists().forPath(lock.queue());
         return stat == null ? 0 : stat.getNumChildren();
     }
@@ -115,7 +124,7 @@ final class Workloads {
         List<FutureTask<long[]>> tasks = new ArrayList<>();
         for (long who = first; who < first + count; who++) {
             long number = who;
-            Recipe mine = apart ? Recipe.of(client, recipe, parent, name + "-" + who) : lock;
+            Recipe mine = apart ? neighbour(who) : lock();
             tasks.add(start(() -> sections(mine, number, start, end)));
         }
         writeLog(results(tasks));
@@ -146,14 +155,14 @@ final class Workloads {
         long before = memory();
         long start = System.nanoTime();
         for (long i = 0; i < count; i++) {
-            held.add(Recipe.of(client, recipe, parent, name + "-" + i).acquire(-1));
+            held.add(neighbour(i).acquire(-1));
         }
         long took = System.nanoTime() - start;
         return "done before=" + before + " after=" + memory() + " took=" + took;
     }
 
     private String waiters(long count) throws Exception {
-        held.add(lock.acquire(-1));
+        held.add(lock().acquire(-1));
         for (int i = 0; i < WARM_WAITERS; i++) {
             enter(i, false);
         }
