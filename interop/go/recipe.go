@@ -31,7 +31,10 @@ func recipe(conn *zk.Conn, kind, parent, name string) (lock, string, error) {
 	case "shared":
 		return &sequence{conn: conn, parent: parent, prefix: name, match: holding(name), number: after(name), protected: true}, parent, nil
 	case "bare":
-		// One parent for all keys too, with nothing but the key before the number.
+		// One parent, nothing but the key before the number, and every child a contender.
+		return &sequence{conn: conn, parent: parent, prefix: name, match: all, number: lastTen}, parent, nil
+	case "own":
+		// The same for several keys: who begins with another one is none.
 		return &sequence{conn: conn, parent: parent, prefix: name, match: beginning(name), number: lastTen}, parent, nil
 	}
 	return nil, "", fmt.Errorf("no such recipe: %s", kind)

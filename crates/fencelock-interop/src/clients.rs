@@ -78,4 +78,5 @@ pub(crate) static KAZOO_SEMAPHORE: Client =
 pub(crate) static GO_LOCK: Client = apart("go-zk Lock", Program::Go, "Lock");
 pub(crate) static PLAIN: Client = apart("plain lock-N, last ten", Program::Go, "plain");
 pub(crate) static ZK_LOCK: Client = at(Nodes::Together, "zk-lock's shared parent", Program::Go, "shared");
-pub(crate) static BARE: Client = at(Nodes::Together, "plain key-N, one parent", Program::Go, "bare");
+pub(crate) static BARE: Client = at(Nodes::Together, "plain keyN, every child counts", Program::Go, "bare");
+pub(crate) static OWN: Client = at(Nodes::Together, "plain keyN, its own count", Program::Go, "own");

@@ -192,9 +192,11 @@ impl Game<'_> {
         // A name that ended in a digit could be taken for the beginning of a number.
         let name = format!("cell-{}-{}-x", self.number, self.rounds);
         let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
-        let parent = if holder == Nodes::Together { "/together" } else { "/locks" };
-        let mut queues = holder.queues(parent, &name);
-        queues.extend(contender.queues(parent, &name));
+        // Some take whoever is under one parent for a contender: no two cells share one.
+        let together = || format!("/together-{}", self.number);
+        let parent = if holder == Nodes::Together { together() } else { "/locks".to_owned() };
+        let mut queues = holder.queues(&parent, &name);
+        queues.extend(contender.queues(&parent, &name));
         queues.sort_unstable();
         queues.dedup();
         Lock { parent, name, queues, is_alone: holder != Nodes::Together }
@@ -219,7 +221,7 @@ impl Game<'_> {
 
 /// A name and where its nodes are.
 struct Lock {
-    parent: &'static str,
+    parent: String,
     name: String,
     /// Whose children contend for it.
     queues: Vec<String>,
