@@ -44,7 +44,7 @@ const fn pair(first: &'static Client, second: &'static Client, second_tries: Exp
 use Expected::{Granted, Refused, Shares, Waits};
 
 /// fencelock and everybody else.
-static OURS: [Pair; 19] = [
+static OURS: [Pair; 21] = [
     pair(&CURATOR, &CURATOR, Waits, Waits),
     pair(&CURATOR, &CURATOR_59, Waits, Waits),
     pair(&CURATOR, &CURATOR_54, Waits, Waits),
@@ -56,9 +56,11 @@ static OURS: [Pair; 19] = [
     pair(&CURATOR, &KAZOO_LOCK, Granted, Waits),
     // Curator's read-write lock does not see its mutexes; we see the other kind of lock, and refuse.
     pair(&CURATOR, &CURATOR_WRITE, Granted, Refused),
+    pair(&CURATOR, &CURATOR_READ, Granted, Refused),
     pair(&KAZOO, &KAZOO_LOCK, Waits, Waits),
     pair(&KAZOO, &KAZOO_EXTRA, Waits, Waits),
     pair(&KAZOO, &KAZOO_WRITE, Waits, Waits),
+    pair(&KAZOO, &KAZOO_READ, Waits, Waits),
     pair(&KAZOO, &GO_LOCK, Waits, Waits),
     pair(&KAZOO, &PLAIN, Waits, Waits),
     // Curator does not see what kazoo writes.

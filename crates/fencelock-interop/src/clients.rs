@@ -14,6 +14,13 @@ impl Program {
     pub(crate) const ALL: [Self; 5] = [Self::Fencelock, Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
 }
 
+impl Client {
+    /// Whether one who waits can be told to stop. Go's locks wait for as long as it takes.
+    pub(crate) fn can_give_up(&self) -> bool {
+        self.program != Program::Go
+    }
+}
+
 /// Where those who contend for one name put their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nodes {

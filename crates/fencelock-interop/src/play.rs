@@ -24,6 +24,9 @@ const COUNTS: u64 = 40;
 /// How long somebody who waits is watched to see that it does.
 const SILENCE: Duration = Duration::from_millis(250);
 
+/// How long somebody waits who then gives up.
+const A_WHILE: Duration = Duration::from_millis(200);
+
 /// For everything that takes milliseconds on a machine at rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -111,6 +114,9 @@ impl Game<'_> {
         wakes.sort_unstable();
         let wake = wakes[TURNS / 2];
         ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
+        if self.cell.contender.can_give_up() {
+            self.give_up()?;
+        }
         let counted = if self.cell.mutual { Some(self.count()?) } else { None };
         let takeover = self.crash()?;
         let most = SESSION + TAKEOVER_SLACK;
@@ -128,6 +134,29 @@ impl Game<'_> {
         self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(released)))
+    }
+
+    /// The contender waits for a while only, leaves nothing behind, and gets the lock once it is free.
+    fn give_up(&mut self) -> Result<()> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.contender.send(&format!("acquire {} {}", lock.of(self.cell.contender), A_WHILE.as_millis()))?;
+        match self.contender.answer(PATIENCE)? {
+            Some(Answer::Busy) => {}
+            other => bail!("it should have given up, and was told {other:?}"),
+        }
+        self.is_alone(&lock)?;
+        self.holder.ask(&format!("release {held}"))?;
+        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        Ok(())
+    }
+
+    /// Whoever else tried has left nothing behind.
+    fn is_alone(&self, lock: &Lock) -> Result<()> {
+        let alone = wait_until(PATIENCE, || self.stage.contenders(lock).is_ok_and(|contenders| contenders == 1));
+        ensure!(alone, "who did not get the lock left a node behind");
+        Ok(())
     }
 
     /// Both add to a counter that loses what two add at once.
@@ -178,8 +207,7 @@ impl Game<'_> {
             Some(Answer::Failed(why)) => why,
             other => bail!("it should have been refused, and was told {other:?}"),
         };
-        let alone = wait_until(PATIENCE, || self.stage.contenders(&lock).is_ok_and(|contenders| contenders == 1));
-        ensure!(alone, "who was refused left a node behind");
+        self.is_alone(&lock)?;
         self.holder.ask(&format!("release {held}"))?;
         let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
         self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
