@@ -12,6 +12,14 @@ pub(crate) enum Program {
 
 impl Program {
     pub(crate) const ALL: [Self; 5] = [Self::Fencelock, Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
+
+    /// How its driver is told where the servers are. The options are for fencelock, the only one that knows any.
+    pub(crate) fn servers(self, servers: &str, options: &str) -> String {
+        match self {
+            Self::Fencelock => format!("{servers}?{options}"),
+            _ => servers.to_owned(),
+        }
+    }
 }
 
 impl Client {

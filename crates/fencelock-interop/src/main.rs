@@ -24,10 +24,10 @@ struct Args {
     #[arg(long, default_value = "")]
     only: String,
     /// Which pairs of clients.
-    #[arg(long, default_value = "others")]
+    #[arg(long, default_value = "all")]
     among: Among,
     /// How many cells are played at a time.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     jobs: usize,
 }
 

@@ -7,7 +7,7 @@ use std::io::ErrorKind as IoErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use fencelock::{Client, ErrorKind, Guard};
+use fencelock::{AnyGuard, Client, ErrorKind, Name};
 use tokio::runtime::Runtime;
 
 /// Takes orders until stdin ends. What follows a `?` in `servers` are options for the URL of the store.
@@ -34,7 +34,7 @@ struct Ours {
     servers: String,
     /// By dialect and parent.
     clients: HashMap<(String, String), Client>,
-    held: HashMap<u64, Guard>,
+    held: HashMap<u64, AnyGuard>,
     handles: u64,
 }
 
@@ -42,49 +42,51 @@ impl Ours {
     fn obey(&mut self, words: &[&str]) -> Result<String> {
         match *words {
             ["version"] => Ok(format!("done fencelock={}", env!("CARGO_PKG_VERSION"))),
-            ["acquire", dialect, parent, name, wait_ms] => {
-                match self.acquire(dialect, parent, name, wait_ms.parse().ok())? {
-                    None => Ok("busy".to_owned()),
-                    Some((handle, at)) => Ok(format!("done handle={handle} at={at}")),
-                }
+            ["acquire", recipe, parent, name, wait_ms] => {
+                let acquired = self.acquire((recipe, parent, name), wait_ms.parse().ok())?;
+                let at = now();
+                let Some(held) = acquired else { return Ok("busy".to_owned()) };
+                self.handles += 1;
+                self.held.insert(self.handles, held);
+                Ok(format!("done handle={} at={at}", self.handles))
             }
             ["release", handle] => {
-                let guard = self.held.remove(&handle.parse()?).context("no such handle")?;
+                let held = self.held.remove(&handle.parse()?).context("no such handle")?;
                 let at = now();
-                self.runtime.block_on(guard.release())?;
+                self.runtime.block_on(held.release())?;
                 Ok(format!("done at={at}"))
             }
             ["end", handle] => {
                 self.held.remove(&handle.parse()?);
                 Ok("done".to_owned())
             }
-            ["count", dialect, parent, name, turns, file] => {
-                self.count((dialect, parent, name), turns.parse()?, file)?;
+            ["count", recipe, parent, name, turns, file] => {
+                self.count((recipe, parent, name), turns.parse()?, file)?;
                 Ok("done".to_owned())
             }
+            ["queue", recipe, parent, name] => self.queue((recipe, parent, name)),
             _ => bail!("no such order: {}", words.join(" ")),
         }
     }
 
-    /// A handle, and when we had the lock; nothing when time ran out. Without a time, however long it takes.
-    fn acquire(&mut self, dialect: &str, parent: &str, name: &str, wait_ms: Option<u64>) -> Result<Option<(u64, u64)>> {
-        let lock = self.client(dialect, parent)?.mutex(name)?.purpose("interop");
-        let acquired = self.runtime.block_on(async {
-            match wait_ms {
-                None => lock.acquire().await,
-                Some(limit) => lock.acquire_within(Duration::from_millis(limit)).await,
-            }
-        });
-        let at = now();
+    /// Nothing when time ran out. Without a time, however long it takes.
+    fn acquire(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<AnyGuard>> {
+        let (dialect, kind) = recipe.split_once(':').unwrap_or((recipe, "mutex"));
+        let client = self.client(dialect, parent)?;
+        let acquired = self.runtime.block_on(take(&client, kind, name, wait_ms.map(Duration::from_millis)));
         match acquired {
-            Ok(guard) => {
-                self.handles += 1;
-                self.held.insert(self.handles, guard);
-                Ok(Some((self.handles, at)))
-            }
+            Ok(held) => Ok(Some(held)),
             Err(fault) if matches!(fault.kind(), ErrorKind::Busy | ErrorKind::TimedOut) => Ok(None),
             Err(fault) => Err(fault.into()),
         }
+    }
+
+    /// How many contend, and how many nodes are there that do not.
+    fn queue(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
+        let dialect = recipe.split(':').next().unwrap_or(recipe);
+        let client = self.client(dialect, parent)?;
+        let queue = self.runtime.block_on(client.queue(&Name::new(name)?))?;
+        Ok(format!("done contenders={} strangers={}", queue.contenders.len(), queue.strangers.len()))
     }
 
     fn client(&mut self, dialect: &str, parent: &str) -> Result<Client> {
@@ -99,16 +101,34 @@ impl Ours {
         Ok(client)
     }
 
-    fn count(&mut self, (dialect, parent, name): (&str, &str, &str), turns: u64, file: &str) -> Result<()> {
-        let lock = self.client(dialect, parent)?.mutex(name)?.purpose("interop");
+    fn count(&mut self, lock: Lock<'_>, turns: u64, file: &str) -> Result<()> {
         for _ in 0..turns {
-            let guard = self.runtime.block_on(lock.acquire())?;
+            let held = self.acquire(lock, None)?.context("it was given up")?;
             add_one(file)?;
-            self.runtime.block_on(guard.release())?;
+            self.runtime.block_on(held.release())?;
         }
         Ok(())
     }
 }
+
+/// A recipe, a parent and a name.
+type Lock<'a> = (&'a str, &'a str, &'a str);
+
+/// Takes a lock of `kind`: `mutex`, `read`, `write`, or a number, the capacity of a semaphore of which one permit is taken.
+async fn take(client: &Client, kind: &str, name: &str, limit: Option<Duration>) -> fencelock::Result<AnyGuard> {
+    let limit = limit.unwrap_or(Duration::MAX);
+    Ok(match kind {
+        "mutex" => client.mutex(name)?.purpose(PURPOSE).acquire_within(limit).await?.into_any(),
+        "read" => client.rwlock(name)?.purpose(PURPOSE).read_within(limit).await?.into_any(),
+        "write" => client.rwlock(name)?.purpose(PURPOSE).write_within(limit).await?.into_any(),
+        capacity => {
+            let semaphore = client.semaphore(name, capacity.parse().unwrap_or(0))?;
+            semaphore.purpose(PURPOSE).acquire_within(limit).await?.into_any()
+        }
+    })
+}
+
+const PURPOSE: &str = "interop";
 
 /// Loses counts, and says so, when two do it at once.
 fn add_one(file: &str) -> Result<()> {

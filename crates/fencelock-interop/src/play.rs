@@ -37,7 +37,7 @@ const WAKE_BOUND: Duration = Duration::from_secs(1);
 /// How much later than its session's end the lock of a killed holder may be somebody else's.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(5);
 
-/// What is needed to play: a server, the drivers, one of them to look at nodes, and a place for files.
+/// What is needed to play: a server, the drivers, two that look on, and a place for files.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) servers: &'a str,
@@ -45,7 +45,10 @@ pub(crate) struct Stage<'a> {
     pub(crate) options: &'a str,
     pub(crate) built: &'a Built,
     pub(crate) scratch: &'a Path,
+    /// Lists nodes.
     pub(crate) observer: &'a Mutex<Driver>,
+    /// fencelock, which lists queues.
+    pub(crate) fencelock: &'a Mutex<Driver>,
 }
 
 /// What came of a cell.
@@ -65,10 +68,7 @@ impl Stage<'_> {
     /// Starts a driver, without waiting until it is ready.
     pub(crate) fn start(&self, program: Program, name: &'static str) -> Result<Driver> {
         let mut command = self.built.command(program);
-        match program {
-            Program::Fencelock => command.arg(format!("{}?{}", self.servers, self.options)),
-            _ => command.arg(self.servers),
-        };
+        command.arg(program.servers(self.servers, self.options));
         command.arg(SESSION.as_millis().to_string()).arg(self.scratch.join("unused.log"));
         Driver::start(name, command)
     }
@@ -214,6 +214,16 @@ impl Game<'_> {
         Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
+    /// fencelock shows both, whoever they are.
+    fn is_shown(&self, lock: &Lock) -> Result<()> {
+        let clients = [self.cell.holder, self.cell.contender];
+        let Some(ours) = clients.iter().find(|client| client.program == Program::Fencelock) else { return Ok(()) };
+        let mut fencelock = self.stage.fencelock.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = fencelock.ask(&format!("queue {}", lock.of(ours)))?;
+        ensure!(shown == "contenders=2 strangers=0", "fencelock shows {shown}");
+        Ok(())
+    }
+
     /// A name that nobody has used.
     fn fresh(&mut self) -> Lock {
         self.rounds += 1;
@@ -240,7 +250,11 @@ impl Game<'_> {
         self.contender.send(&lock.acquire(self.cell.contender))?;
         let queued = wait_until(PATIENCE, || self.stage.contenders(lock).is_ok_and(|contenders| contenders == 2));
         ensure!(queued, "the contender is not in the queue");
-        if is_watched && let Some(answer) = self.contender.answer(SILENCE)? {
+        if !is_watched {
+            return Ok(());
+        }
+        self.is_shown(lock)?;
+        if let Some(answer) = self.contender.answer(SILENCE)? {
             bail!("it should wait, and was told {answer:?} while the other holds");
         }
         Ok(())

@@ -10,6 +10,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use crate::build;
 use crate::cells::{self, Among, Cell};
 use crate::clients::Program;
+use crate::driver::Driver;
 use crate::play::{Played, Stage};
 use crate::report;
 
@@ -27,15 +28,22 @@ pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
     let scratch = tempfile::tempdir().context("no scratch directory")?;
     let servers = server.connect_string();
-    let start_driver = |program| {
+    let start_driver = |program: Program| {
         let mut command = built.command(program);
-        command.arg(&servers).args(["10000", "unused.log"]).current_dir(scratch.path());
-        crate::driver::Driver::start("a client", command)?.ready()
+        command.arg(program.servers(&servers, &options)).args(["10000", "unused.log"]).current_dir(scratch.path());
+        Driver::start("a client", command)?.ready()
     };
     println!("versions: {}", versions(&cells, start_driver)?);
     let observer = Mutex::new(start_driver(Program::Go)?);
-    let stage =
-        Stage { servers: &servers, options: &options, built: &built, scratch: scratch.path(), observer: &observer };
+    let fencelock = Mutex::new(start_driver(Program::Fencelock)?);
+    let stage = Stage {
+        servers: &servers,
+        options: &options,
+        built: &built,
+        scratch: scratch.path(),
+        observer: &observer,
+        fencelock: &fencelock,
+    };
     let played = play_all(&stage, &cells, jobs);
     println!("\n{}", report::table(&cells, &played));
     println!("{} cells in {:.0} s", cells.len(), start.elapsed().as_secs_f64());
@@ -46,7 +54,7 @@ pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
 }
 
 /// What runs: every program that takes part says so itself.
-fn versions(cells: &[Cell], start: impl Fn(Program) -> Result<crate::driver::Driver>) -> Result<String> {
+fn versions(cells: &[Cell], start: impl Fn(Program) -> Result<Driver>) -> Result<String> {
     let takes_part =
         |program: &Program| cells.iter().any(|c| c.holder.program == *program || c.contender.program == *program);
     let said = Program::ALL.into_iter().filter(takes_part).map(|program| start(program)?.ask("version"));
