@@ -1,6 +1,7 @@
 //! One bucket: a directory of tickets, its short lock, and what this process knows of the queues in it.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +14,52 @@ use super::layout::READ_DIRECTORY;
 use super::line::{Known, Line};
 use super::platform;
 use super::ticket::Ticket;
+use super::watch::Rung;
 
 /// A bucket of one directory, shared by all sessions of this process.
 #[derive(Debug)]
 pub(super) struct Bucket {
     index: u16,
     state: Mutex<State>,
+}
+
+/// The state, locked. Whoever is to be woken is woken once it is unlocked: a waker may run anything, even what locks it
+/// again.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    // Dropped in this order.
+    state: MutexGuard<'a, State>,
+    rings: Rings,
+}
+
+/// Rings when dropped.
+#[derive(Debug, Default)]
+struct Rings(Rung);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.rings.0 = std::mem::take(&mut self.state.rung);
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|bell| bell.ring());
+    }
 }
 
 /// What is known of a bucket. Held only for short system calls, never over an await.
@@ -28,6 +69,8 @@ pub(super) struct State {
     /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
     seen: Option<u64>,
     lines: HashMap<Arc<str>, Line>,
+    /// Rung once the state is unlocked.
+    rung: Rung,
 }
 
 /// The bucket's lock among processes, given back on drop.
@@ -56,8 +99,8 @@ impl Bucket {
     }
 
     /// The state. Its steps leave it usable, so a panic in one of them does no harm to the others.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked { state: self.state.lock().unwrap_or_else(PoisonError::into_inner), rings: Rings::default() }
     }
 
     /// Gives the descriptor back unless the bucket is in use this very moment.
@@ -111,10 +154,24 @@ impl State {
     /// Removes one ticket from what is known, and tells whoever waits for it.
     pub(super) fn depart(&mut self, encoded: &str, ticket: &Ticket) {
         if let Some(line) = self.lines.get_mut(encoded) {
-            line.depart(ticket);
+            line.depart(ticket, &mut self.rung);
             if line.is_empty() {
                 self.lines.remove(encoded);
             }
+        }
+    }
+
+    /// Tells whoever waits for this ticket that it was granted.
+    pub(super) fn tell_of_grant(&mut self, encoded: &str, ticket: &Ticket) {
+        if let Some(known) = self.lines.get_mut(encoded).and_then(|line| line.get_mut(ticket)) {
+            known.ring(&mut self.rung);
+        }
+    }
+
+    /// Takes the places of one session for those of another process, and tells whoever waits for them to look.
+    pub(super) fn disown(&mut self, session: u64) {
+        for line in self.lines.values_mut() {
+            line.disown(session, &mut self.rung);
         }
     }
 
@@ -159,11 +216,11 @@ impl State {
             }
         })?;
         self.lines.retain(|encoded, line| {
-            line.replace(listed.remove(encoded).unwrap_or_default());
+            line.replace(listed.remove(encoded).unwrap_or_default(), &mut self.rung);
             !line.is_empty()
         });
         for (encoded, known) in listed {
-            self.lines.entry(encoded).or_default().replace(known);
+            self.lines.entry(encoded).or_default().replace(known, &mut self.rung);
         }
         Ok(())
     }
@@ -184,7 +241,7 @@ impl State {
             for ticket in dead {
                 // A ticket that cannot be removed is dead all the same.
                 let _ = directory.remove(&bucket.path(&ticket, encoded));
-                line.depart(&ticket);
+                line.depart(&ticket, &mut self.rung);
             }
         }
         if line.is_empty() {
@@ -239,7 +296,7 @@ impl State {
             }
             for ticket in gone {
                 again |= ticket.can_lighten() && line.get_mut(&ticket).is_some_and(|known| !known.local);
-                line.depart(&ticket);
+                line.depart(&ticket, &mut self.rung);
             }
             if line.is_empty() {
                 self.lines.remove(encoded);

@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::ticket::{Key, Ticket};
-use super::watch::Bell;
+use super::watch::{Bell, Rung};
 use crate::queue::{Admission, Claim, admits};
 use crate::store::{Ahead, Grant, Standing};
 use crate::token::FencingToken;
@@ -18,7 +18,7 @@ pub(super) struct Known {
     pub(super) ticket: Ticket,
     /// Whether it belongs to a session of this process, whose departures are told in memory.
     pub(super) local: bool,
-    listeners: Vec<Arc<Bell>>,
+    listeners: Rung,
 }
 
 impl Known {
@@ -29,6 +29,8 @@ impl Known {
     /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted).
     pub(super) fn tell(&mut self, bell: &Arc<Bell>) {
         if !self.listeners.iter().any(|known| Arc::ptr_eq(known, bell)) {
+            // Of a mutex, one waiter listens to each contender.
+            self.listeners.reserve_exact(1);
             self.listeners.push(Arc::clone(bell));
         }
     }
@@ -43,10 +45,9 @@ impl Known {
         self.listeners.len()
     }
 
-    pub(super) fn ring(&mut self) {
-        for bell in self.listeners.drain(..) {
-            bell.ring();
-        }
+    /// Hands its listeners over to be rung.
+    pub(super) fn ring(&mut self, rung: &mut Rung) {
+        rung.append(&mut self.listeners);
     }
 }
 
@@ -71,18 +72,18 @@ impl Line {
     }
 
     /// Takes over a listing that is exact about arrivals. Whoever is not in it has departed.
-    pub(super) fn replace(&mut self, mut listed: Vec<Known>) {
+    pub(super) fn replace(&mut self, mut listed: Vec<Known>, rung: &mut Rung) {
         listed.sort_unstable_by_key(|known| order(&known.ticket));
         let mut old = std::mem::take(&mut self.known).into_iter().peekable();
         for known in &mut listed {
             while let Some(mut gone) = old.next_if(|gone| order(&gone.ticket) < order(&known.ticket)) {
-                gone.ring();
+                gone.ring(rung);
             }
             if let Some(same) = old.next_if(|same| same.ticket == known.ticket) {
                 known.listeners = same.listeners;
             }
         }
-        old.for_each(|mut gone| gone.ring());
+        old.for_each(|mut gone| gone.ring(rung));
         self.known = listed.into();
     }
 
@@ -99,11 +100,11 @@ impl Line {
     }
 
     /// Removes one ticket and tells whoever waits for it.
-    pub(super) fn depart(&mut self, ticket: &Ticket) -> bool {
+    pub(super) fn depart(&mut self, ticket: &Ticket, rung: &mut Rung) -> bool {
         let Some(mut gone) = self.index(ticket).and_then(|at| self.known.remove(at)) else {
             return false;
         };
-        gone.ring();
+        gone.ring(rung);
         true
     }
 
@@ -167,10 +168,10 @@ impl Line {
     }
 
     /// Takes the places of one session for those of another process, and tells whoever waits for them to look.
-    pub(super) fn disown(&mut self, session: u64) {
+    pub(super) fn disown(&mut self, session: u64, rung: &mut Rung) {
         for known in self.known.iter_mut().filter(|known| known.ticket.key.session == session) {
             known.local = false;
-            known.ring();
+            known.ring(rung);
         }
     }
 
@@ -213,11 +214,13 @@ mod tests {
             line.get_mut(&ticket(seq, Claim::MUTEX)).unwrap().tell(&bells[seq as usize - 1]);
         }
         let listed = [4, 2].map(|seq| Known::new(ticket(seq, Claim::MUTEX), false));
-        line.replace(listed.into_iter().collect());
+        let mut rung = Rung::new();
+        line.replace(listed.into_iter().collect(), &mut rung);
         assert_eq!(seqs(&line), [2, 4]);
-        assert_eq!(bells.iter().map(|bell| bell.take()).collect::<Vec<_>>(), [true, false, true]);
-        assert!(line.depart(&ticket(2, Claim::MUTEX)) && !line.depart(&ticket(2, Claim::MUTEX)));
-        assert!(bells[1].take());
+        let is_rung = |rung: &Rung, bell: &Arc<Bell>| rung.iter().any(|other| Arc::ptr_eq(other, bell));
+        assert_eq!(bells.iter().map(|bell| is_rung(&rung, bell)).collect::<Vec<_>>(), [true, false, true]);
+        assert!(line.depart(&ticket(2, Claim::MUTEX), &mut rung) && !line.depart(&ticket(2, Claim::MUTEX), &mut rung));
+        assert!(is_rung(&rung, &bells[1]));
     }
 
     #[test]

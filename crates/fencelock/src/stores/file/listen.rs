@@ -71,6 +71,8 @@ impl FilePlace {
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
+            // A mutex has one.
+            self.targets.reserve_exact(1);
             self.targets.push(Target { ticket, local, departure: None, session: None });
             self.targets.len() - 1
         });
@@ -86,7 +88,7 @@ impl FilePlace {
             return Ok(None);
         }
         let mut again = Again::Repair;
-        if !crowded && self.target(ticket, false).departure.is_none() {
+        if !crowded && self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind) {
             let whole = self.ticket.claim.is_whole();
             let interest = if whole { Interest::Departure } else { Interest::GrantOrDeparture };
             match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
@@ -128,11 +130,12 @@ impl FilePlace {
     }
 
     fn watch_directory(&mut self, directory: &Directory) -> Again {
-        if self.crowd.is_none() {
+        if self.crowd.as_ref().is_none_or(Subscription::is_blind) {
             let path = format!("{}/{}", directory.path, Directory::bucket_path(self.bucket.index()));
-            if let Watching::On(subscription) = watch(&path, Interest::AnyDeletion, &self.bell) {
-                self.crowd = Some(subscription);
-            }
+            self.crowd = match watch(&path, Interest::AnyDeletion, &self.bell) {
+                Watching::On(subscription) => Some(subscription),
+                Watching::Gone | Watching::Blind => None,
+            };
         }
         if self.crowd.is_some() { Again::Repair } else { Again::Poll }
     }

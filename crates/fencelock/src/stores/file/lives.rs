@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Id;
 
 use super::directory::Directory;
 use super::layout::SESSIONS;
 use super::platform::Interest;
 use super::ticket::base32;
-use super::watch::{Bell, Subscription, Watching, watch};
+use super::watch::{Bell, Subscription, Watching, this_runtime, watch};
 use crate::store::Owner;
 
 /// The file name of a session.
@@ -47,10 +48,10 @@ impl Identity {
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     own: Mutex<HashSet<u64>>,
-    others: Mutex<HashMap<u64, Arc<Life>>>,
+    others: Mutex<HashMap<(Option<Id>, u64), Arc<Life>>>,
 }
 
-/// A session of another process that somebody here relies on.
+/// A session of another process that somebody on one runtime relies on.
 #[derive(Debug)]
 struct Life {
     bell: Arc<Bell>,
@@ -117,12 +118,15 @@ impl Lives {
     }
 
     fn forget(&self, session: u64) {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, other), _| *other != session);
     }
 
     fn life(&self, directory: &Directory, session: u64) -> (Arc<Life>, bool) {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(life) = others.get(&session) {
+        let key = (this_runtime(), session);
+        if let Some(life) = others.get(&key)
+            && !life.subscription.as_ref().is_some_and(Subscription::is_blind)
+        {
             return (Arc::clone(life), false);
         }
         if others.len() >= REMEMBERED {
@@ -135,7 +139,7 @@ impl Lives {
             Watching::Gone | Watching::Blind => None,
         };
         let life = Arc::new(Life { bell, subscription, doubtful: AtomicBool::new(false) });
-        others.insert(session, Arc::clone(&life));
+        others.insert(key, Arc::clone(&life));
         (life, true)
     }
 }

@@ -152,14 +152,11 @@ impl FilePlace {
             self.settle(state, Standing::Lost(Loss::Removed));
             return Ok(());
         }
-        if let Some(line) = state.line(&self.encoded) {
-            let standing = line.standing(&self.ticket);
-            // Behind a grant of everything nobody can be granted, so nobody needs to hear of it.
-            if !self.ticket.claim.is_whole()
-                && let Some(known) = line.get_mut(&self.ticket)
-            {
-                known.ring();
-            }
+        // Behind a grant of everything nobody can be granted, so nobody needs to hear of it.
+        if !self.ticket.claim.is_whole() {
+            state.tell_of_grant(&self.encoded, &self.ticket);
+        }
+        if let Some(standing) = state.line(&self.encoded).map(|line| line.standing(&self.ticket)) {
             self.settle(state, standing);
         }
         Ok(())

@@ -131,10 +131,7 @@ impl Core {
         *self.file() = None;
         // Those in this process who wait behind its tickets are not told by the kernel.
         for bucket in self.directory.known_buckets() {
-            let mut state = bucket.lock();
-            for (_, line) in state.lines() {
-                line.disown(self.id);
-            }
+            bucket.lock().disown(self.id);
         }
         self.bell.ring();
     }

@@ -301,7 +301,7 @@ fn a_half_made_session_file_goes_with_the_next_opening_unless_its_owner_lives() 
     let opened = || {
         let owner = Owner { client: 1, host: "here".to_owned(), pid: 1 };
         let open = async { store(&directory).open(&owner, TTL, Arc::new(SystemClock)).await.map(drop) };
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(open).unwrap();
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(open).unwrap();
     };
     opened();
     let half_made = |name: &str| std::fs::File::create(directory.path().join("sessions").join(name)).unwrap();
@@ -329,7 +329,7 @@ fn sessions_open_although_somebody_sweeps_all_the_time() {
                 sweeping.sweep().unwrap();
             }
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 0..300 {
                 let owner = Owner { client: number, host: "here".into(), pid: 1 };

@@ -1,13 +1,15 @@
-//! One inotify descriptor per process. Events are hints: whoever is rung looks at the store again.
+//! One inotify descriptor per runtime that waits. Events are hints: whoever is rung looks at the store again.
 //!
-//! The descriptor is read by a thread of its own; everything but [`Watches::dispatch`] is free to be called anywhere.
-//! Without a descriptor or a watch to spare (128 instances per user by default), waiters poll.
+//! The descriptor is read by a task on the very runtime whose waiters it wakes, so that news takes one wake-up of a
+//! thread. The task goes on for as long as its runtime does. Without a descriptor or a watch to spare (128 instances per
+//! user by default), or outside of a runtime, waiters poll.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use super::platform::{Event, Interest, Notifier};
@@ -40,6 +42,9 @@ impl Bell {
     }
 }
 
+/// Bells that are to ring once no lock of ours is held: a waker may run anything.
+pub(super) type Rung = Vec<Arc<Bell>>;
+
 /// What [`watch`] found.
 pub(super) enum Watching {
     /// The bell will ring.
@@ -53,7 +58,7 @@ pub(super) enum Watching {
 /// A bell at a path, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Subscription {
-    watches: &'static Watches,
+    watches: Arc<Watches>,
     watch: i32,
     bell: Arc<Bell>,
 }
@@ -64,7 +69,12 @@ impl Subscription {
         let mut table = self.watches.lock();
         let bells = table.bells.get_mut(&self.watch)?;
         bells.push(Arc::clone(bell));
-        Some(Self { watches: self.watches, watch: self.watch, bell: Arc::clone(bell) })
+        Some(Self { watches: Arc::clone(&self.watches), watch: self.watch, bell: Arc::clone(bell) })
+    }
+
+    /// Whether nobody reads the events any more: the runtime that did is gone.
+    pub(super) fn is_blind(&self) -> bool {
+        self.watches.lock().notifier.is_none()
     }
 }
 
@@ -76,7 +86,7 @@ impl Drop for Subscription {
 
 /// Rings `bell` when something of `interest` happens to `path`.
 pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Watching {
-    let Some(watches) = Watches::of_this_process() else {
+    let Some(watches) = Watches::of_this_runtime() else {
         return Watching::Blind;
     };
     match watches.subscribe(path, interest, bell) {
@@ -86,48 +96,60 @@ pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Watchin
     }
 }
 
-#[derive(Debug)]
-struct Watches {
-    notifier: Notifier,
-    table: Mutex<Table>,
+/// The runtime around this call, if there is one.
+pub(super) fn this_runtime() -> Option<Id> {
+    Handle::try_current().ok().map(|handle| handle.id())
 }
 
-#[derive(Debug, Default)]
+/// The descriptor of one runtime, and whom it wakes.
+#[derive(Debug)]
+struct Watches(Mutex<Table>);
+
+#[derive(Debug)]
 struct Table {
-    bells: HashMap<i32, Vec<Arc<Bell>>>,
-    blind: bool,
+    bells: HashMap<i32, Rung>,
+    /// `None` once nobody reads it.
+    notifier: Option<Arc<Notifier>>,
+}
+
+/// The runtimes with a reader.
+static READ: LazyLock<Mutex<HashMap<Id, Arc<Watches>>>> = LazyLock::new(Mutex::default);
+
+fn read_by_runtime() -> MutexGuard<'static, HashMap<Id, Arc<Watches>>> {
+    READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watches {
-    fn of_this_process() -> Option<&'static Self> {
-        static WATCHES: OnceLock<Watches> = OnceLock::new();
-        static MAKING: Mutex<()> = Mutex::new(());
-        if let Some(watches) = WATCHES.get() {
-            return (!watches.lock().blind).then_some(watches);
+    fn of_this_runtime() -> Option<Arc<Self>> {
+        let runtime = Handle::try_current().ok()?;
+        let mut read = read_by_runtime();
+        if let Some(watches) = read.get(&runtime.id()) {
+            return Some(Arc::clone(watches));
         }
         // Tried again at every wait: somebody else may have given an instance back.
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        if WATCHES.get().is_none() {
-            let notifier = Notifier::new().ok()?;
-            let _ = WATCHES.set(Self { notifier, table: Mutex::default() });
-            let watches = WATCHES.get()?;
-            let reader = std::thread::Builder::new().name("fencelock-watch".to_owned());
-            watches.lock().blind = reader.spawn(move || watches.dispatch()).is_err();
-        }
-        let watches = WATCHES.get()?;
-        (!watches.lock().blind).then_some(watches)
+        let notifier = Arc::new(Notifier::new().ok()?);
+        let table = Table { bells: HashMap::new(), notifier: Some(Arc::clone(&notifier)) };
+        let watches = Arc::new(Self(Mutex::new(table)));
+        read.insert(runtime.id(), Arc::clone(&watches));
+        drop(read);
+        let reader = Reader { runtime: runtime.id(), watches: Arc::clone(&watches) };
+        runtime.spawn(reader.run(notifier));
+        Some(watches)
     }
 
     /// The table is only ever changed in single steps, so a panic elsewhere cannot have left it half done.
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn subscribe(&self, path: &str, interest: Interest, bell: &Arc<Bell>) -> rustix::io::Result<i32> {
         // Under the table's lock, so that no event of the new watch is dispatched before its bell is there.
         let mut table = self.lock();
-        let watch = self.notifier.add(path, interest)?;
-        table.bells.entry(watch).or_default().push(Arc::clone(bell));
+        let watch = table.notifier.as_ref().ok_or(Errno::BADF)?.add(path, interest)?;
+        let bells = table.bells.entry(watch).or_default();
+        // Most paths wake one waiter.
+        bells.reserve_exact(1);
+        bells.push(Arc::clone(bell));
         Ok(watch)
     }
 
@@ -141,25 +163,52 @@ impl Watches {
         }
         if bells.is_empty() {
             table.bells.remove(&watch);
-            self.notifier.remove(watch);
+            if let Some(notifier) = &table.notifier {
+                notifier.remove(watch);
+            }
         }
     }
 
-    /// Reads events for ever. If reading fails, everybody polls from then on.
-    fn dispatch(&self) {
-        self.notifier.run(|event| {
+    /// Passes on what has happened.
+    fn dispatch(&self, notifier: &Notifier) -> std::io::Result<()> {
+        let mut rung = Rung::new();
+        let drained = notifier.drain(|event| {
             let mut table = self.lock();
             match event {
-                Event::Changed(watch) => table.bells.get(&watch).into_iter().flatten().for_each(|bell| bell.ring()),
-                Event::Over(watch) => {
-                    table.bells.remove(&watch).into_iter().flatten().for_each(|bell| bell.ring());
-                }
-                Event::Overflow => table.bells.values().flatten().for_each(|bell| bell.ring()),
+                Event::Changed(watch) => rung.extend(table.bells.get(&watch).into_iter().flatten().cloned()),
+                Event::Over(watch) => rung.extend(table.bells.remove(&watch).into_iter().flatten()),
+                Event::Overflow => rung.extend(table.bells.values().flatten().cloned()),
             }
         });
-        let mut table = self.lock();
-        table.blind = true;
-        table.bells.drain().flat_map(|(_, bells)| bells).for_each(|bell| bell.ring());
+        rung.iter().for_each(|bell| bell.ring());
+        drained
+    }
+}
+
+/// Reads one descriptor. If reading fails, or the runtime ends, everybody looks, and watches elsewhere or polls.
+struct Reader {
+    runtime: Id,
+    watches: Arc<Watches>,
+}
+
+impl Reader {
+    async fn run(self, notifier: Arc<Notifier>) {
+        while notifier.ready().await.is_ok() && self.watches.dispatch(&notifier).is_ok() {}
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut read = read_by_runtime();
+        if read.get(&self.runtime).is_some_and(|watches| Arc::ptr_eq(watches, &self.watches)) {
+            read.remove(&self.runtime);
+        }
+        drop(read);
+        let mut table = self.watches.lock();
+        table.notifier = None;
+        let bells = std::mem::take(&mut table.bells);
+        drop(table);
+        bells.into_values().flatten().for_each(|bell| bell.ring());
     }
 }
 
@@ -200,5 +249,33 @@ mod tests {
         };
         drop(file);
         ended.rung().await;
+    }
+
+    /// A thread on which a runtime waits for `path`, and goes away without having been told.
+    fn watched_by_a_runtime_that_ends(path: &str, bell: &Arc<Bell>) -> Subscription {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let Watching::On(subscription) = runtime.block_on(async { watch(path, Interest::Touch, bell) }) else {
+            panic!("no inotify instance");
+        };
+        subscription
+    }
+
+    #[tokio::test]
+    async fn a_waiter_whose_reader_went_away_with_its_runtime_is_rung_and_watches_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, bell) = (directory.path().to_str().unwrap().to_owned(), Bell::new());
+        let (elsewhere, rung) = (path.clone(), Arc::clone(&bell));
+        let blind = std::thread::spawn(move || watched_by_a_runtime_that_ends(&elsewhere, &rung)).join().unwrap();
+        bell.rung().await;
+        assert!(bell.take() && blind.is_blind() && blind.also(&bell).is_none());
+        let Watching::On(seeing) = watch(&path, Interest::Touch, &bell) else { panic!("no inotify watch") };
+        assert!(!seeing.is_blind());
+        drop(directory);
+        bell.rung().await;
+    }
+
+    #[test]
+    fn outside_of_a_runtime_waiters_poll() {
+        assert!(matches!(watch("/", Interest::Touch, &Bell::new()), Watching::Blind));
     }
 }

@@ -1,10 +1,11 @@
 //! Linux: inotify, `getdents64`, the boot id, `/proc/locks`.
 
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
-use rustix::io::Errno;
+use tokio::net::unix::pipe::Receiver;
 
 use super::{Event, Interest};
 
@@ -66,13 +67,20 @@ pub(in super::super) fn lock_holder(inode: u64) -> Option<u32> {
     })
 }
 
-/// The kernel's events about files.
+/// The kernel's events about files, on the runtime that it was made on. To tokio it is something to read, like a pipe.
 #[derive(Debug)]
-pub(in super::super) struct Notifier(OwnedFd);
+pub(in super::super) struct Notifier(Receiver);
+
+/// What is read at once: 256 events without names.
+const EVENTS: usize = 4096;
+/// An event before its name: watch, what happened, a cookie, and the length of the name; each of four bytes.
+const EVENT: usize = 16;
 
 impl Notifier {
-    pub(in super::super) fn new() -> rustix::io::Result<Self> {
-        inotify::init(inotify::CreateFlags::CLOEXEC).map(Self)
+    /// Must be called on a runtime.
+    pub(in super::super) fn new() -> std::io::Result<Self> {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        Receiver::from_owned_fd_unchecked(inotify::init(flags)?).map(Self)
     }
 
     /// Watches `path` itself, even if it is a symbolic link.
@@ -85,31 +93,51 @@ impl Notifier {
             Interest::Touch => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MOVE_SELF,
             Interest::AnyDeletion => Flags::DELETE | Flags::DELETE_SELF,
         };
-        inotify::add_watch(&self.0, path, flags | Flags::DONT_FOLLOW | Flags::MASK_ADD)
+        inotify::add_watch(self.0.as_fd(), path, flags | Flags::DONT_FOLLOW | Flags::MASK_ADD)
     }
 
     pub(in super::super) fn remove(&self, watch: i32) {
         // It fails only for a watch that the kernel dropped already.
-        let _ = inotify::remove_watch(&self.0, watch);
+        let _ = inotify::remove_watch(self.0.as_fd(), watch);
     }
 
-    /// Waits for events and passes them on, for ever.
-    pub(in super::super) fn run(&self, mut each: impl FnMut(Event)) -> Errno {
-        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
-        let mut events = inotify::Reader::new(&self.0, &mut buffer);
+    /// Waits until something has happened.
+    pub(in super::super) async fn ready(&self) -> std::io::Result<()> {
+        self.0.readable().await
+    }
+
+    /// Calls `each` with every event that has come.
+    pub(in super::super) fn drain(&self, mut each: impl FnMut(Event)) -> std::io::Result<()> {
+        let mut buffer = [0; EVENTS];
         loop {
-            let event = match events.next() {
-                Ok(event) => event,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return errno,
+            let mut events = match self.0.try_read(&mut buffer) {
+                Ok(length) => &buffer[..length],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
             };
-            if event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) {
-                each(Event::Overflow);
-            } else if event.events().contains(inotify::ReadFlags::IGNORED) {
-                each(Event::Over(event.wd()));
-            } else {
-                each(Event::Changed(event.wd()));
+            if events.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            while let Some((event, length)) = parse(events) {
+                each(event);
+                events = events.get(length..).unwrap_or_default();
             }
         }
     }
+}
+
+/// The first of some events, and how many bytes it takes.
+fn parse(events: &[u8]) -> Option<(Event, usize)> {
+    let field = |at: usize| events.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let (watch, name) = (field(0)?.cast_signed(), field(12)?);
+    let what = inotify::ReadFlags::from_bits_retain(field(4)?);
+    let event = if what.contains(inotify::ReadFlags::QUEUE_OVERFLOW) {
+        Event::Overflow
+    } else if what.contains(inotify::ReadFlags::IGNORED) {
+        Event::Over(watch)
+    } else {
+        Event::Changed(watch)
+    };
+    Some((event, EVENT + usize::try_from(name).ok()?))
 }

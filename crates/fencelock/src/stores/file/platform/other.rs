@@ -49,8 +49,8 @@ pub(in super::super) fn lock_holder(_: u64) -> Option<u32> {
 pub(in super::super) struct Notifier;
 
 impl Notifier {
-    pub(in super::super) fn new() -> rustix::io::Result<Self> {
-        Err(Errno::NOSYS)
+    pub(in super::super) fn new() -> std::io::Result<Self> {
+        Err(Errno::NOSYS.into())
     }
 
     pub(in super::super) fn add(&self, _: &str, _: Interest) -> rustix::io::Result<i32> {
@@ -59,7 +59,11 @@ impl Notifier {
 
     pub(in super::super) fn remove(&self, _: i32) {}
 
-    pub(in super::super) fn run(&self, _: impl FnMut(Event)) -> Errno {
-        Errno::NOSYS
+    pub(in super::super) async fn ready(&self) -> std::io::Result<()> {
+        std::future::pending().await
+    }
+
+    pub(in super::super) fn drain(&self, _: impl FnMut(Event)) -> std::io::Result<()> {
+        Err(Errno::NOSYS.into())
     }
 }
