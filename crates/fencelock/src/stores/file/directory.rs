@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::bucket::Bucket;
@@ -46,7 +47,9 @@ impl Directory {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, directory| directory.strong_count() > 0);
         let known = open.get(&layout::identity(&stat)).and_then(Weak::upgrade);
-        if let Some(directory) = known.filter(|directory| directory.path == config.path && directory.is_intact()) {
+        if let Some(directory) = known.filter(|directory| directory.path == config.path)
+            && directory.is_intact().map_err(|errno| fault("open", &config.path, errno))?
+        {
             return Ok(directory);
         }
         let directory = Arc::new(Self::prepare(config, fd)?);
@@ -71,11 +74,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Whether the path still leads to this directory, and its parts are there.
-    pub(super) fn is_intact(&self) -> bool {
-        let same = rustix::fs::stat(&*self.path).is_ok_and(|stat| layout::identity(&stat) == self.root.identity);
-        same && rustix::fs::fstat(&self.root.sessions).is_ok_and(|stat| stat.st_nlink > 0)
-            && rustix::fs::fstat(&self.root.counters).is_ok_and(|stat| stat.st_nlink > 0)
+    /// Whether the path still leads to this directory, and its parts are there. What the kernel cannot tell just now
+    /// (no permission, a fault of the disk) is an error, not a no: a no ends every lock.
+    pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
+        Ok(leads_to(rustix::fs::stat(&*self.path), self.root.identity)?
+            && rustix::fs::fstat(&self.root.sessions)?.st_nlink > 0
+            && rustix::fs::fstat(&self.root.counters)?.st_nlink > 0)
     }
 
     pub(super) fn bucket(&self, index: u16) -> Arc<Bucket> {
@@ -149,9 +153,8 @@ impl Directory {
 
     /// The error for a short lock that another process kept for longer than the request deadline.
     pub(super) fn stuck(&self, operation: &'static str, path: &str) -> Error {
-        let inode =
-            rustix::fs::statat(&self.root.fd, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
-        let holder = inode.ok().and_then(platform::lock_holder);
+        let file = rustix::fs::statat(&self.root.fd, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let holder = file.ok().and_then(|stat| platform::lock_holder(stat.st_dev, stat.st_ino));
         let error = Error::new(
             ErrorKind::Unreachable,
             operation,
@@ -162,6 +165,32 @@ impl Directory {
         match holder {
             Some(pid) => error.with("pid", pid),
             None => error,
+        }
+    }
+}
+
+/// Whether what was found at a path is the directory with this identity.
+fn leads_to(found: rustix::io::Result<Stat>, identity: (u64, u64)) -> rustix::io::Result<bool> {
+    match found {
+        Ok(stat) => Ok(layout::identity(&stat) == identity),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_kernel_is_no_proof_that_a_directory_is_gone() {
+        let here = rustix::fs::stat("/").unwrap();
+        let identity = layout::identity(&here);
+        assert_eq!(leads_to(Ok(here), identity), Ok(true));
+        assert_eq!(leads_to(Ok(here), (identity.0, identity.1 + 1)), Ok(false));
+        assert_eq!(leads_to(Err(Errno::NOENT), identity), Ok(false));
+        for errno in [Errno::ACCESS, Errno::IO, Errno::NOMEM] {
+            assert_eq!(leads_to(Err(errno), identity), Err(errno));
         }
     }
 }

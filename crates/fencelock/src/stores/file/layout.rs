@@ -172,6 +172,8 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let counters = [0; super::ticket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
+    // On disk before the layout is, whatever order the file system likes.
+    rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))
 }

@@ -123,7 +123,7 @@ impl FileStore {
     /// The directory; opened anew if somebody removed it meanwhile.
     fn intact_directory(&self) -> Result<Arc<Directory>> {
         let directory = self.directory();
-        if directory.is_intact() {
+        if directory.is_intact().map_err(|errno| fault::fault("open", &directory.path, errno))? {
             return Ok(directory);
         }
         let directory = Directory::open(&self.config)?;

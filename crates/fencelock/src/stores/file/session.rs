@@ -96,9 +96,14 @@ impl Core {
     }
 
     /// Whether the session file is still in the directory, and the directory at its path.
-    fn is_linked(&self) -> bool {
-        let linked = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0);
-        self.file().as_ref().is_some_and(linked) && self.directory.is_intact()
+    fn is_linked(&self) -> Result<bool> {
+        let linked = || -> rustix::io::Result<bool> {
+            match &*self.file() {
+                Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_intact()?),
+                None => Ok(false),
+            }
+        };
+        linked().map_err(|errno| fault("renew", &self.directory.path, errno))
     }
 
     /// Removes this session's tickets; the first thing that went wrong comes last.
@@ -154,7 +159,7 @@ impl Core {
 
     fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
         let confirmed = self.clock.now();
-        if self.is_over() || !self.is_linked() {
+        if self.is_over() || !self.is_linked()? {
             return Ok(Renewal { confirmed, gone: Vec::new(), expired: true });
         }
         let mut gone = Vec::new();
@@ -220,7 +225,8 @@ impl Core {
         Box::pin(futures_util::stream::unfold(events, |events| async move {
             events.bell.rung().await;
             let core = events.core.upgrade().filter(|core| !core.is_over())?;
-            let event = if core.is_linked() { SessionEvent::Doubtful } else { SessionEvent::Expired };
+            // What cannot be told now, the renewal asks again.
+            let event = if core.is_linked().unwrap_or(true) { SessionEvent::Doubtful } else { SessionEvent::Expired };
             Some((event, events))
         }))
     }

@@ -136,7 +136,7 @@ impl Directory {
         let open = || rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty());
         match self.opening(open) {
             Ok(fd) => platform::list(&fd, each),
-            Err(Errno::NOENT) if self.is_intact() => Ok(()),
+            Err(Errno::NOENT) if self.is_intact()? => Ok(()),
             Err(errno) => Err(errno),
         }
     }

@@ -56,14 +56,18 @@ pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) ->
     rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE)
 }
 
-/// The process that holds a lock on the file with this inode number, if `/proc/locks` tells.
-pub(in super::super) fn lock_holder(inode: u64) -> Option<u32> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+/// The process that holds a lock on the file with this device and inode number, if `/proc/locks` tells. Where a file
+/// system reports other devices than the kernel's (subvolumes of btrfs), nobody is named.
+pub(in super::super) fn lock_holder(device: u64, inode: u64) -> Option<u32> {
+    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, device, inode)
+}
+
+fn holder_in(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let wanted = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     locks.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1).filter(|field| *field != "->");
         let (kind, pid, file) = (fields.next()?, fields.nth(2)?, fields.next()?);
-        let same = kind == "FLOCK" && file.rsplit(':').next()?.parse() == Ok(inode);
-        same.then(|| pid.parse().ok()).flatten()
+        (kind == "FLOCK" && file == wanted).then(|| pid.parse().ok()).flatten()
     })
 }
 
@@ -140,4 +144,36 @@ fn parse(events: &[u8]) -> Option<(Event, usize)> {
         Event::Changed(watch)
     };
     Some((event, EVENT + usize::try_from(name).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_told_by_device_and_inode() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 11 08:01:77 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 12 fe:10:77 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 fe:10:77 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 14 fe:10:77 0 EOF\n";
+        assert_eq!(holder_in(locks, rustix::fs::makedev(0xfe, 0x10), 77), Some(13));
+        assert_eq!(holder_in(locks, rustix::fs::makedev(8, 1), 77), Some(11));
+        assert_eq!(holder_in(locks, rustix::fs::makedev(8, 2), 77), None);
+    }
+
+    #[test]
+    fn events_are_taken_apart_with_and_without_names() {
+        let event = |watch: i32, mask: u32, name: &[u8]| {
+            let length = u32::try_from(name.len()).unwrap();
+            [&watch.to_ne_bytes()[..], &mask.to_ne_bytes(), &[0; 4], &length.to_ne_bytes(), name].concat()
+        };
+        let bytes = [event(3, 0x200, b"a\0\0\0"), event(4, 0x8000, b""), event(-1, 0x4000, b"")].concat();
+        let (mut rest, mut found) = (&bytes[..], Vec::new());
+        while let Some((event, length)) = parse(rest) {
+            found.push(event);
+            rest = &rest[length..];
+        }
+        assert_eq!(found, [Event::Changed(3), Event::Over(4), Event::Overflow]);
+        assert_eq!(parse(&bytes[..10]), None);
+    }
 }

@@ -40,7 +40,7 @@ pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) ->
 }
 
 /// Nobody knows here.
-pub(in super::super) fn lock_holder(_: u64) -> Option<u32> {
+pub(in super::super) fn lock_holder(_: u64, _: u64) -> Option<u32> {
     None
 }
 

@@ -117,3 +117,30 @@ async fn everything_in_a_directory_of_a_group_belongs_to_that_group() {
         }
     }
 }
+
+/// Gives a place up when it is called, as an executor does that drops a task inside `wake`.
+struct Dropping(std::sync::Mutex<Option<Box<dyn Place>>>);
+
+impl std::task::Wake for Dropping {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+#[tokio::test]
+async fn a_waker_that_drops_another_waiter_of_the_bucket_does_not_block() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let mut held = client.enter("a", Claim::MUTEX).await;
+    let (mut waiting, mut other) = (client.enter("a", Claim::MUTEX).await, client.enter("a", Claim::MUTEX).await);
+    let soon = SystemClock.now().after(Duration::from_millis(1));
+    assert!(matches!(other.next(soon).await.unwrap(), Standing::Waiting(_)));
+    let dropping = Arc::new(Dropping(std::sync::Mutex::new(Some(other))));
+    let waker = Arc::clone(&dropping).into();
+    let mut next = waiting.next(Moment::NEVER);
+    assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    held.leave().await.unwrap();
+    assert!(dropping.0.lock().unwrap().is_none(), "nobody was woken");
+    assert!(matches!(next.await.unwrap(), Standing::Granted(_)));
+}
