@@ -110,6 +110,22 @@ impl Error {
         self
     }
 
+    /// The same error once more, for somebody else who waited for the same thing. What is underneath becomes text.
+    pub(crate) fn again(&self) -> Self {
+        let Inner { kind, outcome, retryable, operation, ref message, ref context, ref contention, ref source } =
+            *self.0;
+        Self(Box::new(Inner {
+            kind,
+            outcome,
+            retryable,
+            operation,
+            message: message.clone(),
+            context: context.clone(),
+            contention: contention.clone(),
+            source: source.as_ref().map(|source| source.to_string().into()),
+        }))
+    }
+
     pub(crate) fn contended(mut self, contention: Contention) -> Self {
         self.0.contention = Some(contention);
         self

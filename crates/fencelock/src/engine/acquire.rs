@@ -40,7 +40,8 @@ pub(crate) enum Wait {
 pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>> {
     let started = engine.clock.now();
     let until = match wish.wait {
-        Wait::No => started.after(engine.timing.request_deadline),
+        // One request is sent at least, however short the wait may be.
+        Wait::No | Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
         Wait::For(limit) => started.after(limit),
         Wait::Forever => Moment::NEVER,
     };
@@ -75,6 +76,13 @@ enum Round {
     Done(Arc<Hold>),
     /// The place went away while waiting: enter again, at the tail.
     Again(Loss),
+}
+
+impl Wish {
+    /// Whether to stay in the queue when the lock is taken.
+    fn queues(&self) -> bool {
+        !matches!(self.wait, Wait::No | Wait::For(Duration::ZERO))
+    }
 }
 
 impl Acquire {
@@ -171,7 +179,7 @@ impl Acquire {
             name: self.wish.name.clone(),
             claim: self.wish.claim,
             id,
-            wait: self.wish.wait != Wait::No,
+            wait: self.wish.queues(),
             purpose: self.wish.purpose.clone(),
             lease: self.wish.lease,
         })
@@ -193,7 +201,7 @@ impl Acquire {
                 Ok(Entered::In(place)) => attempt.stage = Stage::Placed(place),
                 Ok(Entered::Busy) => {
                     attempt.refused();
-                    return Err(self.refused(ErrorKind::Busy, "the lock is taken", None).await);
+                    return Err(self.taken().await);
                 }
                 Ok(Entered::Conflict(claim)) => {
                     attempt.refused();
@@ -285,13 +293,21 @@ impl Acquire {
     }
 
     async fn timed_out(&self, mine: Option<RequestId>) -> Error {
-        match self.wish.wait {
-            Wait::No => {
+        match self.wish.queues() {
+            false => {
                 Error::new(ErrorKind::Unreachable, "acquire", "the store did not answer within the request deadline")
                     .with("name", &self.wish.name)
                     .retryable()
             }
-            _ => self.refused(ErrorKind::TimedOut, "the wait limit passed", mine).await,
+            true => self.refused(ErrorKind::TimedOut, "the wait limit passed", mine).await,
+        }
+    }
+
+    /// Somebody is ahead, and we do not queue.
+    async fn taken(&self) -> Error {
+        match self.wish.wait {
+            Wait::No => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
+            _ => self.refused(ErrorKind::TimedOut, "the wait limit passed", None).await,
         }
     }
 

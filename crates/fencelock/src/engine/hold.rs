@@ -289,6 +289,9 @@ impl Hold {
         if self.place.try_lock().is_ok_and(|place| place.is_none()) {
             return; // Left already, as before most drops of a guard: no work for a task.
         }
+        if self.live.over().is_some() {
+            return; // Whoever closes the session in the store ends everything that hangs on it.
+        }
         let hold = Arc::clone(self);
         self.engine.clean_up(async move {
             let mut failures = 0;

@@ -11,7 +11,7 @@ mod session;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use self::clock::Clock;
@@ -30,6 +30,13 @@ const CONTENTION_LIMIT: Duration = Duration::from_secs(1);
 /// The longest that the drop of the last handle waits for clean-up under way.
 const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);
 
+/// How often no session could be opened, and why the last time.
+#[derive(Debug, Default)]
+struct FailedOpenings {
+    count: u64,
+    last: Option<Error>,
+}
+
 /// What all handles of one client share.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -43,6 +50,7 @@ pub(crate) struct Engine {
     requests: AtomicU64,
     live: RwLock<Option<Arc<Live>>>,
     opening: tokio::sync::Mutex<()>,
+    failed_openings: Mutex<FailedOpenings>,
     closed: AtomicBool,
     pending: Arc<Pending>,
 }
@@ -68,6 +76,7 @@ impl Engine {
             requests: AtomicU64::new(0),
             live: RwLock::new(None),
             opening: tokio::sync::Mutex::new(()),
+            failed_openings: Mutex::default(),
             closed: AtomicBool::new(false),
             pending: Arc::new(Pending::default()),
         }
@@ -88,11 +97,12 @@ impl Engine {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The session; opens one when there is none.
+    /// The session; opens one when there is none. Those who come while somebody opens one share the outcome.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        let failed_before = self.failed_openings().count;
         let _one_at_a_time = self.opening.lock().await;
         if self.is_closed() {
             return Err(Error::new(ErrorKind::Closed, "session", "the client was closed"));
@@ -100,6 +110,24 @@ impl Engine {
         if let Some(live) = self.current() {
             return Ok(live);
         }
+        if let FailedOpenings { count, last: Some(error) } = &*self.failed_openings()
+            && *count > failed_before
+        {
+            return Err(error.again());
+        }
+        let opened = self.open_session().await;
+        if let Err(error) = &opened {
+            let mut failed = self.failed_openings();
+            *failed = FailedOpenings { count: failed.count + 1, last: Some(error.again()) };
+        }
+        opened
+    }
+
+    fn failed_openings(&self) -> MutexGuard<'_, FailedOpenings> {
+        self.failed_openings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
         self.forget(Loss::Unconfirmed);
         let opened = self
             .in_time("open session", self.store.open(&self.owner, self.timing.ttl, Arc::clone(&self.clock)))

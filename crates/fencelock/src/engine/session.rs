@@ -213,6 +213,8 @@ pub(crate) struct Keeper {
 
 struct InFlight {
     sent: Moment,
+    /// A doubt came up after it was sent, which its answer cannot settle.
+    doubted: bool,
     answer: BoxFuture<'static, Result<Renewal>>,
 }
 
@@ -257,31 +259,41 @@ impl Keeper {
         match event {
             SessionEvent::Expired => self.over(Loss::Expired),
             SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss),
-            SessionEvent::Doubtful => self.next_renewal = self.live.clock.now(),
+            SessionEvent::Doubtful => self.doubt(),
+        }
+    }
+
+    /// Only a renewal that is sent from now on tells how things are.
+    fn doubt(&mut self) {
+        self.next_renewal = self.live.clock.now();
+        if let Some(request) = &mut self.in_flight {
+            request.doubted = true;
         }
     }
 
     fn answered(&mut self, answer: Result<Renewal>) {
-        let sent = self.in_flight.take().map_or_else(|| self.live.clock.now(), |request| request.sent);
+        let Some(request) = self.in_flight.take() else { return };
         match answer {
             Ok(renewal) if renewal.expired => self.over(Loss::Expired),
-            Ok(renewal) => self.confirmed(sent, renewal),
+            Ok(renewal) => self.confirmed(&request, renewal),
             Err(error) if error.kind() == ErrorKind::Lost => self.over(Loss::Expired),
             Err(error) => self.failed(&error),
         }
     }
 
-    fn confirmed(&mut self, sent: Moment, renewal: Renewal) {
+    fn confirmed(&mut self, request: &InFlight, renewal: Renewal) {
         let live = &self.live;
         // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
         if live.clock.now() < live.safe_until() {
             live.confirmed.fetch_max(renewal.confirmed.as_nanos(), Ordering::AcqRel);
         }
         self.failures = 0;
-        live.answered.fetch_max(sent.as_nanos(), Ordering::AcqRel);
-        self.next_renewal = sent.after(live.timing.renew_interval);
-        if live.suspect.swap(false, Ordering::AcqRel) {
-            self.observers.tell(Event::Confirmed);
+        live.answered.fetch_max(request.sent.as_nanos(), Ordering::AcqRel);
+        if !request.doubted {
+            self.next_renewal = request.sent.after(live.timing.renew_interval);
+            if live.suspect.swap(false, Ordering::AcqRel) {
+                self.observers.tell(Event::Confirmed);
+            }
         }
         for (place, loss) in renewal.gone {
             live.lose(place.request, loss);
@@ -333,7 +345,8 @@ impl Keeper {
     fn send(&mut self, now: Moment) {
         let session = Arc::clone(&self.live.session);
         let places = self.live.renewal_list();
-        self.in_flight = Some(InFlight { sent: now, answer: Box::pin(async move { session.renew(places).await }) });
+        self.in_flight =
+            Some(InFlight { sent: now, doubted: false, answer: Box::pin(async move { session.renew(places).await }) });
     }
 
     /// A paused virtual machine's clocks both stand still; afterwards the wall clock is set right by its host, and has
@@ -343,7 +356,7 @@ impl Keeper {
         let gained = lead - std::mem::replace(&mut self.wall_lead, lead);
         if self.live.ttl.is_some() && gained > i128::try_from(self.live.timing.margin.as_nanos()).unwrap_or(i128::MAX) {
             self.suspect();
-            self.next_renewal = self.live.clock.now();
+            self.doubt();
         }
     }
 }

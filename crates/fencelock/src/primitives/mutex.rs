@@ -84,8 +84,8 @@ impl Mutex {
         self.lock.acquire().await
     }
 
-    /// Acquires the lock, waiting at most `limit`. With zero it gives up as soon as the
-    /// store does not answer on the spot; [`Mutex::try_acquire`] asks whether the lock is free.
+    /// Acquires the lock, waiting at most `limit`. With zero it asks the store once, as [`Mutex::try_acquire`] does, and
+    /// never queues; that it was taken is [`ErrorKind::TimedOut`] then.
     ///
     /// # Errors
     /// As [`Mutex::acquire`].
