@@ -100,6 +100,13 @@ impl Chosen {
         if options.is_empty() { base.to_owned() } else { format!("{base}?{}", options.join("&")) }
     }
 
+    /// Whether it is a directory of which nothing is there, so that nobody can hold a lock in it.
+    pub(crate) fn is_missing(&self) -> bool {
+        let is_absent =
+            |url: &StoreUrl| url.path().starts_with('/') && matches!(Path::new(url.path()).try_exists(), Ok(false));
+        StoreUrl::parse(&self.url).is_ok_and(|url| url.scheme() == "file" && is_absent(&url))
+    }
+
     /// Whether it names a user or a password.
     pub(crate) fn has_credentials(&self) -> bool {
         StoreUrl::parse(&self.url).is_ok_and(|url| url.credentials().is_some())

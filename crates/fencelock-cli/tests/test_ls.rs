@@ -62,3 +62,12 @@ fn names_that_a_terminal_would_obey_are_written_out() {
     let text = stdout(&output(&mut place.fencelock(&["ls"])));
     assert!(text.contains("a\\u{202e}b") && !text.contains('\u{202e}'), "{text}");
 }
+
+#[test]
+fn looking_at_a_directory_that_is_not_there_finds_nothing_and_makes_nothing() {
+    let place = Place::new();
+    assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
+    let shown = output(&mut place.fencelock(&["show", "job"]));
+    assert_eq!((code(&shown), stdout(&shown).as_str()), (0, "nobody holds or waits for job\n"));
+    assert!(!place.path("store").exists());
+}

@@ -31,10 +31,12 @@ pub(crate) struct Ls {
 
 impl Ls {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let client = store.connect().await?;
-        let locks = locks(&client, &self.prefix).await;
-        super::farewell(&client).await;
-        let locks = locks?;
+        let mut locks = Vec::new();
+        if let Some(client) = store.connect_to_look().await? {
+            let found = all_locks(&client, &self.prefix).await;
+            super::farewell(&client).await;
+            locks = found?;
+        }
         if self.json {
             print_json(&locks)?;
         } else {
@@ -45,7 +47,7 @@ impl Ls {
     }
 }
 
-async fn locks(client: &Client, prefix: &str) -> Outcome<Vec<Lock>> {
+async fn all_locks(client: &Client, prefix: &str) -> Outcome<Vec<Lock>> {
     let mut locks = Vec::new();
     let mut from: Option<Name> = None;
     loop {

@@ -87,9 +87,13 @@ impl StoreArguments {
         Ok(chosen)
     }
 
-    /// A client of the store that is meant.
-    async fn connect(&self) -> Outcome<Client> {
-        connect(Client::builder(), &self.choose(true)?, false).await
+    /// A client of the store that is meant, to look only; `None` for a directory that is not there, which stays so.
+    async fn connect_to_look(&self) -> Outcome<Option<Client>> {
+        let chosen = self.choose(true)?;
+        if chosen.is_missing() {
+            return Ok(None);
+        }
+        connect(Client::builder(), &chosen, false).await.map(Some)
     }
 }
 

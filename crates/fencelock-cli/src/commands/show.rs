@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::Args;
-use fencelock::Name;
+use fencelock::{Name, Queue};
 
 use super::StoreArguments;
 use crate::arguments;
@@ -29,10 +29,15 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let client = store.connect().await?;
-        let queue = client.queue(&self.name).await;
-        super::farewell(&client).await;
-        let shown = Everybody::new(&queue?);
+        let queue = match store.connect_to_look().await? {
+            Some(client) => {
+                let queue = client.queue(&self.name).await;
+                super::farewell(&client).await;
+                queue?
+            }
+            None => Queue { name: self.name.clone(), contenders: Vec::new(), strangers: Vec::new() },
+        };
+        let shown = Everybody::new(&queue);
         if self.json {
             print_json(&shown)?;
             return Ok(0);

@@ -44,11 +44,14 @@ impl Identity {
     }
 }
 
+/// Sessions of other processes, by the runtime on which somebody relies on them.
+type Others = HashMap<(Option<Id>, u64), Arc<Life>>;
+
 /// What this process knows of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     own: Mutex<HashSet<u64>>,
-    others: Mutex<HashMap<(Option<Id>, u64), Arc<Life>>>,
+    others: Mutex<Others>,
 }
 
 /// A session of another process that somebody on one runtime relies on.
