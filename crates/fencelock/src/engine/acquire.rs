@@ -57,6 +57,8 @@ pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>
     acquired
 }
 
+/// One acquire. What happens rarely (failures, refusals, opening a session) is boxed: its room would be taken in every
+/// future that waits.
 struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
@@ -94,9 +96,9 @@ impl Acquire {
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
                     if self.is_late() {
-                        return Err(self.timed_out(None).await);
+                        return Err(Box::pin(self.timed_out(None)).await);
                     }
-                    self.went_away(cause).await?;
+                    Box::pin(self.went_away(cause)).await?;
                 }
             }
         }
@@ -121,13 +123,13 @@ impl Acquire {
         let engine = Arc::clone(&self.engine);
         let opened = tokio::select! {
             biased;
-            opened = engine.session() => opened,
-            () = engine.clock.sleep_until(self.until) => return Err(self.timed_out(None).await),
+            opened = Box::pin(engine.session()) => opened,
+            () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
         };
         match opened {
             Ok(live) => Ok(Some(live)),
             Err(error) => {
-                self.failed(error).await?;
+                Box::pin(self.failed(error)).await?;
                 Ok(None)
             }
         }
@@ -194,18 +196,18 @@ impl Acquire {
             let answer = tokio::select! {
                 biased;
                 answer = engine.in_time("acquire", request) => answer,
-                () = engine.clock.sleep_until(self.until) => return Err(self.timed_out(None).await),
+                () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
                 cause = attempt.live.ended() => return Ok(Some(cause)),
             };
             match answer {
                 Ok(Entered::In(place)) => attempt.stage = Stage::Placed(place),
                 Ok(Entered::Busy) => {
                     attempt.refused();
-                    return Err(self.taken().await);
+                    return Err(Box::pin(self.taken()).await);
                 }
                 Ok(Entered::Conflict(claim)) => {
                     attempt.refused();
-                    return Err(self.conflict(claim).await);
+                    return Err(Box::pin(self.conflict(claim)).await);
                 }
                 Err(error) if error.kind() == ErrorKind::Lost => {
                     self.engine.session_lost(attempt.live, Loss::Expired);
@@ -216,7 +218,7 @@ impl Acquire {
                     if !error.is_retryable() {
                         attempt.refused();
                     }
-                    self.failed(error).await?;
+                    Box::pin(self.failed(error)).await?;
                     if let Some(cause) = attempt.live.over() {
                         return Ok(Some(cause));
                     }
@@ -244,7 +246,7 @@ impl Acquire {
                 self.failures = Failures::default();
                 let granted = matches!(standing, Standing::Granted(_));
                 if !granted && self.is_late() {
-                    return Err(self.timed_out(Some(attempt.id.request)).await);
+                    return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
                 }
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
@@ -253,9 +255,9 @@ impl Acquire {
                 return Ok(Some(Loss::Expired));
             }
             Err(error) => {
-                self.failed(error).await?;
+                Box::pin(self.failed(error)).await?;
                 if self.is_late() {
-                    return Err(self.timed_out(Some(attempt.id.request)).await);
+                    return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
                 }
             }
         }
@@ -285,7 +287,7 @@ impl Acquire {
     async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
         match (self.wish.max_waiters, ahead) {
             (Some(limit), Some(ahead)) if ahead.waiters >= limit => {
-                let error = self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine)).await;
+                let error = Box::pin(self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine))).await;
                 Err(error.with("waiting", ahead.waiters).with("max_waiters", limit))
             }
             _ => Ok(()),
