@@ -294,3 +294,19 @@ fn refuse<T>(op: Op, path: &str, prefix: bool) -> Option<Answer<T>> {
     let error = Error::new(ErrorKind::BadArguments, op.name(), format!("{shown:?} is no path: {fault}"));
     Some(Answer::refused(error, op))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_what_they_give_go_to_any_thread() {
+        fn shared<T: Send + Sync + 'static>() {}
+        fn sent<T: Send + Unpin + 'static>() {}
+        shared::<Client>();
+        shared::<Error>();
+        sent::<Answer<Created>>();
+        sent::<Watch>();
+        sent::<Events>();
+    }
+}

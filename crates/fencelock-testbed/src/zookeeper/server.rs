@@ -13,6 +13,10 @@ use crate::ports::Port;
 use crate::process::{Process, bound};
 use crate::{Network, PATIENCE, wait_until};
 
+/// The last two are what the first needs for TLS and does not name itself.
+const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
+                          /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
+
 /// What a server takes part as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -102,7 +106,7 @@ impl Server {
         };
         java.args(["-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-            .args(["-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"])
+            .args(["-cp", CLASS_PATH])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.join("zoo.cfg"))
             .current_dir(&self.directory)
