@@ -103,14 +103,16 @@ impl Joining<'_> {
     ) -> Result<Joined> {
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
-        let joined = self.grant(created.path.clone(), number, &created.stat);
-        let (node, children) = match (joined, listed) {
-            (Ok(node), Ok((children, _))) => (node, children),
-            (Ok(_), Err(error)) => return Err(self.give_back(&created.path, fault("enter", error)).await),
-            (Err(refused), _) => return Err(self.give_back(&created.path, refused).await),
+        let node = match self.grant(created.path.clone(), number, &created.stat) {
+            Ok(node) => node,
+            Err(refused) => return Err(self.give_back(&created.path, refused).await),
         };
+        // Known by its path from here on, whatever comes of the listing.
         self.core.placed(self.entry.id, &node);
-        Ok(Joined { node, children })
+        match listed {
+            Ok((children, _)) => Ok(Joined { node, children }),
+            Err(error) => Err(self.give_back(&node.path, fault("enter", error)).await),
+        }
     }
 
     async fn adopt(&self, found: Found) -> Result<Joined> {
@@ -154,7 +156,7 @@ impl Joining<'_> {
 
     /// Takes our own node back after `error`; if that cannot be told to have worked, somebody has to look.
     async fn give_back(&self, path: &str, error: Error) -> Error {
-        if error.outcome() == crate::error::Outcome::Unknown || error.is_retryable() {
+        if error.is_retryable() {
             return error.outcome_unknown();
         }
         match self.core.delete("enter", path).await {

@@ -1,0 +1,149 @@
+//! Bad input, refusals and limits: each a clear error in time, and nothing left in the store.
+
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, Error, ErrorKind, Health, Io, Result};
+use fencelock_testbed::Port;
+use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
+use fencelock_zookeeper::{Acl, CreateMode, Permissions};
+
+use crate::lab::{Lab, soon};
+
+/// Connects within the time that a client of this ttl allows, or says why not.
+async fn connected(url: &str) -> Result<Client> {
+    let start = Instant::now();
+    let connected = Client::builder().io(Io::CurrentRuntime).connect(url).await;
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    connected
+}
+
+async fn refused(url: &str) -> Error {
+    connected(url).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_error_names_the_servers() {
+    let (one, other) = (Port::reserve().unwrap(), Port::reserve().unwrap());
+    let error =
+        refused(&format!("zk://u:secret@{},{}/locks?tick_ms=500&ttl_ms=4000", one.address(), other.address())).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(error.is_retryable());
+    for server in [one.address(), other.address()] {
+        assert!(error.to_string().contains(&server.to_string()), "{error}");
+    }
+    assert!(!format!("{error} {error:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn a_ttl_that_the_servers_do_not_grant_is_told() {
+    let url = |ttl: u64, tick: u64| format!("zk://{}/locks?tick_ms={tick}&ttl_ms={ttl}", shared().address());
+    let error = refused(&url(1999, 500)).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("least_ttl 2s"), "{error}");
+    // The servers grant at most 60 s: too few for the renew interval of ten minutes, and for four ticks of 20 s.
+    let error = refused(&url(600_000, 500)).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("granted 60s"), "{error}");
+    let error = refused(&url(90_000, 20_000)).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("granted 60s"), "{error}");
+    // Less than was asked for, and enough.
+    let client = connected(&url(66_000, 500)).await.unwrap();
+    assert!(
+        matches!(client.health(), Health::Confirmed(left) if left <= Duration::from_secs(60)),
+        "{:?}",
+        client.health()
+    );
+}
+
+#[tokio::test]
+async fn what_access_lists_forbid_is_denied_and_nothing_is_left() {
+    let lab = Lab::new().await;
+    let with = |who: &str| lab.url("").replacen("zk://", &format!("zk://{who}@"), 1);
+    let (alice, bob) = (connected(&with("alice:a")).await.unwrap(), connected(&with("bob:b")).await.unwrap());
+    let guard = alice.mutex("job").unwrap().acquire().await.unwrap();
+    let denied = bob.mutex("job").unwrap().acquire().await.unwrap_err();
+    assert_eq!((denied.kind(), denied.is_retryable()), (ErrorKind::Denied, false), "{denied}");
+    assert_eq!(bob.mutex("new").unwrap().acquire().await.unwrap_err().kind(), ErrorKind::Denied);
+    let queue = alice.queue(guard.name()).await.unwrap();
+    assert_eq!(queue.contenders.len(), 1);
+    guard.release().await.unwrap();
+    assert!(alice.names("", None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_release_that_is_denied_says_so_and_forgets_nothing() {
+    let lab = Lab::new().await;
+    lab.put("job", CreateMode::Persistent).await;
+    let mut acl = Acl::open();
+    acl.permissions = Permissions::CREATE | Permissions::READ | Permissions::ADMIN;
+    lab.hands.set_acl(&lab.path("job"), &[acl], None).await.unwrap();
+    let client = lab.client("").await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(lab.children("job").await.len(), 1);
+    let busy = client.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Denied, "the try cannot take its node back: {busy}");
+    lab.hands.set_acl(&lab.path("job"), &[Acl::open()], None).await.unwrap();
+    guard.release().await.unwrap();
+    lab.until_queued("job", 0).await;
+}
+
+#[tokio::test]
+async fn an_exceeded_quota_is_told() {
+    let server = Ensemble::start(Settings::default().with("enforceQuota", "true")).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    lab.put("job", CreateMode::Persistent).await;
+    let quota = format!("/zookeeper/quota{}", lab.path("job"));
+    for (at, _) in quota.match_indices('/').skip(3) {
+        let _ = lab.hands.create(&quota[..at], b"", CreateMode::Persistent, &[Acl::open()]).await;
+    }
+    lab.hands.create(&quota, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
+    for (node, data) in [
+        ("zookeeper_limits", "count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"),
+        ("zookeeper_stats", "count=1,bytes=0"),
+    ] {
+        let path = format!("{quota}/{node}");
+        lab.hands.create(&path, data.as_bytes(), CreateMode::Persistent, &[Acl::open()]).await.unwrap();
+    }
+    let client = lab.client("").await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    let refused = client.mutex("job").unwrap().acquire_within(Duration::from_secs(20)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
+    assert!(refused.to_string().contains("quota"), "{refused}");
+    assert_eq!(lab.children("job").await.len(), 1);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn more_children_than_a_frame_holds_are_told_and_nothing_is_left() {
+    let lab = Lab::new().await;
+    lab.put("job/one", CreateMode::Persistent).await;
+    let filler = |number: usize| lab.path(&format!("job/{}-{number}", "x".repeat(80)));
+    let puts = (0..60).map(|number| lab.hands.create(&filler(number), b"", CreateMode::Ephemeral, &[Acl::open()]));
+    for put in futures_util::future::join_all(puts).await {
+        put.unwrap();
+    }
+    let client = lab.client("&max_frame_bytes=4096").await;
+    let refused = client.mutex("job").unwrap().acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
+    assert!(refused.to_string().contains("max_frame_bytes"), "{refused}");
+    assert_eq!(lab.children("job").await.len(), 61);
+    // A longer frame takes them.
+    let client = lab.client("").await;
+    client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_descriptor_does_for_a_thousand_locks() {
+    let lab = Lab::new().await;
+    let client = connected(&lab.url("")).await.unwrap();
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    let mut guards = Vec::new();
+    for number in 0..1000 {
+        guards.push(soon(client.mutex(format!("job-{number}")).unwrap().acquire()).await.unwrap());
+    }
+    // Other tests of this process open and close theirs.
+    assert!(open() < before + 300, "{before} descriptors, then {}", open());
+    assert_eq!(client.places(), 1000);
+    client.close().await.unwrap();
+    lab.until_queued("job-999", 0).await;
+}

@@ -1,0 +1,41 @@
+//! What a hand-over costs.
+
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
+
+use crate::lab::{Lab, acquired, acquiring};
+
+/// How many requests one release causes, its own included, with so many waiters.
+async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    let client = lab.client(options).await;
+    let mut holder = client.mutex("job").unwrap().acquire().await.unwrap();
+    let mut line = Vec::new();
+    for number in 0..waiters {
+        line.push(acquiring(&client, "job"));
+        lab.until_queued("job", number + 2).await;
+    }
+    let count = || server.server(0).monitor("zk_packets_received").unwrap();
+    let mut least = u64::MAX;
+    // Renewals fall into some rounds; the cheapest one is what the hand-over itself takes.
+    for waits in line.drain(..waiters / 2) {
+        // Whoever listens has its watches once its own requests are answered, which are before this one.
+        client.names("~", None, 1).await.unwrap();
+        let before = count();
+        holder.release().await.unwrap();
+        holder = acquired(waits).await;
+        client.names("~", None, 1).await.unwrap();
+        least = least.min(count() - before);
+    }
+    least
+}
+
+#[tokio::test]
+async fn a_release_grants_one_and_makes_one_list_however_many_wait() {
+    for (waiters, options) in [(12, ""), (40, ""), (40, "&handover=list")] {
+        let requests = requests_of_a_release(options, waiters).await;
+        // The delete, one list, and at most one read that sets a watch. The two requests that tell that all of it is over
+        // are on top of it, and the one that counts.
+        assert!(requests <= 3 + 3, "{requests} requests with {waiters} waiters{options}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The store `zk:` beside what other clients and operators do to the same nodes, on real servers.
+
+mod edges;
+mod foreign;
+mod hand_over;
+mod lab;
+mod sequence;
