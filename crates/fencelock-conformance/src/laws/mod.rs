@@ -63,6 +63,7 @@ macro_rules! with_laws {
             schedules::every_schedule_agrees_with_the_rule,
             schedules::a_thousand_waiters_are_all_served_in_order,
             schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,
+            schedules::readers_and_permits_are_woken_as_sparingly,
             schedules::threads_that_race_never_hold_a_mutex_together,
         ] }
     };

@@ -332,6 +332,55 @@ pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) ->
     Ok(())
 }
 
+/// However many readers and permits wait, a departure wakes those it lets in, and one more at most.
+pub async fn readers_and_permits_are_woken_as_sparingly(world: World) -> Verdict {
+    let clients = [world.client().await?, world.client().await?, world.client().await?];
+    clients[0].needs_order()?;
+    clients[0].needs_shared_claims()?;
+    let (reader, writer) = (Claim::READER, Claim::WRITER);
+    let mut behind = vec![writer];
+    behind.extend([reader; 7]);
+    behind.push(writer);
+    behind.extend([reader; 3]);
+    wakes_sparingly(&world, &clients, "page", writer, &[&[reader; 5], &behind[..]].concat(), 5).await?;
+    wakes_sparingly(&world, &clients, "book", reader, &behind, 1).await?;
+    let counts = [1, 2, 3, 1, 1, 1, 1, 2, 1].map(|count| permits(count, 4));
+    wakes_sparingly(&world, &clients, "seats", permits(4, 4), &counts, 2).await
+}
+
+/// Behind a holder these wait; its departure lets in so many.
+async fn wakes_sparingly(
+    world: &World,
+    clients: &[Client],
+    text: &str,
+    holder: Claim,
+    waiters: &[Claim],
+    lets_in: usize,
+) -> Verdict {
+    let (name, (reporter, mut news)) = (name(text)?, mpsc::unbounded_channel());
+    let holder = Attendant::new(clients[0].hold(&name, holder).await?, reporter.clone());
+    let mut line = Vec::new();
+    for (claim, client) in waiters.iter().zip(clients.iter().cycle()) {
+        line.push(Attendant::new(client.enter(&name, *claim).await?, reporter.clone()));
+    }
+    world.pass(crate::world::GLANCE).await;
+    while news.try_recv().is_ok() {}
+    holder.leave().await?;
+    let (mut granted, mut others) = (0, 0);
+    while granted < lets_in {
+        match world.within(PATIENCE, news.recv()).await {
+            Some(Some(News::Granted(_))) => granted += 1,
+            Some(Some(News::Nothing)) => others += 1,
+            news => return Err(Fault::Broken(format!("{granted} of {lets_in} were let in, and then {news:?}"))),
+        }
+    }
+    world.pass(crate::world::GLANCE * 5).await;
+    others += std::iter::from_fn(|| news.try_recv().ok()).count();
+    demand!(others <= 1, "a departure in {text} that let in {lets_in} woke {others} more");
+    drop(line);
+    Ok(())
+}
+
 /// Threads that race for a mutex, each in a process of its own, never hold it together; tokens rise in the order of
 /// the sections.
 pub async fn threads_that_race_never_hold_a_mutex_together(world: World) -> Verdict {

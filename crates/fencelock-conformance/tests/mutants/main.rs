@@ -37,7 +37,10 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::RenewsBlindly, &["a_renewal_names_what_is_gone"]),
     (Flaw::NeverCloses, &["closing_a_session_ends_its_places_and_no_others"]),
     (Flaw::KeepsDowngradesToItself, &["a_lighter_claim_lets_in_whom_it_makes_room_for"]),
-    (Flaw::WakesEverybody, &["a_departure_wakes_one_more_than_it_lets_in_at_most"]),
+    (
+        Flaw::WakesEverybody,
+        &["a_departure_wakes_one_more_than_it_lets_in_at_most", "readers_and_permits_are_woken_as_sparingly"],
+    ),
     (Flaw::WaitsForever, &["next_returns_when_its_time_is_up"]),
     (Flaw::WaitsThoughGranted, &["next_returns_at_once_when_granted"]),
     (Flaw::LosesWakesWhenDropped, &["a_dropped_next_loses_no_wake_up"]),

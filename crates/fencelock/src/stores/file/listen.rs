@@ -37,7 +37,7 @@ impl FilePlace {
     /// asked again.
     pub(super) fn listen(&mut self, state: &mut State) -> rustix::io::Result<Option<Again>> {
         let Some(line) = state.line(&self.encoded) else { return Ok(None) };
-        let wanted = wanted(line, &self.ticket);
+        let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
         let core = Arc::clone(&self.core);
         let mut again = Again::Repair;
@@ -53,7 +53,8 @@ impl FilePlace {
                 self.target(ticket, local);
                 continue;
             }
-            match self.listen_to(&core.directory, ticket, others > WATCHED)? {
+            let watched = (others <= WATCHED).then_some(interest);
+            match self.listen_to(&core.directory, ticket, watched)? {
                 Some(when) => again = again.min(when),
                 None => {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
@@ -79,8 +80,13 @@ impl FilePlace {
         &mut self.targets[at]
     }
 
-    /// Listens to a place of another process; `None` when it is gone.
-    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, crowded: bool) -> rustix::io::Result<Option<Again>> {
+    /// Listens to a place of another process, and watches it if there is an interest; `None` when it is gone.
+    fn listen_to(
+        &mut self,
+        directory: &Directory,
+        ticket: Ticket,
+        interest: Option<Interest>,
+    ) -> rustix::io::Result<Option<Again>> {
         let path = self.path(&ticket);
         // The first time it is most likely there, and a watch tells; later it is most likely gone.
         let mut certain = self.looks > 1;
@@ -88,9 +94,8 @@ impl FilePlace {
             return Ok(None);
         }
         let mut again = Again::Repair;
-        if !crowded && self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind) {
-            let whole = self.ticket.claim.is_whole();
-            let interest = if whole { Interest::Departure } else { Interest::GrantOrDeparture };
+        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind);
+        if let Some(interest) = interest.filter(|_| is_unwatched) {
             match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
                 Watching::On(subscription) => {
                     self.target(ticket, false).departure = Some(subscription);
@@ -153,17 +158,20 @@ impl FilePlace {
     }
 }
 
-/// Whom to listen to, and whether they are of this process.
-fn wanted(line: &Line, mine: &Ticket) -> Vec<(Ticket, bool)> {
+/// Whom to listen to, whether they are of this process, and for what.
+///
+/// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
+fn wanted(line: &Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &Known| (known.ticket, known.local);
     let mut ahead = line.ahead(mine.key);
     if mine.claim.is_whole() {
-        return ahead.next_back().map(as_wanted).into_iter().collect();
+        return (ahead.next_back().map(as_wanted).into_iter().collect(), Interest::Departure);
     }
     let ahead: Vec<_> = ahead.map(as_wanted).collect();
     let claims: Vec<Claim> = ahead.iter().map(|(ticket, _)| ticket.claim).chain([mine.claim]).collect();
     match hears(&claims, ahead.len()) {
-        Some(Hear::Departure(at) | Hear::GrantOrDeparture(at)) => vec![ahead[at]],
-        Some(Hear::AnyDepartureAhead) | None => ahead,
+        Some(Hear::Departure(at)) => (vec![ahead[at]], Interest::Departure),
+        Some(Hear::GrantOrDeparture(at)) => (vec![ahead[at]], Interest::GrantOrDeparture),
+        Some(Hear::AnyDepartureAhead) | None => (ahead, Interest::Departure),
     }
 }

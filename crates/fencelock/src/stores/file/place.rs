@@ -92,6 +92,8 @@ impl FilePlace {
         let bucket = Arc::clone(&self.bucket);
         let mut state = bucket.lock();
         self.looks = self.looks.saturating_add(1);
+        #[cfg(test)]
+        self.core.looks.fetch_add(u64::from(!self.is_repair), std::sync::atomic::Ordering::SeqCst);
         if self.looks > 1 && !self.ticket.claim.is_whole() && self.targets.iter().any(|target| !target.local) {
             state.refresh(&self.core.directory, &bucket, &self.encoded)?;
         }

@@ -39,6 +39,9 @@ pub(super) struct Core {
     file: Mutex<Option<OwnedFd>>,
     over: AtomicBool,
     withdrawn: Mutex<VecDeque<u64>>,
+    /// How often a waiting place of it looked at the store because something rang, or for the first time.
+    #[cfg(test)]
+    pub(super) looks: std::sync::atomic::AtomicU64,
     bell: Arc<Bell>,
 }
 
@@ -73,6 +76,8 @@ impl Core {
             file: Mutex::new(Some(file)),
             over: AtomicBool::new(false),
             withdrawn: Mutex::default(),
+            #[cfg(test)]
+            looks: Default::default(),
             bell: Bell::new(),
             directory,
         }))

@@ -92,7 +92,7 @@ impl Notifier {
         use inotify::WatchFlags as Flags;
         let flags = match interest {
             Interest::Departure => Flags::DELETE_SELF,
-            Interest::GrantOrDeparture => Flags::DELETE_SELF | Flags::ATTRIB,
+            Interest::GrantOrDeparture => Flags::DELETE_SELF | Flags::MODIFY,
             Interest::SessionEnd => Flags::CLOSE_WRITE | Flags::DELETE_SELF,
             Interest::Touch => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MOVE_SELF,
             Interest::AnyDeletion => Flags::DELETE | Flags::DELETE_SELF,
