@@ -32,7 +32,7 @@ fn said(cell: &Cell, played: &Played) -> String {
 /// All cells.
 pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
     let mut table = format!(
-        "{:<32}{:<32}{:<9}{:>8}{:>9}{:>11}  result\n",
+        "{:<34}{:<34}{:<9}{:>8}{:>9}{:>11}  result\n",
         "holds", "tries", "it", "wake ms", "counted", "takeover s"
     );
     for (cell, outcome) in cells.iter().zip(played) {
@@ -47,7 +47,7 @@ pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
             Err(_) => (figures(&Played::default()), "FAILED"),
         };
         table.push_str(&format!(
-            "{:<32}{:<32}{verdict:<9}{figures}  {result}\n",
+            "{:<34}{:<34}{verdict:<9}{figures}  {result}\n",
             cell.holder.title, cell.contender.title
         ));
     }
