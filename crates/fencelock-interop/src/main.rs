@@ -9,6 +9,7 @@ mod ours;
 mod play;
 mod report;
 mod run;
+mod workloads;
 
 use std::process::ExitCode;
 

@@ -1,36 +1,37 @@
 //! A whole run: one server, every cell, a table.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
 use crate::build;
 use crate::cells::{self, Among, Cell};
-use crate::clients::Program;
+use crate::clients::{Client, Program};
 use crate::driver::Driver;
 use crate::play::{Played, Stage};
 use crate::report;
+use crate::workloads::{self, PEERS};
 
-/// Plays every cell whose line contains `only`; `jobs` at a time.
+/// Plays every cell whose line contains `only`, `jobs` at a time; if that is empty, the workloads too.
 pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
     let start = Instant::now();
     let mut cells = cells::all(among);
     cells.retain(|cell| report::title(cell).contains(only));
-    if cells.is_empty() {
-        bail!("no line of the table contains {only:?}");
-    }
+    ensure!(!cells.is_empty(), "no line of the table contains {only:?}");
     let built = build::all()?;
     let settings = Settings::default();
     let options = format!("tick_ms={}", settings.tick_ms);
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
     let scratch = tempfile::tempdir().context("no scratch directory")?;
     let servers = server.connect_string();
+    let log = scratch.path().join("driver.log");
     let start_driver = |program: Program| {
         let mut command = built.command(program);
-        command.arg(program.servers(&servers, &options)).args(["10000", "unused.log"]).current_dir(scratch.path());
+        command.arg(program.servers(&servers, &options)).arg("10000").arg(&log);
         Driver::start("a client", command)?.ready()
     };
     println!("versions: {}", versions(&cells, start_driver)?);
@@ -45,12 +46,31 @@ pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
         fencelock: &fencelock,
     };
     let played = play_all(&stage, &cells, jobs);
+    let drilled = if only.is_empty() { drill_all(&start_driver, &log) } else { Vec::new() };
     println!("\n{}", report::table(&cells, &played));
     println!("{} cells in {:.0} s", cells.len(), start.elapsed().as_secs_f64());
-    match played.iter().filter(|played| played.is_err()).count() {
-        0 => Ok(()),
-        failed => bail!("{failed} of {} cells are not as they should be", cells.len()),
-    }
+    verdict(&played, &drilled)
+}
+
+fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {
+    let failed = played.iter().filter(|played| played.is_err()).count();
+    let broken = drilled.iter().filter(|drilled| drilled.is_err()).count();
+    ensure!(failed == 0, "{failed} of {} cells are not as they should be", played.len());
+    ensure!(broken == 0, "{broken} drivers do not do what benchmarks ask of them");
+    Ok(())
+}
+
+/// What benchmarks ask of the drivers of others.
+fn drill_all(start: &impl Fn(Program) -> Result<Driver>, log: &Path) -> Vec<Result<()>> {
+    let drill = |(number, peer): (usize, &&Client)| {
+        let done = start(peer.program).and_then(|mut driver| workloads::drill(&mut driver, peer, number, log));
+        match &done {
+            Ok(()) => println!("ok      {} does the workloads", peer.title),
+            Err(fault) => println!("FAILED  {} and the workloads: {fault:#}", peer.title),
+        }
+        done
+    };
+    PEERS.iter().enumerate().map(drill).collect()
 }
 
 /// What runs: every program that takes part says so itself.

@@ -153,12 +153,14 @@ final class Workloads {
 
     private String hold(long count) throws Exception {
         long before = memory();
+        long heapBefore = heap();
         long start = System.nanoTime();
         for (long i = 0; i < count; i++) {
             held.add(neighbour(i).acquire(-1));
         }
         long took = System.nanoTime() - start;
-        return "done before=" + before + " after=" + memory() + " took=" + took;
+        return "done before=" + before + " after=" + memory() + " heap_before=" + heapBefore + " heap_after=" + heap()
+                + " took=" + took;
     }
 
     private String waiters(long count) throws Exception {
@@ -178,6 +180,11 @@ final class Workloads {
         System.gc();
         String[] pages = Files.readString(Path.of("/proc/self/statm")).split(" ");
         return Long.parseLong(pages[1]) * 4096;
+    }
+
+    /** Bytes of it in use. */
+    private static long heap() {
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
     }
 
     private static FutureTask<long[]> start(Callable<long[]> work) {
