@@ -7,8 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::net::Stream;
+use crate::proto::code;
 use crate::proto::codec::Reader;
 use crate::proto::handshake::{Response, Ticket, request};
+use crate::proto::response::Header;
 
 /// What is said to a server.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +58,19 @@ pub(crate) async fn shake(stream: &mut dyn Stream, hello: Hello<'_>, clock: &dyn
     let mut record = vec![0; length];
     stream.read_exact(&mut record).await.map_err(io)?;
     let answered = clock.now();
-    let response = Response::read(&mut Reader::new(&record))
-        .map_err(|_| Denial::NotHere(ErrorKind::Protocol, "answered what no ZooKeeper server answers".to_owned()))?;
-    judge(response, hello.ticket, sent, answered)
+    judge(read(&record)?, hello.ticket, sent, answered)
+}
+
+/// The record of the answer. A server that cannot give a session because it only reads answers with the header of a failed request instead.
+fn read(record: &[u8]) -> Result<Response, Denial> {
+    let mut reader = Reader::new(record);
+    if record.len() == Header::LEN {
+        let code = Header::read(&mut reader).map_or(code::OK, |header| header.code);
+        let error = code::error(code, "connect");
+        return Err(Denial::NotHere(error.kind(), format!("gave no session: {}", error.message())));
+    }
+    Response::read(&mut reader)
+        .map_err(|_| Denial::NotHere(ErrorKind::Protocol, "answered what no ZooKeeper server answers".to_owned()))
 }
 
 fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
@@ -69,7 +81,7 @@ fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration
         return Err(Denial::Expired);
     }
     if read_only {
-        let why = "serves reads only: it has no quorum".to_owned();
+        let why = "gave no session: the server serves reads only".to_owned();
         return Err(Denial::NotHere(ErrorKind::ReadOnlyServer, why));
     }
     if given.id == 0 || timeout.is_zero() {
@@ -121,6 +133,15 @@ mod tests {
             let denial = judged(ticket, 7, 4000, true).unwrap_err();
             assert!(matches!(denial, Denial::NotHere(ErrorKind::ReadOnlyServer, _)));
         }
+    }
+
+    #[test]
+    fn a_server_without_a_quorum_is_told_by_its_refusal() {
+        // As ZooKeeper 3.8 answers in its read-only mode.
+        let answer = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0x89];
+        assert!(matches!(read(&answer).unwrap_err(), Denial::NotHere(ErrorKind::ReadOnlyServer, _)));
+        assert!(matches!(read(&[0; 16]).unwrap_err(), Denial::NotHere(..)));
+        assert!(matches!(read(&[0; 15]).unwrap_err(), Denial::NotHere(ErrorKind::Protocol, _)));
     }
 
     #[test]
