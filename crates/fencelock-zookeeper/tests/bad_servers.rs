@@ -96,7 +96,8 @@ async fn three_wrong_hosts_do_not_keep_a_client_from_the_right_one() {
     let silent = Fake::new().await;
     let servers = format!("{},{},{},{}", nobody(), http.address, silent.address, shared().address());
     let task = tokio::spawn(http.say(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-    let (client, _) = soon(Client::connect(Config::new(&servers).unwrap())).await.unwrap();
+    let (client, _) =
+        soon(Client::connect(Config::new(&servers).unwrap().connect_deadline(common::PATIENCE))).await.unwrap();
     assert_eq!(client.session().server, shared().address().to_string());
     task.abort();
 }
@@ -123,7 +124,7 @@ impl Net for Names {
 
 #[tokio::test]
 async fn all_addresses_of_a_name_are_tried() {
-    let config = |servers: &str| Config::new(servers).unwrap().net(Arc::new(Names));
+    let config = |servers: &str| Config::new(servers).unwrap().net(Arc::new(Names)).connect_deadline(common::PATIENCE);
     for _ in 0..5 {
         let (client, _) = soon(Client::connect(config("many"))).await.unwrap();
         assert_eq!(client.session().server, format!("many:2181 ({})", shared().address()));
@@ -136,16 +137,18 @@ async fn all_addresses_of_a_name_are_tried() {
 #[tokio::test]
 async fn a_server_is_reached_by_ipv6() {
     let fake = Fake::on("[::1]:0").await;
-    let config = Config::new(&format!("[::1]:{}", fake.address.port())).unwrap();
+    let config = Config::new(&format!("[::1]:{}", fake.address.port())).unwrap().connect_deadline(common::PATIENCE);
     let bridge = tokio::spawn(async move {
-        let mut near = fake.accept().await.0;
-        let mut far = TcpStream::connect(shared().address()).await.unwrap();
-        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+        loop {
+            let mut near = fake.accept().await.0;
+            let mut far = TcpStream::connect(shared().address()).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+        }
     });
     let (client, _) = soon(Client::connect(config)).await.unwrap();
     assert!(client.exists("/").await.unwrap().is_some());
     client.close().await.unwrap();
-    soon(bridge).await.unwrap();
+    bridge.abort();
 }
 
 /// What a server says on a connection with a session, and what is told of it.

@@ -12,7 +12,7 @@ use fencelock_zookeeper::{Acl, Client, Config, CreateMode, ErrorKind, Event, Eve
 /// A session through a proxy.
 async fn through(timeout: Duration) -> (Proxy, Client, Events) {
     let proxy = Proxy::start(shared().address()).unwrap();
-    let config = Config::new(&proxy.address().to_string()).unwrap().session_timeout(timeout);
+    let config = Config::new(&proxy.address().to_string()).unwrap().session_timeout(timeout).connect_deadline(PATIENCE);
     let (client, events) = Client::connect(config).await.unwrap();
     (proxy, client, events)
 }
@@ -199,10 +199,10 @@ async fn a_server_that_falls_silent_is_left_for_another_while_the_session_lives(
 
 #[tokio::test]
 async fn an_idle_session_lives_on() {
-    let (proxy, client, _events) = through(Duration::from_secs(1)).await;
+    let (proxy, client, _events) = through(Duration::from_secs(3)).await;
     let (_, before) = proxy.bytes();
-    // The answer to a ping has twenty bytes; nothing else goes over an idle connection. Ten are more than three timeouts.
-    let waited = move || (wait_until(PATIENCE, || proxy.bytes().1 >= before + 10 * 20), proxy);
+    // The answer to a ping has twenty bytes; nothing else goes over an idle connection. Four are more than a timeout.
+    let waited = move || (wait_until(PATIENCE, || proxy.bytes().1 >= before + 4 * 20), proxy);
     let (pinged, _proxy) = tokio::task::spawn_blocking(waited).await.unwrap();
     assert!(pinged);
     assert!(client.exists("/").await.unwrap().is_some());

@@ -55,7 +55,7 @@ fn server(authority: &Authority, name: &str) -> (Ensemble, TempDir, String) {
 fn config(address: &str, trusted: &Authority, authority: &Authority) -> Config {
     let Identity { chain, key } = authority.identity("client");
     let tls = Tls::with_certificate(trusted.pem().as_bytes(), chain.as_bytes(), key.as_bytes()).unwrap();
-    Config::new(address).unwrap().tls(tls).connect_deadline(Duration::from_secs(5))
+    Config::new(address).unwrap().tls(tls).connect_deadline(common::PATIENCE)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,24 +73,26 @@ async fn a_session_is_opened_only_where_both_sides_trust_each_other() {
     assert_eq!(soon(client.get_data("/a")).await.unwrap().0, data);
     client.close().await.unwrap();
 
-    let stranger = soon(Client::connect(config(&address, &other, &authority))).await.unwrap_err();
+    let brief = |config: Config| config.connect_deadline(Duration::from_secs(2));
+    let stranger = soon(Client::connect(brief(config(&address, &other, &authority)))).await.unwrap_err();
     assert!(stranger.to_string().contains("TLS"), "{stranger}");
-    soon(Client::connect(config(&address, &authority, &other))).await.unwrap_err();
+    soon(Client::connect(brief(config(&address, &authority, &other)))).await.unwrap_err();
     let nameless = Tls::new(authority.pem().as_bytes()).unwrap();
-    let config = Config::new(&address).unwrap().tls(nameless).connect_deadline(Duration::from_secs(2));
-    soon(Client::connect(config)).await.unwrap_err();
+    soon(Client::connect(brief(Config::new(&address).unwrap().tls(nameless)))).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_known_by_the_name_in_its_certificate_and_no_other() {
     let authority = Authority::new();
     let (_server, _directory, address) = server(&authority, "zk.example");
-    let error = soon(Client::connect(config(&address, &authority, &authority))).await.unwrap_err();
+    let brief = config(&address, &authority, &authority).connect_deadline(Duration::from_secs(10));
+    let error = soon(Client::connect(brief)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.to_string().contains("not valid for name"), "{error}");
     let Identity { chain, key } = authority.identity("client");
     let tls = Tls::with_certificate(authority.pem().as_bytes(), chain.as_bytes(), key.as_bytes()).unwrap();
     let config = Config::new(&address).unwrap().tls(tls.server_name("zk.example").unwrap());
+    let config = config.connect_deadline(common::PATIENCE);
     let (client, _events) = soon(Client::connect(config)).await.unwrap();
     client.close().await.unwrap();
 }

@@ -19,7 +19,7 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// To the shared server.
 pub(crate) fn config() -> Config {
-    Config::new(&shared().address().to_string()).unwrap()
+    Config::new(&shared().address().to_string()).unwrap().connect_deadline(PATIENCE)
 }
 
 /// A session with the shared server.
