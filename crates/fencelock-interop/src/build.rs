@@ -6,58 +6,84 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use fencelock_testbed::process;
 
-use crate::clients::Program;
-
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
 
-/// Where everything was built to.
-#[derive(Debug)]
-pub(crate) struct Built {
-    home: PathBuf,
-    this: PathBuf,
+/// A driver of clients in another language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Foreign {
+    /// Apache Curator 5.9.0.
+    Curator59,
+    /// Apache Curator 5.4.0.
+    Curator54,
+    /// kazoo.
+    Kazoo,
+    /// go-zookeeper/zk, and recipes on top of it.
+    Go,
 }
 
-/// Builds all drivers; what is built from the same sources already is left as it is.
-pub(crate) fn all() -> Result<Built> {
-    let this = std::env::current_exe().context("where is this program?")?;
-    let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
-    std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-    let built = Built { home, this };
-    built.java("5.9.0", &[])?;
-    built.java("5.4.0", &["-P", "curator-5.4.0"])?;
-    built.go()?;
-    built.python()?;
-    Ok(built)
+impl Foreign {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
+}
+
+/// What a driver is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A short run of which nobody keeps a figure: it is there soon.
+    Playing,
+    /// A run whose figures count: everything at its defaults.
+    Measuring,
+}
+
+/// Where the drivers were built to.
+#[derive(Debug)]
+pub struct Built {
+    home: PathBuf,
 }
 
 impl Built {
-    /// The command that starts a driver, bound to our life.
-    pub(crate) fn command(&self, program: Program) -> Command {
-        match program {
-            Program::Fencelock => {
-                let mut command = process::bound(&self.this);
-                command.arg("driver");
-                command
-            }
-            Program::Curator59 => self.java_command("5.9.0"),
-            Program::Curator54 => self.java_command("5.4.0"),
-            Program::Kazoo => {
+    /// Builds all drivers, into `interop/` beside the directory of this very program; what is built from the same sources
+    /// already is left as it is.
+    ///
+    /// # Errors
+    /// When a tool is missing or fails, with what it said and Debian's package for it.
+    pub fn all() -> Result<Self> {
+        let this = std::env::current_exe().context("where is this program?")?;
+        let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
+        std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
+        let built = Self { home };
+        built.java("5.9.0", &[])?;
+        built.java("5.4.0", &["-P", "curator-5.4.0"])?;
+        built.go()?;
+        built.python()?;
+        Ok(built)
+    }
+
+    /// The command that starts a driver, bound to the life of this process; see [`process::spawn`]. What a driver is to be
+    /// told (servers, session timeout, log) has to be added.
+    #[must_use]
+    pub fn command(&self, driver: Foreign, purpose: Purpose) -> Command {
+        match driver {
+            Foreign::Curator59 => self.java_command("5.9.0", purpose),
+            Foreign::Curator54 => self.java_command("5.4.0", purpose),
+            Foreign::Kazoo => {
                 let mut command = process::bound(self.home.join("python/bin/python"));
                 // Nothing is written beside the sources.
                 command.env("PYTHONDONTWRITEBYTECODE", "1").arg(source("python").join("driver.py"));
                 command
             }
-            Program::Go => process::bound(self.home.join("go/driver")),
+            Foreign::Go => process::bound(self.home.join("go/driver")),
         }
     }
 
-    fn java_command(&self, version: &str) -> Command {
+    fn java_command(&self, version: &str, purpose: Purpose) -> Command {
         let home = self.home.join("java").join(version);
         let mut command = process::bound("java");
-        // Short runs: what matters is how soon it is there.
-        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp"]);
-        command.arg(format!("{}:{}/*", home.join("classes").display(), home.join("lib").display()));
+        if purpose == Purpose::Playing {
+            command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
+        }
+        command.arg("-cp").arg(format!("{}:{}/*", home.join("classes").display(), home.join("lib").display()));
         command.arg("fencelock.Driver");
         command
     }

@@ -1,23 +1,43 @@
 //! Every client that takes part, and the lock of it that does.
 
-/// A program that drives the clients of one language.
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use fencelock_interop::{Built, Foreign, Purpose};
+use fencelock_testbed::process;
+
+/// A program that drives clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Program {
+    /// This one.
     Fencelock,
-    Curator59,
-    Curator54,
-    Kazoo,
-    Go,
+    /// One of another language.
+    Other(Foreign),
 }
 
 impl Program {
-    pub(crate) const ALL: [Self; 5] = [Self::Fencelock, Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
+    /// Every one.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [Self::Fencelock].into_iter().chain(Foreign::ALL.map(Self::Other))
+    }
+
+    /// The command that starts it, bound to our life.
+    pub(crate) fn command(self, built: &Built) -> Result<Command> {
+        match self {
+            Self::Fencelock => {
+                let mut command = process::bound(std::env::current_exe().context("where is this program?")?);
+                command.arg("driver");
+                Ok(command)
+            }
+            Self::Other(driver) => Ok(built.command(driver, Purpose::Playing)),
+        }
+    }
 
     /// How its driver is told where the servers are. The options are for fencelock, the only one that knows any.
     pub(crate) fn servers(self, servers: &str, options: &str) -> String {
         match self {
             Self::Fencelock => format!("{servers}?{options}"),
-            _ => servers.to_owned(),
+            Self::Other(_) => servers.to_owned(),
         }
     }
 }
@@ -25,9 +45,15 @@ impl Program {
 impl Client {
     /// Whether one who waits can be told to stop. Go's locks wait for as long as it takes.
     pub(crate) fn can_give_up(&self) -> bool {
-        self.program != Program::Go
+        self.program != GO
     }
 }
+
+const CURATOR_5_9: Program = Program::Other(Foreign::Curator59);
+const CURATOR_5_4: Program = Program::Other(Foreign::Curator54);
+const PYTHON: Program = Program::Other(Foreign::Kazoo);
+/// Lists nodes for the harness, too.
+pub(crate) const GO: Program = Program::Other(Foreign::Go);
 
 /// Where those who contend for one name put their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,22 +102,21 @@ pub(crate) static CURATOR: Client = apart("fencelock dialect=curator", Program::
 pub(crate) static KAZOO: Client = apart("fencelock dialect=kazoo", Program::Fencelock, "kazoo");
 pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock dialect=shared", Program::Fencelock, "shared");
 
-pub(crate) static CURATOR_59: Client = apart("Curator 5.9 InterProcessMutex", Program::Curator59, "InterProcessMutex");
-pub(crate) static CURATOR_54: Client = apart("Curator 5.4 InterProcessMutex", Program::Curator54, "InterProcessMutex");
-pub(crate) static CURATOR_WRITE: Client = apart("Curator 5.9 write lock", Program::Curator59, "WriteLock");
-pub(crate) static CURATOR_READ: Client = apart("Curator 5.9 read lock", Program::Curator59, "ReadLock");
+pub(crate) static CURATOR_59: Client = apart("Curator 5.9 InterProcessMutex", CURATOR_5_9, "InterProcessMutex");
+pub(crate) static CURATOR_54: Client = apart("Curator 5.4 InterProcessMutex", CURATOR_5_4, "InterProcessMutex");
+pub(crate) static CURATOR_WRITE: Client = apart("Curator 5.9 write lock", CURATOR_5_9, "WriteLock");
+pub(crate) static CURATOR_READ: Client = apart("Curator 5.9 read lock", CURATOR_5_9, "ReadLock");
 pub(crate) static CURATOR_SEMAPHORE_MUTEX: Client =
-    at(Nodes::Leases, "Curator 5.9 SemaphoreMutex", Program::Curator59, "InterProcessSemaphoreMutex");
+    at(Nodes::Leases, "Curator 5.9 SemaphoreMutex", CURATOR_5_9, "InterProcessSemaphoreMutex");
 pub(crate) static CURATOR_SEMAPHORE: Client =
-    at(Nodes::Leases, "Curator 5.9 SemaphoreV2, 1 lease", Program::Curator59, "InterProcessSemaphoreV2:1");
-pub(crate) static KAZOO_LOCK: Client = apart("kazoo Lock", Program::Kazoo, "Lock");
-pub(crate) static KAZOO_EXTRA: Client = apart("kazoo Lock + -lock-", Program::Kazoo, "Lock:-lock-");
-pub(crate) static KAZOO_WRITE: Client = apart("kazoo WriteLock", Program::Kazoo, "WriteLock");
-pub(crate) static KAZOO_READ: Client = apart("kazoo ReadLock", Program::Kazoo, "ReadLock");
-pub(crate) static KAZOO_SEMAPHORE: Client =
-    at(Nodes::Beside, "kazoo Semaphore, 1 lease", Program::Kazoo, "Semaphore:1");
-pub(crate) static GO_LOCK: Client = apart("go-zk Lock", Program::Go, "Lock");
-pub(crate) static PLAIN: Client = apart("plain lock-N, last ten", Program::Go, "plain");
-pub(crate) static ZK_LOCK: Client = at(Nodes::Together, "zk-lock's shared parent", Program::Go, "shared");
-pub(crate) static BARE: Client = at(Nodes::Together, "plain keyN, every child counts", Program::Go, "bare");
-pub(crate) static OWN: Client = at(Nodes::Together, "plain keyN, its own count", Program::Go, "own");
+    at(Nodes::Leases, "Curator 5.9 SemaphoreV2, 1 lease", CURATOR_5_9, "InterProcessSemaphoreV2:1");
+pub(crate) static KAZOO_LOCK: Client = apart("kazoo Lock", PYTHON, "Lock");
+pub(crate) static KAZOO_EXTRA: Client = apart("kazoo Lock + -lock-", PYTHON, "Lock:-lock-");
+pub(crate) static KAZOO_WRITE: Client = apart("kazoo WriteLock", PYTHON, "WriteLock");
+pub(crate) static KAZOO_READ: Client = apart("kazoo ReadLock", PYTHON, "ReadLock");
+pub(crate) static KAZOO_SEMAPHORE: Client = at(Nodes::Beside, "kazoo Semaphore, 1 lease", PYTHON, "Semaphore:1");
+pub(crate) static GO_LOCK: Client = apart("go-zk Lock", GO, "Lock");
+pub(crate) static PLAIN: Client = apart("plain lock-N, last ten", GO, "plain");
+pub(crate) static ZK_LOCK: Client = at(Nodes::Together, "zk-lock's shared parent", GO, "shared");
+pub(crate) static BARE: Client = at(Nodes::Together, "plain keyN, every child counts", GO, "bare");
+pub(crate) static OWN: Client = at(Nodes::Together, "plain keyN, its own count", GO, "own");

@@ -1,7 +1,6 @@
 //! Plays fencelock against clients in other languages on the same locks: who waits for whom, how soon the next one has
 //! it, and what happens when either side is killed. `interop/README.md` says how the clients are driven.
 
-mod build;
 mod cells;
 mod clients;
 mod driver;

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fencelock_interop::Built;
 use fencelock_testbed::wait_until;
 
-use crate::build::Built;
 use crate::cells::{Cell, Expected};
 use crate::clients::{Client, Nodes, Program};
 use crate::driver::{Answer, Driver, value};
@@ -67,7 +67,7 @@ pub(crate) struct Played {
 impl Stage<'_> {
     /// Starts a driver, without waiting until it is ready.
     pub(crate) fn start(&self, program: Program, name: &'static str) -> Result<Driver> {
-        let mut command = self.built.command(program);
+        let mut command = program.command(self.built)?;
         command.arg(program.servers(self.servers, self.options));
         command.arg(SESSION.as_millis().to_string()).arg(self.scratch.join("unused.log"));
         Driver::start(name, command)

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fencelock_interop::Built;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-use crate::build;
 use crate::cells::{self, Among, Cell};
-use crate::clients::{Client, Program};
+use crate::clients::{Client, GO, Program};
 use crate::driver::Driver;
 use crate::play::{Played, Stage};
 use crate::report;
@@ -22,7 +22,7 @@ pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
     let mut cells = cells::all(among);
     cells.retain(|cell| report::title(cell).contains(only));
     ensure!(!cells.is_empty(), "no line of the table contains {only:?}");
-    let built = build::all()?;
+    let built = Built::all()?;
     let settings = Settings::default();
     let options = format!("tick_ms={}", settings.tick_ms);
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
@@ -30,12 +30,12 @@ pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
     let servers = server.connect_string();
     let log = scratch.path().join("driver.log");
     let start_driver = |program: Program| {
-        let mut command = built.command(program);
+        let mut command = program.command(&built)?;
         command.arg(program.servers(&servers, &options)).arg("10000").arg(&log);
         Driver::start("a client", command)?.ready()
     };
     println!("versions: {}", versions(&cells, start_driver)?);
-    let observer = Mutex::new(start_driver(Program::Go)?);
+    let observer = Mutex::new(start_driver(GO)?);
     let fencelock = Mutex::new(start_driver(Program::Fencelock)?);
     let stage = Stage {
         servers: &servers,
@@ -77,7 +77,7 @@ fn drill_all(start: &impl Fn(Program) -> Result<Driver>, log: &Path) -> Vec<Resu
 fn versions(cells: &[Cell], start: impl Fn(Program) -> Result<Driver>) -> Result<String> {
     let takes_part =
         |program: &Program| cells.iter().any(|c| c.holder.program == *program || c.contender.program == *program);
-    let said = Program::ALL.into_iter().filter(takes_part).map(|program| start(program)?.ask("version"));
+    let said = Program::all().filter(takes_part).map(|program| start(program)?.ask("version"));
     Ok(said.collect::<Result<Vec<_>>>()?.join("; "))
 }
 
