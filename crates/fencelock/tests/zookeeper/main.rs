@@ -5,3 +5,4 @@ mod foreign;
 mod hand_over;
 mod lab;
 mod sequence;
+mod tls;

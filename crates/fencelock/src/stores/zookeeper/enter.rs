@@ -6,16 +6,16 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future;
 
-use super::events::Held;
 use super::fault::fault;
-use super::layout::{Layout, NUMBER_LIMIT, own_number};
+use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::line::{View, view};
 use super::note;
 use super::path::Home;
 use super::place::ZooKeeperPlace;
-use super::session::{Begun, Core, Found, Node};
+use super::session::{Core, Found};
+use super::table::{Begun, Node};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Entered, Entry, Loss, PlaceId, RequestId};
+use crate::store::{Entered, Entry, Loss, PlaceId};
 use crate::token::FencingToken;
 
 /// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
@@ -32,7 +32,7 @@ struct Joining<'e> {
 
 /// Our node and the children of its parent, itself included.
 struct Joined {
-    node: Arc<Node>,
+    node: Node,
     children: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
         Error::new(ErrorKind::Unsupported, "enter", "this dialect knows mutexes only").with("claim", entry.claim)
     })?;
     let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
-    let joined = match core.begin(entry.id) {
+    let joined = match core.table.begin(entry.id) {
         Begun::Fresh => joining.create().await?,
         Begun::Doubtful => match core.find(&entry.name, entry.id).await? {
             Some(found) => joining.adopt(found).await?,
@@ -90,7 +90,7 @@ impl Joining<'_> {
     /// A request that certainly made nothing need not be looked for.
     fn not_created(&self, error: wire::Error) -> Error {
         if !error.outcome_unknown() {
-            self.core.forget(self.entry.id);
+            self.core.table.forget(self.entry.id);
         }
         fault("enter", error)
     }
@@ -103,15 +103,15 @@ impl Joining<'_> {
     ) -> Result<Joined> {
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
-        let node = match self.grant(created.path.clone(), number, &created.stat) {
+        let node = match self.grant(number, &created.stat) {
             Ok(node) => node,
             Err(refused) => return Err(self.give_back(&created.path, refused).await),
         };
         // Known by its path from here on, whatever comes of the listing.
-        self.core.placed(self.entry.id, &node);
+        self.core.table.placed(self.entry.id, &self.entry.name, node);
         match listed {
             Ok((children, _)) => Ok(Joined { node, children }),
-            Err(error) => Err(self.give_back(&node.path, fault("enter", error)).await),
+            Err(error) => Err(self.give_back(&created.path, fault("enter", error)).await),
         }
     }
 
@@ -119,16 +119,16 @@ impl Joining<'_> {
         let Found { path, stat, children } = found;
         let name = path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(name, &self.layout.prefix(self.entry.id, self.home.key)).unwrap_or(-1);
-        match self.grant(path.clone(), number, &stat) {
+        match self.grant(number, &stat) {
             Ok(node) => {
-                self.core.placed(self.entry.id, &node);
+                self.core.table.placed(self.entry.id, &self.entry.name, node);
                 Ok(Joined { node, children })
             }
             Err(refused) => Err(self.give_back(&path, refused).await),
         }
     }
 
-    async fn look_again(&self, node: Arc<Node>) -> Result<Joined> {
+    async fn look_again(&self, node: Node) -> Result<Joined> {
         let children = match self.core.client.get_children(self.home.parent()).await {
             Ok((children, _)) => children,
             Err(error) if error.kind() == Wire::NoNode => Vec::new(),
@@ -138,20 +138,16 @@ impl Joining<'_> {
     }
 
     /// Our node, if its number and its transaction can be used.
-    fn grant(&self, path: String, number: i64, stat: &wire::Stat) -> Result<Arc<Node>> {
+    fn grant(&self, number: i64, stat: &wire::Stat) -> Result<Node> {
         if !(0..=NUMBER_LIMIT).contains(&number) {
             return Err(exhausted(&self.home, number));
         }
         self.core.warn_of_the_last_grants(stat.czxid);
-        let grant = u64::try_from(stat.czxid).ok().and_then(|czxid| FencingToken::new(czxid, 0)).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Exhausted,
-                "enter",
-                "the ensemble's transaction numbers are past the last fencing token",
-            )
-            .with("czxid", stat.czxid)
-        })?;
-        Ok(Arc::new(Node { path: path.into(), number, grant }))
+        let czxid = u64::try_from(stat.czxid).ok().filter(|czxid| *czxid < FencingToken::GRANT_LIMIT);
+        czxid.map(|czxid| Node { number, czxid }).ok_or_else(|| {
+            let message = "the ensemble's transaction numbers are past the last fencing token";
+            Error::new(ErrorKind::Exhausted, "enter", message).with("czxid", stat.czxid)
+        })
     }
 
     /// Takes our own node back after `error`; if that cannot be told to have worked, somebody has to look.
@@ -161,7 +157,7 @@ impl Joining<'_> {
         }
         match self.core.delete("enter", path).await {
             Ok(_) => {
-                self.core.forget(self.entry.id);
+                self.core.table.forget(self.entry.id);
                 error
             }
             Err(failed) => error.with("and its node was not deleted", failed).outcome_unknown(),
@@ -171,34 +167,36 @@ impl Joining<'_> {
     async fn decide(&self, joined: Joined) -> Result<Entered> {
         let Joined { node, children } = joined;
         let (id, core) = (self.entry.id, self.core);
-        let place_id = PlaceId { name: self.entry.name.clone(), request: id };
-        match view(self.layout, self.home.key, &children, node.name(), node.number) {
+        let name = numbered(self.layout.prefix(id, self.home.key), node.number);
+        let path = || self.home.child(&name);
+        let place = PlaceId { name: self.entry.name.clone(), request: id };
+        match view(self.layout, self.home.key, &children, &name, node.number) {
             View::First => {
-                core.hold(Held::new(core, place_id.clone(), &node));
-                Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place_id, node))))
+                core.table.hold(id, None);
+                Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place, node))))
             }
             View::Behind(ahead) if self.entry.wait => {
-                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place_id, node, ahead))))
+                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead))))
             }
             View::Behind(_) => {
-                self.take_back(id, &node).await?;
+                self.take_back(&path()).await?;
                 Ok(Entered::Busy)
             }
             View::Conflict(claim) => {
-                self.take_back(id, &node).await?;
+                self.take_back(&path()).await?;
                 Ok(Entered::Conflict(claim))
             }
-            View::Twice => Err(self.give_back(&node.path, exhausted(&self.home, node.number)).await),
+            View::Twice => Err(self.give_back(&path(), exhausted(&self.home, node.number)).await),
             View::Missing => {
-                core.gone(id, &node);
-                Ok(Entered::In(Box::new(ZooKeeperPlace::lost(core, place_id, node, Loss::Removed))))
+                core.table.forget(id);
+                Ok(Entered::In(Box::new(ZooKeeperPlace::lost(core, place, node, Loss::Removed))))
             }
         }
     }
 
-    async fn take_back(&self, id: RequestId, node: &Node) -> Result<()> {
-        self.core.delete("enter", &node.path).await.map_err(Error::outcome_unknown)?;
-        self.core.forget(id);
+    async fn take_back(&self, path: &str) -> Result<()> {
+        self.core.delete("enter", path).await.map_err(Error::outcome_unknown)?;
+        self.core.table.forget(self.entry.id);
         Ok(())
     }
 }

@@ -1,76 +1,41 @@
 //! What happens to a session unasked: its end, doubtful reconnects, and the deletion of a holder's node by somebody else.
 
+use std::collections::VecDeque;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fencelock_zookeeper as wire;
-use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
+use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::Stream;
-use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc;
 
-use super::session::{Core, Node};
-use crate::store::{Loss, PlaceId, RequestId, SessionEvent};
+use super::session::Core;
+use super::table::Node;
+use crate::store::{Loss, PlaceId, SessionEvent};
 
-type Watched = wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>;
+/// How long a lock is held before its node is watched. A shorter section costs no watch; somebody who deletes the node in it
+/// is noticed a moment later.
+const WATCHED_AFTER: Duration = Duration::from_millis(10);
 
-/// The node of a holder, and how its deletion will be heard.
-pub(super) struct Held {
+type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
+
+/// The answer to a read that sets the watch on a holder's node.
+struct Asked {
     place: PlaceId,
-    node: Arc<Node>,
-    watched: Watching,
+    node: Node,
+    answer: wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>,
 }
 
-/// A place, and the node of it that somebody deleted.
-type Gone = (PlaceId, Arc<Node>);
+impl Future for Asked {
+    type Output = (PlaceId, Node, Watched);
 
-enum Watching {
-    /// The watch was asked for; nobody has waited for the answer.
-    Asked(Watched),
-    Set(wire::Watch),
-}
-
-impl Held {
-    /// Asks for a watch on the node.
-    pub(super) fn new(core: &Core, place: PlaceId, node: &Arc<Node>) -> Self {
-        let watched = Watching::Asked(core.client.get_data_watched(&node.path));
-        Self { place, node: Arc::clone(node), watched }
-    }
-
-    /// A node that is watched already.
-    pub(super) fn watched(place: PlaceId, node: &Arc<Node>, watch: wire::Watch) -> Self {
-        Self { place, node: Arc::clone(node), watched: Watching::Set(watch) }
-    }
-
-    /// Waits until the node is gone; `None` when that will never be known.
-    async fn gone(self, client: wire::Client) -> Option<Gone> {
-        let mut watched = self.watched;
-        loop {
-            let mut watch = match watched {
-                Watching::Set(watch) => watch,
-                Watching::Asked(answer) => match answer.await {
-                    Ok((_, _, watch)) => watch,
-                    Err(error) => match error.kind() {
-                        Wire::NoNode => return Some((self.place, self.node)),
-                        // Each of these takes a while, or a new connection: it is no loop without a pause.
-                        Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved => {
-                            watched = Watching::Asked(client.get_data_watched(&self.node.path));
-                            continue;
-                        }
-                        _ => return None,
-                    },
-                },
-            };
-            match watch.fired().await {
-                WatchEvent::Deleted => return Some((self.place, self.node)),
-                WatchEvent::SessionOver => return None,
-                // Somebody wrote into it (Curator asks holders that way to give up): it is still ours.
-                _ => watched = Watching::Asked(client.get_data_watched(&self.node.path)),
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let watched = ready!(Pin::new(&mut self.answer).poll(cx));
+        Poll::Ready((self.place.clone(), self.node, watched))
     }
 }
 
@@ -78,19 +43,20 @@ impl Held {
 pub(super) struct Events {
     wire: wire::Events,
     core: Weak<Core>,
-    client: wire::Client,
-    held: mpsc::UnboundedReceiver<Held>,
-    watched: FuturesUnordered<BoxFuture<'static, Option<Gone>>>,
+    /// Running while somebody is about to be watched.
+    timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    asked: FuturesUnordered<Asked>,
+    removed: VecDeque<PlaceId>,
     ended: bool,
 }
 
 impl Events {
-    pub(super) fn new(wire: wire::Events, core: &Arc<Core>, held: mpsc::UnboundedReceiver<Held>) -> Self {
-        let client = core.client.clone();
-        Self { wire, core: Arc::downgrade(core), client, held, watched: FuturesUnordered::new(), ended: false }
+    pub(super) fn new(wire: wire::Events, core: &Arc<Core>) -> Self {
+        let (asked, removed) = (FuturesUnordered::new(), VecDeque::new());
+        Self { wire, core: Arc::downgrade(core), timer: None, asked, removed, ended: false }
     }
 
-    /// What the client says of the session as a whole; `Some(None)` for its end.
+    /// What the client says of the session as a whole; `None` for its end.
     fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<Option<SessionEvent>> {
         loop {
             match self.wire.poll_next_unpin(cx) {
@@ -113,18 +79,60 @@ impl Events {
     }
 
     /// The next node of a holder that somebody else deleted.
-    fn poll_removed(&mut self, cx: &mut Context<'_>) -> Poll<PlaceId> {
-        while let Poll::Ready(Some(held)) = self.held.poll_recv(cx) {
-            self.watched.push(Box::pin(held.gone(self.client.clone())));
+    fn poll_removed(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) -> Poll<PlaceId> {
+        core.table.listen(cx.waker());
+        self.removed.extend(core.table.take_fired());
+        self.ask_in_time(core, cx);
+        while let Poll::Ready(Some((place, node, watched))) = self.asked.poll_next_unpin(cx) {
+            self.answered(core, place, node, watched);
         }
-        while let Poll::Ready(Some(gone)) = self.watched.poll_next_unpin(cx) {
-            let Some((place, node)) = gone else { continue };
-            let left = |core: &Arc<Core>, id: RequestId| !core.gone(id, &node);
-            if self.core.upgrade().is_some_and(|core| !left(&core, place.request)) {
-                return Poll::Ready(place);
+        self.removed.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Asks for the watches that are due.
+    fn ask_in_time(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) {
+        while self.timer.is_some() || core.table.has_unwatched() {
+            let timer = self.timer.get_or_insert_with(|| {
+                let (clock, at) = (Arc::clone(&core.clock), core.clock.now().after(WATCHED_AFTER));
+                Box::pin(async move { clock.sleep_until(at).await })
+            });
+            if timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.timer = None;
+            for (place, node) in core.table.take_unwatched() {
+                self.ask(core, place, node);
             }
         }
-        Poll::Pending
+    }
+
+    fn ask(&self, core: &Core, place: PlaceId, node: Node) {
+        // A name that was entered has a path.
+        if let Ok(path) = core.path(&place.name, place.request, node) {
+            self.asked.push(Asked { answer: core.client.get_data_watched(&path), place, node });
+        }
+    }
+
+    fn answered(&mut self, core: &Arc<Core>, place: PlaceId, node: Node, watched: Watched) {
+        // Left meanwhile.
+        if core.table.node(place.request) != Some(Some(node)) {
+            return;
+        }
+        match watched {
+            Ok((_, _, watch)) => core.table.hold(place.request, Some(watch)),
+            Err(error) => match error.kind() {
+                Wire::NoNode => {
+                    core.table.forget(place.request);
+                    self.removed.push_back(place);
+                }
+                // Each of these takes a while, or a new connection: it is no loop without a pause.
+                Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable => {
+                    self.ask(core, place, node);
+                }
+                // The session is over, or reading is not allowed.
+                _ => {}
+            },
+        }
     }
 }
 
@@ -143,6 +151,7 @@ impl Stream for Events {
             }
             Poll::Pending => {}
         }
-        self.poll_removed(cx).map(|place| Some(SessionEvent::Gone(place, Loss::Removed)))
+        let Some(core) = self.core.upgrade() else { return Poll::Pending };
+        self.poll_removed(&core, cx).map(|place| Some(SessionEvent::Gone(place, Loss::Removed)))
     }
 }

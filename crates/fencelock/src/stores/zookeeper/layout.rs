@@ -165,6 +165,11 @@ impl Layout {
     }
 }
 
+/// The name of a node of ours, whose number is not negative.
+pub(super) fn numbered(prefix: String, number: i64) -> String {
+    format!("{prefix}{number:010}")
+}
+
 /// The number of our own node, named `prefix` + number.
 pub(super) fn own_number(node: &str, prefix: &str) -> Option<i64> {
     let number = node.strip_prefix(prefix)?;
@@ -263,7 +268,7 @@ mod tests {
         assert_eq!(prefix("shared"), "_c_a0000000000000050123456789abcdef-job");
         for dialect in &DIALECTS {
             let prefix = dialect.mutex.prefix(ID, "job");
-            let node = format!("{prefix}0000000042");
+            let node = numbered(prefix.clone(), 42);
             assert_eq!(own_number(&node, &prefix), Some(42));
             assert_eq!(own_number(&format!("{prefix}00000000421"), &prefix), None);
             assert_eq!(request_of(&node), ID);

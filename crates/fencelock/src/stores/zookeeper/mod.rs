@@ -14,6 +14,7 @@ mod path;
 mod place;
 mod session;
 mod show;
+mod table;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,7 +23,6 @@ use std::time::Duration;
 use fencelock_zookeeper as wire;
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
 
 use self::config::{Config, TICK};
 use self::events::Events;
@@ -105,10 +105,9 @@ impl ZooKeeperStore {
         let granted = client.session().timeout;
         self.check_granted(ttl, granted)?;
         let confirmed = moment(client.confirmed());
-        let (held, listens) = mpsc::unbounded_channel();
-        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner.clone(), held));
+        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner.clone()));
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
-        let events = Events::new(events, &core, listens).boxed();
+        let events = Events::new(events, &core).boxed();
         Ok(Opened { session: Arc::new(ZooKeeperSession(core)), events, ttl: Some(granted), confirmed })
     }
 

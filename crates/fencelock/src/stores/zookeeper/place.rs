@@ -22,22 +22,32 @@ use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
 use futures_core::future::BoxFuture;
 
 use super::config::HandOver;
-use super::events::Held;
 use super::fault::{fault, is_over};
+use super::layout::numbered;
 use super::line::{self, View};
-use super::session::{Core, Node};
+use super::session::Core;
+use super::table::Node;
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
-use crate::store::{self, Grant, Left, Loss, Place, PlaceId, Standing};
+use crate::store::{self, Left, Loss, Place, PlaceId, Standing};
 
 pub(super) struct ZooKeeperPlace {
     core: Arc<Core>,
     id: PlaceId,
-    node: Arc<Node>,
-    standing: Standing,
+    node: Node,
+    state: State,
     /// Only while waiting.
     cursor: Option<Box<Cursor>>,
+}
+
+/// Where the place stands, in few bytes.
+#[derive(Clone, Copy)]
+enum State {
+    Granted,
+    /// So many are ahead.
+    Waiting(u32),
+    Lost(Loss),
 }
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
@@ -63,24 +73,22 @@ enum Heard {
 }
 
 impl ZooKeeperPlace {
-    pub(super) fn granted(core: &Arc<Core>, id: PlaceId, node: Arc<Node>) -> Self {
-        let standing = Standing::Granted(Grant { token: Some(node.grant) });
-        Self { core: Arc::clone(core), id, node, standing, cursor: None }
+    pub(super) fn granted(core: &Arc<Core>, id: PlaceId, node: Node) -> Self {
+        Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None }
     }
 
-    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Arc<Node>, ahead: line::Ahead) -> Self {
-        let standing = waits_behind(&ahead);
+    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead) -> Self {
+        let state = State::Waiting(ahead.count);
         let cursor = Some(Box::new(Cursor { ahead: Some(ahead), ..Cursor::default() }));
-        Self { core: Arc::clone(core), id, node, standing, cursor }
+        Self { core: Arc::clone(core), id, node, state, cursor }
     }
 
-    pub(super) fn lost(core: &Arc<Core>, id: PlaceId, node: Arc<Node>, loss: Loss) -> Self {
-        Self { core: Arc::clone(core), id, node, standing: Standing::Lost(loss), cursor: None }
+    pub(super) fn lost(core: &Arc<Core>, id: PlaceId, node: Node, loss: Loss) -> Self {
+        Self { core: Arc::clone(core), id, node, state: State::Lost(loss), cursor: None }
     }
 
-    fn sibling(&self, name: &str) -> String {
-        let parent = self.node.path.strip_suffix(self.node.name()).unwrap_or("/");
-        format!("{parent}{name}")
+    fn path(&self) -> Result<String> {
+        self.core.path(&self.id.name, self.id.request, self.node)
     }
 
     /// Listens until the place is granted or gone.
@@ -105,7 +113,7 @@ impl ZooKeeperPlace {
                 }
             }
         }
-        Ok(self.standing)
+        Ok(self.standing())
     }
 
     /// Lists the queue.
@@ -117,15 +125,16 @@ impl ZooKeeperPlace {
             Err(error) => return Err(fault("next", error)),
         };
         let layout = self.core.config.dialect.mutex();
-        let ahead = match line::view(layout, home.key, &children, self.node.name(), self.node.number) {
+        let own = numbered(layout.prefix(self.id.request, home.key), self.node.number);
+        let ahead = match line::view(layout, home.key, &children, &own, self.node.number) {
             View::First => return Ok(Some(Heard::First)),
             View::Missing => return Ok(Some(Heard::Removed)),
             View::Behind(ahead) => ahead,
             // Made by hand: nothing that counts puts a node ahead of one that is there.
-            View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &self.node).with("theirs", claim)),
-            View::Twice => return Err(intruder(ErrorKind::Exhausted, &self.node)),
+            View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
+            View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
-        self.standing = waits_behind(&ahead);
+        self.state = State::Waiting(ahead.count);
         if let Some(cursor) = &mut self.cursor {
             if cursor.epoch != self.core.client.connection_epoch() {
                 **cursor = Cursor::default();
@@ -141,6 +150,7 @@ impl ZooKeeperPlace {
     async fn listen(&mut self) -> Result<Option<Heard>> {
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         let Some(ahead) = cursor.ahead.clone() else { return Ok(None) };
+        let home = self.core.config.home(&self.id.name)?;
         let by_watch = self.core.config.hand_over == HandOver::Watch;
         let client = self.core.client.clone();
         let epoch = client.connection_epoch();
@@ -148,9 +158,9 @@ impl ZooKeeperPlace {
         let watch = |path: String| client.get_data_watched(&path);
         let (has_second, has_nearest, has_own) =
             (cursor.second.is_some(), cursor.nearest.is_some(), cursor.own.is_some());
-        let second = ahead.second.as_ref().filter(|_| by_watch && !has_second).map(|name| watch(self.sibling(name)));
-        let nearest = (!has_nearest).then(|| watch(self.sibling(&ahead.nearest)));
-        let own = (by_watch && !has_own).then(|| watch(self.node.path.to_string()));
+        let second = ahead.second.as_ref().filter(|_| by_watch && !has_second).map(|name| watch(home.child(name)));
+        let nearest = (!has_nearest).then(|| watch(home.child(&ahead.nearest)));
+        let own = if by_watch && !has_own { Some(watch(self.path()?)) } else { None };
         let (second, nearest, own) = (answer(second).await?, answer(nearest).await?, answer(own).await?);
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         if fresh {
@@ -160,18 +170,15 @@ impl ZooKeeperPlace {
     }
 
     fn is_granted(&mut self) {
-        self.standing = Standing::Granted(Grant { token: Some(self.node.grant) });
+        self.state = State::Granted;
         let own = self.cursor.take().and_then(|cursor| cursor.own);
-        self.core.hold(match own {
-            Some(watch) => Held::watched(self.id.clone(), &self.node, watch),
-            None => Held::new(&self.core, self.id.clone(), &self.node),
-        });
+        self.core.table.hold(self.id.request, own);
     }
 
     fn is_lost(&mut self, loss: Loss) {
-        self.standing = Standing::Lost(loss);
+        self.state = State::Lost(loss);
         self.cursor = None;
-        self.core.gone(self.id.request, &self.node);
+        self.core.table.forget(self.id.request);
     }
 }
 
@@ -272,16 +279,12 @@ async fn answer(asked: Option<wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>>)
     }
 }
 
-fn waits_behind(ahead: &line::Ahead) -> Standing {
-    Standing::Waiting(Some(store::Ahead { holders: 1, waiters: ahead.count.saturating_sub(1) }))
-}
-
 fn over() -> Error {
     Error::new(ErrorKind::Lost, "next", "the session is over")
 }
 
-fn intruder(kind: ErrorKind, node: &Node) -> Error {
-    Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", &node.path)
+fn intruder(kind: ErrorKind, path: &str) -> Error {
+    Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", path)
 }
 
 impl Place for ZooKeeperPlace {
@@ -290,7 +293,13 @@ impl Place for ZooKeeperPlace {
     }
 
     fn standing(&self) -> Standing {
-        self.standing
+        match self.state {
+            State::Granted => Standing::Granted(self.node.grant()),
+            State::Waiting(ahead) => {
+                Standing::Waiting(Some(store::Ahead { holders: 1, waiters: ahead.saturating_sub(1) }))
+            }
+            State::Lost(loss) => Standing::Lost(loss),
+        }
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
@@ -301,7 +310,7 @@ impl Place for ZooKeeperPlace {
                 settled = self.settle() => return settled,
                 () = clock.sleep_until(until) => {}
             }
-            Ok(self.standing)
+            Ok(self.standing())
         })
     }
 
@@ -317,14 +326,19 @@ impl Place for ZooKeeperPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            let left = self.core.client.delete(&self.node.path, None).await;
-            let left = match left {
+            let request = self.id.request;
+            let path = self.path()?;
+            self.core.table.unwatch(request);
+            let left = match self.core.client.delete(&path, None).await {
                 Ok(()) => Left::Released,
                 Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Left::AlreadyGone,
-                Err(error) => return Err(fault("leave", error)),
+                Err(error) => {
+                    self.core.table.hold(request, None);
+                    return Err(fault("leave", error));
+                }
             };
-            self.core.gone(self.id.request, &self.node);
-            self.standing = Standing::Lost(Loss::Removed);
+            self.core.table.forget(request);
+            self.state = State::Lost(Loss::Removed);
             self.cursor = None;
             Ok(left)
         })

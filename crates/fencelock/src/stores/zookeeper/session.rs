@@ -1,26 +1,22 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::future::BoxFuture;
-use tokio::sync::mpsc;
 
 use super::config::Config;
 use super::enter;
-use super::events::Held;
 use super::fault::{fault, is_over};
-use super::layout::own_number;
+use super::layout::{numbered, own_number};
+use super::table::{Node, Table};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session};
-use crate::token::FencingToken;
 
 /// The engine's clock, for the client's evidence of life.
 #[derive(Debug)]
@@ -37,36 +33,6 @@ pub(super) fn moment(at: Duration) -> Moment {
     Moment::from_nanos(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// One node of ours.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) path: Box<str>,
-    pub(super) number: i64,
-    pub(super) grant: FencingToken,
-}
-
-impl Node {
-    /// The last part of its path.
-    pub(super) fn name(&self) -> &str {
-        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
-    }
-}
-
-/// What is known of a request of this session.
-enum Known {
-    /// It was sent and not answered yet, or never: it may have made a node.
-    Doubtful,
-    /// It made this node.
-    Placed(Arc<Node>),
-}
-
-/// What `enter` has to do for a request.
-pub(super) enum Begun {
-    Fresh,
-    Doubtful,
-    Placed(Arc<Node>),
-}
-
 /// What a session, its places and its events share.
 pub(super) struct Core {
     pub(super) client: wire::Client,
@@ -75,85 +41,23 @@ pub(super) struct Core {
     pub(super) owner: Owner,
     /// The `ephemeral_owner` of all nodes of this session.
     pub(super) id: i64,
-    /// By request, every node that nobody has left yet.
-    requests: Mutex<HashMap<RequestId, Known>>,
-    held: mpsc::UnboundedSender<Held>,
+    pub(super) table: Table,
     grants_run_out: AtomicBool,
     over: AtomicBool,
 }
 
 impl Core {
-    pub(super) fn new(
-        client: wire::Client,
-        config: Arc<Config>,
-        clock: Arc<dyn Clock>,
-        owner: Owner,
-        held: mpsc::UnboundedSender<Held>,
-    ) -> Self {
+    pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
-        Self {
-            client,
-            config,
-            clock,
-            owner,
-            id,
-            requests: Mutex::default(),
-            held,
-            grants_run_out: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-        }
+        let (grants_run_out, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { client, config, clock, owner, id, table: Table::default(), grants_run_out, over }
     }
 
-    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Known>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that `id` is about to be sent.
-    pub(super) fn begin(&self, id: RequestId) -> Begun {
-        match self.requests().entry(id) {
-            Slot::Vacant(slot) => {
-                slot.insert(Known::Doubtful);
-                Begun::Fresh
-            }
-            Slot::Occupied(slot) => match slot.get() {
-                Known::Doubtful => Begun::Doubtful,
-                Known::Placed(node) => Begun::Placed(Arc::clone(node)),
-            },
-        }
-    }
-
-    /// The request made `node`.
-    pub(super) fn placed(&self, id: RequestId, node: &Arc<Node>) {
-        self.requests().insert(id, Known::Placed(Arc::clone(node)));
-    }
-
-    /// Nothing of the request is in the store.
-    pub(super) fn forget(&self, id: RequestId) {
-        let mut requests = self.requests();
-        requests.remove(&id);
-        if requests.capacity() > 1024 && requests.len() < requests.capacity() / 8 {
-            requests.shrink_to_fit();
-        }
-    }
-
-    /// Forgets `node`; `false` when it was left before.
-    pub(super) fn gone(&self, id: RequestId, node: &Node) -> bool {
-        let mut requests = self.requests();
-        let is_it = matches!(requests.get(&id), Some(Known::Placed(known)) if known.path == node.path);
-        if is_it {
-            requests.remove(&id);
-        }
-        is_it
-    }
-
-    fn is_known(&self, id: RequestId) -> bool {
-        self.requests().contains_key(&id)
-    }
-
-    /// Hands the node of a holder to whoever listens for its deletion.
-    pub(super) fn hold(&self, held: Held) {
-        // Nobody listens once the session is over.
-        let _ = self.held.send(held);
+    /// The path of the node that the request `id` made.
+    pub(super) fn path(&self, name: &Name, id: RequestId, node: Node) -> Result<String> {
+        let home = self.config.home(name)?;
+        let prefix = self.config.dialect.mutex().prefix(id, home.key);
+        Ok(home.child(&numbered(prefix, node.number)))
     }
 
     /// The servers said that the session is over.
@@ -206,22 +110,24 @@ impl Core {
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        let known = match self.requests().get(&id) {
+        match self.table.node(id) {
             None => return Ok(()),
-            Some(Known::Placed(node)) => Some(Arc::clone(node)),
-            Some(Known::Doubtful) => None,
-        };
-        match known {
-            Some(node) => drop(self.delete("withdraw", &node.path).await?),
-            None => match self.find(name, id).await {
-                Ok(Some(found)) => drop(self.delete("withdraw", &found.path).await?),
+            Some(Some(node)) => {
+                self.table.unwatch(id);
+                let path = self.path(name, id, node)?;
+                self.delete("withdraw", &path).await?;
+            }
+            Some(None) => match self.find(name, id).await {
+                Ok(Some(found)) => {
+                    self.delete("withdraw", &found.path).await?;
+                }
                 Ok(None) => {}
                 // Nothing takes effect in a session that is over.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => return Err(error),
             },
         }
-        self.forget(id);
+        self.table.forget(id);
         Ok(())
     }
 }
@@ -255,7 +161,7 @@ impl Session for ZooKeeperSession {
                 }
                 Err(error) => return Err(fault("renew", error)),
             };
-            let gone = places.iter().filter(|place| !self.0.is_known(place.request));
+            let gone = places.iter().filter(|place| self.0.table.node(place.request).is_none());
             let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
             Ok(Renewal { confirmed: moment(confirmed), gone, expired })
         })

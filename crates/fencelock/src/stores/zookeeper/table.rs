@@ -1,0 +1,216 @@
+//! What a session knows of its own requests and nodes, and how it hears that a holder's node was deleted.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use fencelock_zookeeper::{Watch, WatchEvent};
+use futures_util::task::AtomicWaker;
+
+use crate::name::Name;
+use crate::store::{Grant, PlaceId, RequestId};
+use crate::token::FencingToken;
+
+/// One node of ours. Its path follows from the lock, the request and the number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) number: i64,
+    /// The transaction that made it.
+    pub(super) czxid: u64,
+}
+
+impl Node {
+    /// What whoever is first gets.
+    pub(super) fn grant(self) -> Grant {
+        Grant { token: FencingToken::new(self.czxid, 0) }
+    }
+}
+
+/// What is known of a request of this session.
+enum Known {
+    /// It was sent and not answered yet, or never: it may have made a node.
+    Doubtful,
+    /// It made a node that nobody has left yet.
+    Placed(Placed),
+}
+
+struct Placed {
+    name: Name,
+    node: Node,
+    /// On the node, once it is a holder's.
+    watch: Option<Watch>,
+}
+
+/// What `enter` has to do for a request.
+pub(super) enum Begun {
+    Fresh,
+    Doubtful,
+    Placed(Node),
+}
+
+/// The requests of one session whose effect may be in the store.
+#[derive(Default)]
+pub(super) struct Table {
+    inner: Mutex<Inner>,
+    bell: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct Inner {
+    requests: HashMap<RequestId, Known>,
+    /// Holders whose nodes are not watched yet.
+    unwatched: Vec<RequestId>,
+}
+
+/// Rung by whatever the events of the session wait for.
+#[derive(Default)]
+struct Bell {
+    fired: AtomicBool,
+    listener: AtomicWaker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.fired.store(true, Ordering::Release);
+        self.listener.wake();
+    }
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `id` is about to be sent.
+    pub(super) fn begin(&self, id: RequestId) -> Begun {
+        match self.lock().requests.entry(id) {
+            Slot::Vacant(slot) => {
+                slot.insert(Known::Doubtful);
+                Begun::Fresh
+            }
+            Slot::Occupied(slot) => match slot.get() {
+                Known::Doubtful => Begun::Doubtful,
+                Known::Placed(placed) => Begun::Placed(placed.node),
+            },
+        }
+    }
+
+    /// The node of a request; `Some(None)` while that is not known.
+    pub(super) fn node(&self, id: RequestId) -> Option<Option<Node>> {
+        self.lock().requests.get(&id).map(|known| match known {
+            Known::Doubtful => None,
+            Known::Placed(placed) => Some(placed.node),
+        })
+    }
+
+    /// The request made `node`.
+    pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
+        let placed = Placed { name: name.clone(), node, watch: None };
+        self.lock().requests.insert(id, Known::Placed(placed));
+    }
+
+    /// Nothing of the request is in the store; `false` when that was known before.
+    pub(super) fn forget(&self, id: RequestId) -> bool {
+        let mut inner = self.lock();
+        let known = inner.requests.remove(&id);
+        if inner.requests.capacity() > 1024 && inner.requests.len() < inner.requests.capacity() / 8 {
+            inner.requests.shrink_to_fit();
+        }
+        drop(inner);
+        known.is_some()
+    }
+
+    /// The place is a holder's: its node is to be watched, by `watch` if there is one.
+    pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
+        let mut inner = self.lock();
+        match (watch, inner.requests.get_mut(&id)) {
+            (Some(mut watch), Some(Known::Placed(placed))) => {
+                let waker = Waker::from(Arc::clone(&self.bell));
+                let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
+                placed.watch = Some(watch);
+                drop(inner);
+                if fired {
+                    waker.wake();
+                }
+            }
+            (None, Some(Known::Placed(_))) => {
+                inner.unwatched.push(id);
+                let is_first = inner.unwatched.len() == 1;
+                drop(inner);
+                if is_first {
+                    self.bell.listener.wake();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Stops watching the node of a holder that leaves: its end is no news.
+    pub(super) fn unwatch(&self, id: RequestId) {
+        let watch = match self.lock().requests.get_mut(&id) {
+            Some(Known::Placed(placed)) => placed.watch.take(),
+            _ => None,
+        };
+        drop(watch);
+    }
+
+    /// Asks to be woken for whatever [`Table::take_fired`] and [`Table::take_unwatched`] will return.
+    pub(super) fn listen(&self, waker: &Waker) {
+        self.bell.listener.register(waker);
+    }
+
+    /// Whether somebody waits to be watched.
+    pub(super) fn has_unwatched(&self) -> bool {
+        !self.lock().unwatched.is_empty()
+    }
+
+    /// The holders whose nodes are to be watched now.
+    pub(super) fn take_unwatched(&self) -> Vec<(PlaceId, Node)> {
+        let mut inner = self.lock();
+        let unwatched = std::mem::take(&mut inner.unwatched);
+        let held = unwatched.into_iter().filter_map(|id| match inner.requests.get(&id)? {
+            Known::Placed(placed) if placed.watch.is_none() => {
+                Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
+            }
+            _ => None,
+        });
+        held.collect()
+    }
+
+    /// The places whose nodes were deleted since; forgets them. A node that was written into is watched anew.
+    pub(super) fn take_fired(&self) -> Vec<PlaceId> {
+        if !self.bell.fired.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let mut inner = self.lock();
+        let heard = inner.requests.iter().filter_map(|(id, known)| match known {
+            Known::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
+            Known::Doubtful => None,
+        });
+        let heard: Vec<_> = heard.collect();
+        let (mut gone, mut watches) = (Vec::new(), Vec::new());
+        for (id, event) in heard {
+            match (event, inner.requests.get_mut(&id)) {
+                (WatchEvent::Deleted, Some(Known::Placed(placed))) => {
+                    gone.push(PlaceId { name: placed.name.clone(), request: id });
+                    watches.push(placed.watch.take());
+                    inner.requests.remove(&id);
+                }
+                (WatchEvent::SessionOver, _) => {}
+                (_, Some(Known::Placed(placed))) => {
+                    watches.push(placed.watch.take());
+                    inner.unwatched.push(id);
+                }
+                _ => {}
+            }
+        }
+        drop(inner);
+        gone
+    }
+}

@@ -1,0 +1,54 @@
+//! Locks over TLS, with certificates from files.
+
+use std::fs;
+use std::path::Path;
+
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::zookeeper::{Ensemble, Settings, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Writes `<name>.key`, `<name>.crt`, and both in one file, `<name>.pem`.
+fn identity(authority: &Authority, directory: &Path, name: &str) {
+    let key = KeyPair::generate().unwrap();
+    let chain = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, authority).unwrap().pem();
+    let key = key.serialize_pem();
+    fs::write(directory.join(format!("{name}.pem")), format!("{key}{chain}")).unwrap();
+    fs::write(directory.join(format!("{name}.key")), key).unwrap();
+    fs::write(directory.join(format!("{name}.crt")), chain).unwrap();
+}
+
+#[tokio::test]
+async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
+    let (ours, other, directory) = (authority(), authority(), tempfile::tempdir().unwrap());
+    let directory = directory.path();
+    identity(&ours, directory, "127.0.0.1");
+    identity(&ours, directory, "client");
+    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
+    fs::write(directory.join("other.pem"), other.pem()).unwrap();
+    let (identity, trusted) = (directory.join("127.0.0.1.pem"), directory.join("ours.pem"));
+    let tls = Some(Tls { identity, trusted, asks_clients: true });
+    let server = Ensemble::start(Settings { tls, ..Settings::default() }).unwrap();
+    let address = server.server(0).secure_address().unwrap();
+    let url = |ca: &str, own: &str| {
+        let directory = directory.display();
+        format!("zk://u:p@{address}/locks?tick_ms=500&ttl_ms=9000&tls_ca={directory}/{ca}.pem{own}")
+    };
+    let own = format!("&tls_cert={0}/client.crt&tls_key={0}/client.key", directory.display());
+    let client = Client::connect(&url("ours", &own)).await.unwrap();
+    client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+    for (ca, own) in [("other", &*own), ("ours", "")] {
+        let error = Client::connect(&url(ca, own)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+    let error = Client::connect(&url("127.0.0.1.key", "").replace(".key.pem", ".key")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("certificate"), "{error}");
+}
