@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
@@ -19,6 +21,7 @@ struct Stubborn {
     store: MemoryStore,
     opened: AtomicU32,
     how: How,
+    over: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +32,26 @@ enum How {
     NeverIn,
     /// Sessions live for a tenth of what was asked, and `close` is never answered.
     BriefAndSilent,
+    /// On the first session, `enter` is not answered before the session is over, and says then that it was closed.
+    ClosedOnceOver,
 }
 
 impl Stubborn {
     fn new(store: &MemoryStore, how: How) -> Arc<Self> {
-        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), how })
+        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), how, over: Arc::default() })
     }
 }
 
-struct StubbornSession(Arc<dyn Session>, How);
+struct StubbornSession(Arc<dyn Session>, How, Arc<AtomicBool>);
 
 impl Session for StubbornSession {
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         match self.1 {
             How::NeverIn => Box::pin(async { Err(Error::new(ErrorKind::Lost, "enter", "the session is over")) }),
+            How::ClosedOnceOver => Box::pin(poll_fn(|_| match self.2.load(Ordering::SeqCst) {
+                true => Poll::Ready(Err(Error::new(ErrorKind::Closed, "enter", "the session was closed"))),
+                false => Poll::Pending,
+            })),
             _ => self.0.enter(entry),
         }
     }
@@ -79,8 +88,9 @@ impl Store for Stubborn {
             let brief = self.how == How::BriefAndSilent && before > 0;
             let opened = self.store.open(owner, if brief { ttl / 10 } else { ttl }, clock).await?;
             let session = match before {
-                0 => opened.session,
-                _ => Arc::new(StubbornSession(opened.session, self.how)) as Arc<dyn Session>,
+                0 if self.how != How::ClosedOnceOver => opened.session,
+                1.. if self.how == How::ClosedOnceOver => opened.session,
+                _ => Arc::new(StubbornSession(opened.session, self.how, Arc::clone(&self.over))) as Arc<dyn Session>,
             };
             Ok(Opened { session, ..opened })
         })
@@ -117,6 +127,22 @@ fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
         assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
         client.close().await.unwrap();
         assert_eq!(store.census(), Default::default());
+    });
+}
+
+#[test]
+fn an_acquire_whose_request_fails_since_its_session_is_over_goes_on_with_the_next_one() {
+    on_one_thread(async {
+        let (store, _clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::ClosedOnceOver);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        stubborn.over.store(true, Ordering::SeqCst);
+        stubborn.store.expire_sessions();
+        settle().await;
+        acquiring.await.unwrap().unwrap().release().await.unwrap();
     });
 }
 

@@ -214,6 +214,10 @@ impl Acquire {
                     return Ok(Some(Loss::Expired));
                 }
                 Err(error) => {
+                    // Whatever a store says of a session that we know to be over, and close.
+                    if let Some(cause) = attempt.live.over() {
+                        return Ok(Some(cause));
+                    }
                     attempt.unanswered |= error.outcome() == Outcome::Unknown;
                     if !error.is_retryable() {
                         attempt.refused();
@@ -255,6 +259,9 @@ impl Acquire {
                 return Ok(Some(Loss::Expired));
             }
             Err(error) => {
+                if let Some(cause) = attempt.live.over() {
+                    return Ok(Some(cause));
+                }
                 Box::pin(self.failed(error)).await?;
                 if self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
