@@ -12,6 +12,7 @@ mod servers;
 mod shell;
 mod test;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,11 @@ const VERBS: &[Verb] = &[
     Verb { name: "examples", help: "runs every example on its default store", run: examples::run },
     Verb { name: "bench", help: "bench <what>: measures, in a release build", run: bench::run },
     Verb { name: "fuzz", help: "fuzz <target> [seconds]: arbitrary bytes; needs nightly", run: fuzz::run_target },
+    Verb {
+        name: "torture",
+        help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers",
+        run: torture::run,
+    },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
     Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },
 ];

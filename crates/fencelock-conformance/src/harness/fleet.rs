@@ -140,6 +140,19 @@ impl Fleet {
         past.map(|(lock, past)| past + of(&lock_name(lock))).collect()
     }
 
+    /// Looks until somebody holds a lock, as long as the dead may keep it at most: nobody has to.
+    pub(super) fn wait_for_a_holder(&mut self) -> io::Result<()> {
+        let (start, patience) = (Instant::now(), self.site.ttl() * 2 + Duration::from_secs(1));
+        while start.elapsed() < patience {
+            self.look()?;
+            if self.workers.iter().any(|worker| worker.view.holds()) {
+                break;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
     /// Looks until `is_enough` of the grants so far; false when `patience` ends before.
     pub(super) fn wait_for(&mut self, patience: Duration, is_enough: impl Fn(&[u64]) -> bool) -> io::Result<bool> {
         let start = Instant::now();

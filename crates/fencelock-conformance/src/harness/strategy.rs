@@ -71,6 +71,9 @@ impl Strategy {
     }
 
     fn hurt_somebody(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
+        if matches!(self, Self::KillHolders | Self::StopHolders | Self::StopHoldersPastTheirSession) {
+            fleet.wait_for_a_holder()?;
+        }
         let holders = numbers(fleet, |fleet, number| fleet.workers[number].view.holds());
         let waiters =
             numbers(fleet, |fleet, number| fleet.workers[number].view.waits() && !fleet.workers[number].view.holds());

@@ -1,8 +1,13 @@
 //! Requests whose answers, or which themselves, do not come through in time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{PATIENCE, Stage, contenders, mutex, now, pass, until_contenders};
+use fencelock::store::{Entry, Owner, RequestId, Session, open_url};
+use fencelock::{Claim, ErrorKind, Name, StoreUrl, SystemClock};
+
+use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, until_contenders};
 use crate::harness::{Outage, Rng};
 
 /// How many cuts there are.
@@ -37,29 +42,59 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
 
 pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &Stage) {
     stage.block_on(async {
-        let (client, other) = (stage.connect(0).await, stage.connect(1).await);
-        // So that nothing is left to be set up on the way of the acquire that is held back.
-        mutex(&client).acquire().await.unwrap().release().await.unwrap();
+        let other = stage.connect(1).await;
         for wait in [Duration::from_millis(20), stage.site.ttl() / 2] {
+            // The store itself, since nobody else tells when a withdrawal is through.
+            let (session, _events) = open(stage).await;
+            let entry = entry();
             stage.strike(Outage::WorkerHeldBack, 0, 0);
-            // Gives up while its request is on the way, and withdraws it by another one.
-            let gave_up = tokio::time::timeout(wait, mutex(&client).acquire()).await;
-            drop(gave_up);
-            let start = now();
-            while client.places() > 0 {
-                assert!(now().since(start) < PATIENCE, "the withdrawal does not end");
-                pass(Duration::from_millis(5)).await;
-            }
-            // On a connection that is not held back; what was withdrawn is gone.
-            until_contenders(&other, 0).await;
+            let unanswered = tokio::time::timeout(wait, session.enter(Arc::clone(&entry))).await;
+            drop(unanswered);
+            withdraw(&*session, &entry).await;
             stage.heal();
             let healed = now();
             while now().since(healed) < stage.site.ttl() {
                 assert_eq!(contenders(&other).await, 0, "a withdrawn request took effect");
-                pass(Duration::from_millis(20)).await;
+                pass(LOOK_AGAIN).await;
             }
+            // A session that was not renewed meanwhile may be over.
+            let _ = session.close().await;
             mutex(&other).acquire().await.unwrap().release().await.unwrap();
-            mutex(&client).acquire().await.unwrap().release().await.unwrap();
         }
     });
+}
+
+async fn open(stage: &Stage) -> (Arc<dyn Session>, impl Sized + use<>) {
+    let url = StoreUrl::parse(&without_timing(&stage.site.url(0))).expect("a URL");
+    let store = open_url(url).await.expect("a store");
+    let owner = Owner { client: 1, host: String::new(), pid: 0 };
+    let opened = store.open(&owner, stage.site.ttl(), Arc::new(SystemClock)).await.expect("a session");
+    (opened.session, (opened.events, store))
+}
+
+/// A store's own URL has none of the options that the client takes.
+fn without_timing(url: &str) -> String {
+    let (before, options) = url.split_once('?').unwrap_or((url, ""));
+    let rest = options.split('&').filter(|option| !option.starts_with("ttl_ms="));
+    format!("{before}?{}", rest.collect::<Vec<_>>().join("&"))
+}
+
+fn entry() -> Arc<Entry> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let id = RequestId { client: 1, number: NUMBER.fetch_add(1, Ordering::Relaxed) };
+    let name = Name::new(LOCK).expect("a name");
+    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: None, lease: None })
+}
+
+/// Withdraws, as the engine does: until it is done.
+async fn withdraw(session: &dyn Session, entry: &Entry) {
+    let start = now();
+    while let Err(error) = session.withdraw(&entry.name, entry.id).await {
+        let over = error.kind() == ErrorKind::Lost;
+        assert!(over || now().since(start) < PATIENCE, "the withdrawal does not end: {error}");
+        if over {
+            return;
+        }
+        pass(LOOK_AGAIN).await;
+    }
 }

@@ -60,7 +60,7 @@ macro_rules! with_scenes {
             answers::what_was_held_back_past_its_withdrawal_never_takes_effect [WorkerHeldBack],
             dropped::an_acquire_dropped_at_any_await_leaves_nothing [],
             dropped::an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing [],
-            crowd::a_thousand_waiters_are_served_in_order_through_a_reset_of_all_connections [ConnectionsReset],
+            crowd::a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections [ConnectionsReset],
         ] }
     };
 }

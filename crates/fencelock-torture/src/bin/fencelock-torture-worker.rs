@@ -1,0 +1,7 @@
+//! One process of a drill; started by the harness only.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fencelock_conformance::harness::worker_main()
+}

@@ -1,0 +1,11 @@
+//! What happens to locks when real servers, networks and processes fail.
+//!
+//! A store takes part by one [`Site`](fencelock_conformance::harness::Site): where its servers are and how they are broken.
+//! The strategies of the harness and the scenes of `fencelock-conformance` then run over it.
+
+mod rounds;
+mod ways;
+pub mod zookeeper;
+
+pub use rounds::{Rounds, Tally};
+pub use ways::Ways;

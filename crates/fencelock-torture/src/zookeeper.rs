@@ -1,0 +1,106 @@
+//! ZooKeeper as something that breaks.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock_conformance::harness::{Outage, Site};
+use fencelock_testbed::Way;
+use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
+
+use crate::Ways;
+
+/// One server or three, with a parent node and ways to it of their own.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    ensemble: Arc<Ensemble>,
+    ways: Ways,
+    parent: String,
+}
+
+impl ZooKeeper {
+    /// Servers set up so that sessions as short as [`ZooKeeper::TTL`] are granted and failures are noticed soon.
+    ///
+    /// # Errors
+    /// When they do not start.
+    pub fn start(servers: usize) -> io::Result<Arc<Ensemble>> {
+        let settings = Settings { servers, links: servers > 1, ..Settings::default() };
+        // No test here is about the power going, and the disk is shared by all of them.
+        Ensemble::start(settings.with("forceSync", "no")).map(Arc::new)
+    }
+
+    /// How long sessions live in the drills: six ticks.
+    pub const TTL: Duration = Duration::from_secs(3);
+
+    /// The site of one drill: locks under `parent`, and ways for `clients` clients.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn site(ensemble: &Arc<Ensemble>, parent: &str, clients: usize) -> io::Result<Self> {
+        let addresses: Vec<SocketAddr> = ensemble.servers().map(Server::address).collect();
+        let ways = Ways::start(clients, &addresses)?;
+        Ok(Self { ensemble: Arc::clone(ensemble), ways, parent: parent.to_owned() })
+    }
+
+    /// The node under which the locks are.
+    #[must_use]
+    pub fn parent(&self) -> &str {
+        &self.parent
+    }
+
+    /// The store as a client opens it that knows this server only, and comes by the way of `client`.
+    #[must_use]
+    pub fn url_of_server(&self, client: usize, server: usize) -> String {
+        self.url_at(&self.ways.of(client)[server].address().to_string())
+    }
+
+    fn url_at(&self, servers: &str) -> String {
+        let tick_ms = self.ensemble.tick_ms();
+        format!("zk://{servers}{}?tick_ms={tick_ms}&ttl_ms={}", self.parent, Self::TTL.as_millis())
+    }
+
+    fn any_server(&self, random: u64) -> usize {
+        usize::try_from(random % self.ensemble.len() as u64).unwrap_or(0)
+    }
+}
+
+impl Site for ZooKeeper {
+    fn url(&self, worker: usize) -> String {
+        self.url_at(&self.ways.connect_string(worker))
+    }
+
+    fn ttl(&self) -> Duration {
+        Self::TTL
+    }
+
+    fn can(&self, outage: Outage) -> bool {
+        outage != Outage::FollowerCut || self.ensemble.len() > 1
+    }
+
+    fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
+        let any = self.any_server(random);
+        match outage {
+            Outage::LeaderKilled => self.ensemble.server(self.ensemble.leader()).kill(),
+            Outage::LeaderPaused => self.ensemble.server(self.ensemble.leader()).pause(),
+            Outage::FollowerCut => {
+                let leader = self.ensemble.leader();
+                let follower = if any == leader { (any + 1) % self.ensemble.len() } else { any };
+                self.ensemble.link(follower, leader).hold(Way::Both);
+            }
+            Outage::WorkerCut => self.ways.cut(worker),
+            Outage::WorkerHeldBack => self.ways.of(worker).iter().for_each(|proxy| proxy.hold_existing(Way::Up)),
+            Outage::ServerHoled => self.ways.before(any).for_each(|proxy| proxy.hole(Way::Both)),
+            Outage::ServerRestarted => self.ensemble.server(any).restart()?,
+            Outage::ConnectionsReset => self.ways.all().for_each(fencelock_testbed::Proxy::reset),
+            Outage::AnswerCut => self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % 256, Way::Down)),
+            other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
+        }
+        Ok(())
+    }
+
+    fn heal(&self) -> io::Result<()> {
+        self.ways.heal();
+        self.ensemble.heal()
+    }
+}

@@ -1,0 +1,82 @@
+//! A hundred workers contend for locks on ZooKeeper while servers, network and workers fail.
+//!
+//! `FENCELOCK_SEED=<number>` decides the schedules.
+
+mod common;
+
+use common::{Servers, drill};
+use fencelock_conformance::harness::{Outage, Strategy};
+
+static THREE: Servers = Servers::new(3);
+
+#[test]
+fn workers_that_nobody_hurts_share_their_locks() {
+    drill(&THREE, Strategy::Calm, 5);
+}
+
+#[test]
+fn a_leader_that_is_killed_takes_no_lock_with_it() {
+    drill(&THREE, Strategy::Brief(Outage::LeaderKilled), 3);
+}
+
+#[test]
+fn a_leader_that_is_paused_and_goes_on_grants_nothing_twice() {
+    drill(&THREE, Strategy::Long(Outage::LeaderPaused), 2);
+}
+
+#[test]
+fn a_follower_cut_off_from_its_leader_alone_grants_nothing_twice() {
+    drill(&THREE, Strategy::Long(Outage::FollowerCut), 2);
+}
+
+#[test]
+fn workers_cut_inside_their_sessions_grant_nothing_twice() {
+    drill(&THREE, Strategy::Brief(Outage::WorkerCut), 4);
+}
+
+#[test]
+fn workers_cut_beyond_their_sessions_grant_nothing_twice() {
+    drill(&THREE, Strategy::Long(Outage::WorkerCut), 2);
+}
+
+#[test]
+fn a_server_that_swallows_everything_is_left() {
+    drill(&THREE, Strategy::Long(Outage::ServerHoled), 2);
+}
+
+#[test]
+fn servers_may_be_restarted() {
+    drill(&THREE, Strategy::Brief(Outage::ServerRestarted), 4);
+}
+
+#[test]
+fn connections_may_be_reset() {
+    drill(&THREE, Strategy::Brief(Outage::ConnectionsReset), 5);
+}
+
+#[test]
+fn answers_may_be_cut_anywhere() {
+    drill(&THREE, Strategy::Brief(Outage::AnswerCut), 12);
+}
+
+#[test]
+fn bytes_that_were_held_back_for_longer_than_a_session_take_no_effect() {
+    drill(&THREE, Strategy::Long(Outage::WorkerHeldBack), 2);
+}
+
+#[test]
+fn holders_that_are_killed_block_nobody() {
+    let verdict = drill(&THREE, Strategy::KillHolders, 6);
+    assert!(verdict.toll.killed_holders > 0, "{verdict}");
+}
+
+#[test]
+fn holders_stopped_past_their_session_write_nothing_late() {
+    let verdict = drill(&THREE, Strategy::StopHoldersPastTheirSession, 3);
+    assert!(verdict.toll.stopped_holders > 0, "{verdict}");
+}
+
+#[test]
+fn a_storm_of_everything_breaks_no_law() {
+    drill(&THREE, Strategy::Storm, 4);
+}
