@@ -20,6 +20,7 @@ use support::{World, ms, on_one_thread, secs, settle};
 struct Stubborn {
     store: MemoryStore,
     opened: AtomicU32,
+    renewed: Arc<AtomicU32>,
     how: How,
     over: Arc<AtomicBool>,
 }
@@ -34,15 +35,18 @@ enum How {
     BriefAndSilent,
     /// On the first session, `enter` is not answered before the session is over, and says then that it was closed.
     ClosedOnceOver,
+    /// Every session, also the first: a renewal proves no more than what was so a third of the default ttl before.
+    ProvesThePast,
 }
 
 impl Stubborn {
     fn new(store: &MemoryStore, how: How) -> Arc<Self> {
-        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), how, over: Arc::default() })
+        let (over, renewed) = (Arc::default(), Arc::default());
+        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), renewed, how, over })
     }
 }
 
-struct StubbornSession(Arc<dyn Session>, How, Arc<AtomicBool>);
+struct StubbornSession(Arc<dyn Session>, How, Arc<AtomicBool>, Arc<AtomicU32>);
 
 impl Session for StubbornSession {
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
@@ -61,7 +65,12 @@ impl Session for StubbornSession {
     }
 
     fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
-        self.0.renew(places)
+        self.3.fetch_add(1, Ordering::SeqCst);
+        let lag = if self.1 == How::ProvesThePast { LAG } else { Duration::ZERO };
+        Box::pin(async move {
+            let renewal = self.0.renew(places).await?;
+            Ok(Renewal { confirmed: renewal.confirmed.before(lag), ..renewal })
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
@@ -88,9 +97,12 @@ impl Store for Stubborn {
             let brief = self.how == How::BriefAndSilent && before > 0;
             let opened = self.store.open(owner, if brief { ttl / 10 } else { ttl }, clock).await?;
             let session = match before {
-                0 if self.how != How::ClosedOnceOver => opened.session,
                 1.. if self.how == How::ClosedOnceOver => opened.session,
-                _ => Arc::new(StubbornSession(opened.session, self.how, Arc::clone(&self.over))) as Arc<dyn Session>,
+                0 if !matches!(self.how, How::ClosedOnceOver | How::ProvesThePast) => opened.session,
+                _ => {
+                    let (over, renewed) = (Arc::clone(&self.over), Arc::clone(&self.renewed));
+                    Arc::new(StubbornSession(opened.session, self.how, over, renewed)) as Arc<dyn Session>
+                }
             };
             Ok(Opened { session, ..opened })
         })
@@ -104,6 +116,9 @@ impl Store for Stubborn {
         self.store.names(prefix, from, limit)
     }
 }
+
+/// A third of the default ttl.
+const LAG: Duration = Duration::from_millis(3_333);
 
 async fn pass(clock: &VirtualClock, duration: Duration) {
     let end = clock.now().after(duration);
@@ -217,5 +232,28 @@ fn a_retry_without_pauses_is_refused() {
             let connected = Client::builder().retry(retry).connect("memory:").await;
             assert_eq!(connected.unwrap_err().kind(), ErrorKind::Config, "{retry:?}");
         }
+    });
+}
+
+#[test]
+fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::ProvesThePast);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        let guard = client.mutex("a").unwrap().acquire().await.unwrap();
+        for _ in 0..600 {
+            pass(&clock, ms(100)).await;
+            assert_eq!(guard.state(), fencelock::GuardState::Held);
+            assert!(guard.remaining() <= secs(9));
+        }
+        let renewed = stubborn.renewed.load(Ordering::SeqCst);
+        assert!((20..=24).contains(&renewed), "a minute took {renewed} renewals, one each 2.5 s");
+        // Certain for what was proved and no longer: the last renewal was sent at most 2.5 s ago.
+        stubborn.store.partition();
+        let left = guard.remaining();
+        assert!(left <= secs(9) - LAG && left >= secs(9) - LAG - ms(2_600), "{left:?}");
+        pass(&clock, left).await;
+        assert_eq!(guard.state(), fencelock::GuardState::Lost(Loss::Unconfirmed));
     });
 }
