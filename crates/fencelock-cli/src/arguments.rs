@@ -82,7 +82,17 @@ pub(crate) fn purpose() -> Text<String> {
     Text::new(|text| purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err))
 }
 
-/// What is wrong with a purpose, if anything.
+/// Why a lock is broken.
+pub(crate) fn reason() -> Text<String> {
+    Text::new(|text| {
+        if text.trim().is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err)
+    })
+}
+
+/// What is wrong with a purpose or a reason, if anything.
 pub(crate) fn purpose_fault(text: &str) -> Option<String> {
     if text.len() > Entry::MAX_PURPOSE {
         return Some(format!("it has {} bytes, and {} are allowed", text.len(), Entry::MAX_PURPOSE));

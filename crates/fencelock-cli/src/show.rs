@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Claim, Contender, Queue};
+use fencelock::{Break, Claim, Contender, Owner, Queue};
 use serde::Serialize;
 
 use crate::say::harmless;
@@ -30,7 +30,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    fn new(position: usize, contender: &Contender) -> Self {
+    pub(crate) fn new(position: usize, contender: &Contender) -> Self {
         // An opaque owner has neither host nor pid.
         let named = contender.owner.as_ref().filter(|owner| !owner.host.is_empty());
         Self {
@@ -62,6 +62,15 @@ impl Shown {
             self.purpose.clone().unwrap_or_default(),
             self.token.clone().unwrap_or_default(),
         ]
+    }
+
+    /// Who it is, as what, since when, what for, with which token.
+    pub(crate) fn sentence(&self) -> String {
+        let mut sentence = format!("{} as {}", self.who(), self.claim);
+        for (what, said) in [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token)] {
+            sentence.extend(said.iter().map(|said| format!(", {what} {said}")));
+        }
+        sentence
     }
 
     fn who(&self) -> String {
@@ -102,12 +111,58 @@ pub(crate) struct Everybody {
     name: String,
     pub(crate) contenders: Vec<Shown>,
     pub(crate) strangers: Vec<String>,
+    pub(crate) breaks: Vec<Broken>,
+}
+
+/// A grant that was broken.
+#[derive(Debug, Serialize)]
+pub(crate) struct Broken {
+    at: String,
+    token: Option<String>,
+    claim: String,
+    host: Option<String>,
+    pid: Option<u32>,
+    by_host: Option<String>,
+    by_pid: Option<u32>,
+    reason: String,
+}
+
+impl Broken {
+    pub(crate) fn new(record: &Break) -> Self {
+        let named = |owner: Option<&Owner>| owner.filter(|owner| !owner.host.is_empty()).cloned();
+        let (owner, by) = (named(record.owner.as_ref()), named(Some(&record.by)));
+        Self {
+            at: humantime::format_rfc3339_millis(record.at).to_string(),
+            token: record.token.map(|token| token.to_string()),
+            claim: record.claim.to_string(),
+            pid: owner.as_ref().map(|owner| owner.pid),
+            host: owner.map(|owner| owner.host),
+            by_pid: by.as_ref().map(|by| by.pid),
+            by_host: by.map(|by| by.host),
+            reason: record.reason.to_string(),
+        }
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        let who = |pid: Option<u32>, host: &Option<String>| match (pid, host) {
+            (Some(pid), Some(host)) => format!("pid {pid} on {host}"),
+            _ => "an unnamed client".to_owned(),
+        };
+        let (whose, by) = (who(self.pid, &self.host), who(self.by_pid, &self.by_host));
+        let token = told(self.token.as_ref());
+        format!("broken {}: {whose} as {}, token {token}, by {by}: {}", self.at, self.claim, self.reason)
+    }
 }
 
 impl Everybody {
-    pub(crate) fn new(queue: &Queue) -> Self {
+    pub(crate) fn new(queue: &Queue, breaks: &[Break]) -> Self {
         let contenders = queue.contenders.iter().enumerate().map(|(index, contender)| Shown::new(index + 1, contender));
-        Self { name: queue.name.to_string(), contenders: contenders.collect(), strangers: queue.strangers.clone() }
+        Self {
+            name: queue.name.to_string(),
+            contenders: contenders.collect(),
+            strangers: queue.strangers.clone(),
+            breaks: breaks.iter().map(Broken::new).collect(),
+        }
     }
 }
 
@@ -124,7 +179,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     pub(crate) fn new(queue: &Queue) -> Self {
-        let Everybody { name, contenders, .. } = Everybody::new(queue);
+        let Everybody { name, contenders, .. } = Everybody::new(queue, &[]);
         let kind = match contenders.first().map(|shown| shown.kind) {
             Some("reader" | "writer") => "read-write",
             Some("permits") => "semaphore",

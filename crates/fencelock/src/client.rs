@@ -12,7 +12,7 @@ use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
-use crate::store::{self, Capability, Owner, Queue, Store, StoreUrl};
+use crate::store::{self, Break, Capability, Contender, Owner, Queue, Store, StoreUrl};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
@@ -138,6 +138,33 @@ impl Client {
     pub async fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
         let (engine, prefix, from) = (Arc::clone(&self.engine), prefix.to_owned(), from.cloned());
         let read = async move { engine.in_time("names", engine.store.names(&prefix, from.as_ref(), limit)).await };
+        self.engine.spawner.run(read).await
+    }
+
+    /// Breaks the grant of `holder`, as [`Client::queue`] showed it: exactly this one, and no later one. Its guard is lost
+    /// with [`Loss::Broken`](crate::Loss::Broken) and `reason` (1 to 512 bytes without control characters), the next
+    /// grant has a higher token, and the store keeps a record ([`Client::breaks`]). Says whether the grant was still
+    /// there.
+    ///
+    /// A holder that goes on regardless (paused, or cut off) is stopped by nothing but a resource that compares tokens.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a contender that waits, or a reason that is not valid; [`ErrorKind::Unsupported`] where
+    /// the store breaks no grants; otherwise as [`Client::queue`].
+    pub async fn evict(&self, name: &Name, holder: &Contender, reason: &str) -> Result<bool> {
+        let engine = Arc::clone(&self.engine);
+        let order = Break::of(name, holder, engine.owner.clone(), reason, engine.clock.wall())?;
+        let evict = async move { engine.in_time("evict", engine.store.evict(&order)).await };
+        self.engine.spawner.run(evict).await
+    }
+
+    /// The grants of `name` that were broken, as far as the store keeps them, oldest first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the store breaks no grants; otherwise as [`Client::queue`].
+    pub async fn breaks(&self, name: &Name) -> Result<Vec<Break>> {
+        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+        let read = async move { engine.in_time("breaks", engine.store.breaks(&name)).await };
         self.engine.spawner.run(read).await
     }
 

@@ -91,7 +91,10 @@ impl<'a> Held<'a> {
     fn stop(&mut self, cause: Cause) {
         let name = self.guard.name();
         match cause {
-            Cause::Lost(loss) => say(format_args!("the lock {name} was lost, the command is stopped: {loss}")),
+            Cause::Lost(loss) => {
+                let reason = self.guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
+                say(format_args!("the lock {name} was lost, the command is stopped: {loss}{reason}"));
+            }
             Cause::Lapsing => {
                 say(format_args!("the lock {name} cannot be renewed, the command is stopped before it lapses"));
             }

@@ -1,6 +1,7 @@
 //! The verbs, one file each, and what they share: the store they speak to.
 
 mod bench;
+mod r#break;
 mod held;
 mod ls;
 mod run;
@@ -48,6 +49,7 @@ enum Verb {
     Run(run::Run),
     Ls(ls::Ls),
     Show(show::Show),
+    Break(r#break::Break),
     Stores(stores::Stores),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -61,6 +63,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Run(run) => run.run(store).await,
         Verb::Ls(ls) => ls.run(store).await,
         Verb::Show(show) => show.run(store).await,
+        Verb::Break(order) => order.run(store).await,
         Verb::Stores(stores) => stores.run(),
         Verb::Bench(bench) => bench.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,

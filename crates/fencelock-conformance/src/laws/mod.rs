@@ -1,6 +1,7 @@
 //! The laws, one function each, named by its sentence.
 
 pub mod admission;
+pub mod breaks;
 pub mod identity;
 pub mod schedules;
 pub mod time;
@@ -56,6 +57,8 @@ macro_rules! with_laws {
             time::a_renewed_session_outlives_its_ttl,
             time::an_expired_session_is_told_so,
             time::a_renewal_names_what_is_gone,
+            breaks::a_break_ends_the_grant_it_names_and_no_later_one,
+            breaks::who_is_broken_is_told_why_and_a_record_is_kept,
             view::the_queue_tells_who_holds_and_who_waits,
             view::names_lists_what_is_queued_for,
             view::an_idle_name_leaves_nothing,

@@ -44,6 +44,8 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::WaitsForever, &["next_returns_when_its_time_is_up"]),
     (Flaw::WaitsThoughGranted, &["next_returns_at_once_when_granted"]),
     (Flaw::LosesWakesWhenDropped, &["a_dropped_next_loses_no_wake_up"]),
+    (Flaw::BreaksWhoeverHolds, &["a_break_ends_the_grant_it_names_and_no_later_one"]),
+    (Flaw::ForgetsBreaks, &["who_is_broken_is_told_why_and_a_record_is_kept"]),
     (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
     (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
     (Flaw::ListsIdleNames, &["an_idle_name_leaves_nothing", "names_lists_what_is_queued_for"]),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::store::{
-    Ahead, Capability, Entered, Entry, Grant, Left, Opened, Owner, Place, PlaceId, Queue, Renewal, RequestId, Session,
-    Standing, Store, Tokens,
+    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Owner, Place, PlaceId, Queue, Renewal, RequestId,
+    Session, Standing, Store, Tokens,
 };
 use fencelock::{Claim, Clock, FencingToken, Moment, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
@@ -48,6 +48,8 @@ pub(crate) enum Flaw {
     ReadersExclude,
     MakesTheFirstWait,
     ServesFewWaiters,
+    BreaksWhoeverHolds,
+    ForgetsBreaks,
 }
 
 /// A fixture around a memory store with a flaw.
@@ -156,6 +158,27 @@ impl Store for MutantStore {
             }
             Ok(names)
         })
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let mut order = order.clone();
+            order.place.name = self.shared.inner(&order.place.name);
+            let queue = self.sound.queue(&order.place.name).await?;
+            if self.shared.flaw == Flaw::BreaksWhoeverHolds
+                && let Some((holder, grant)) = queue.contenders.first().and_then(|first| Some((first, first.grant?)))
+            {
+                (order.place.request, order.token) = (holder.id, grant.token);
+            }
+            self.sound.evict(&order).await
+        })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        match self.shared.flaw {
+            Flaw::ForgetsBreaks => Box::pin(async { Ok(Vec::new()) }),
+            _ => self.sound.breaks(name),
+        }
     }
 }
 

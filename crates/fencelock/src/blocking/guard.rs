@@ -79,6 +79,12 @@ impl<K> Guard<K> {
         self.0.check()
     }
 
+    /// Why the lock was broken, if it was.
+    #[must_use]
+    pub fn break_reason(&self) -> Option<&str> {
+        self.0.break_reason()
+    }
+
     /// Cancelled when the lock is lost, and when it is released.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {

@@ -32,7 +32,7 @@ use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Capability, Queue, Store};
+use crate::store::{Break, Capability, Contender, Queue, Store};
 
 /// A [`crate::Client`] for code that blocks.
 #[derive(Debug, Clone)]
@@ -113,6 +113,22 @@ impl Client {
     /// As [`crate::Client::names`].
     pub fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
         wait(self.0.names(prefix, from, limit))
+    }
+
+    /// Breaks the grant of `holder`.
+    ///
+    /// # Errors
+    /// As [`crate::Client::evict`].
+    pub fn evict(&self, name: &Name, holder: &Contender, reason: &str) -> Result<bool> {
+        wait(self.0.evict(name, holder, reason))
+    }
+
+    /// The grants of `name` that were broken.
+    ///
+    /// # Errors
+    /// As [`crate::Client::breaks`].
+    pub fn breaks(&self, name: &Name) -> Result<Vec<Break>> {
+        wait(self.0.breaks(name))
     }
 
     /// Releases everything and ends the session.

@@ -44,6 +44,8 @@ pub(crate) struct Hold {
     /// A release whose answer never came may have worked: a place that is gone then is no loss.
     may_be_left: AtomicBool,
     cause: OnceLock<Loss>,
+    /// Of a grant that was broken.
+    reason: OnceLock<Arc<str>>,
     lost: CancellationToken,
 }
 
@@ -67,6 +69,7 @@ impl Hold {
             given_up: AtomicBool::new(false),
             may_be_left: AtomicBool::new(false),
             cause: OnceLock::new(),
+            reason: OnceLock::new(),
             lost: CancellationToken::new(),
             live: Arc::clone(&live),
         });
@@ -133,6 +136,34 @@ impl Hold {
 
     pub(crate) fn cause(&self) -> Option<Loss> {
         self.cause.get().copied()
+    }
+
+    /// Why the grant was broken, if it was.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(|reason| &**reason)
+    }
+
+    /// [`Hold::lose`], with a reason that somebody gave.
+    pub(crate) fn lose_for(self: &Arc<Self>, loss: Loss, reason: Option<Arc<str>>) {
+        if let Some(reason) = reason {
+            let _ = self.reason.set(reason);
+        }
+        self.lose(loss);
+    }
+
+    /// A request found the place gone: by a break that nobody has told of yet, or else.
+    async fn why_gone(&self) -> Loss {
+        if let Some(loss) = self.live.over() {
+            return loss;
+        }
+        let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
+        match breaks.into_iter().rfind(|order| order.place == self.id) {
+            Some(order) => {
+                let _ = self.reason.set(order.reason);
+                Loss::Broken
+            }
+            None => Loss::Removed,
+        }
     }
 
     /// Marks the lock lost, tells everybody, and leaves the place in the background. The first cause stays.
@@ -202,7 +233,8 @@ impl Hold {
                 Err(error) => error,
             };
             if error.kind() == ErrorKind::Lost {
-                self.lose(self.live.over().unwrap_or(Loss::Removed));
+                let loss = self.why_gone().await;
+                self.lose(loss);
             }
             if let GuardState::Lost(loss) = self.state() {
                 return Err(self.lost_before(loss));
@@ -236,8 +268,12 @@ impl Hold {
         if let Some(loss) = self.cause.get() {
             return Err(self.lost_before(*loss));
         }
+        let gone = match left {
+            Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
+            _ => None,
+        };
         match left {
-            Ok(Some(Left::AlreadyGone)) if self.cause.set(self.live.over().unwrap_or(Loss::Removed)).is_ok() => {
+            Ok(Some(Left::AlreadyGone)) if gone.is_some_and(|loss| self.cause.set(loss).is_ok()) => {
                 let loss = self.cause.get().copied().unwrap_or(Loss::Removed);
                 self.lost.cancel();
                 self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
@@ -257,7 +293,11 @@ impl Hold {
     }
 
     pub(crate) fn lost_before(&self, loss: Loss) -> Error {
-        Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name)
+        let error = Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name);
+        match self.reason() {
+            Some(reason) if loss == Loss::Broken => error.with("reason", reason),
+            _ => error,
+        }
     }
 
     pub(crate) fn released_before(&self) -> Error {

@@ -166,14 +166,14 @@ impl Live {
     }
 
     /// One place is gone.
-    fn lose(&self, request: RequestId, loss: Loss) {
+    fn lose(&self, request: RequestId, loss: Loss, reason: Option<Arc<str>>) {
         let tracked = match self.places().entry(request) {
             Slot::Occupied(place) => place.remove(),
             Slot::Vacant(_) => return,
         };
         match tracked {
             Tracked::Waiting(_, slot) => slot.lose(loss),
-            Tracked::Held(hold) => hold.lose(loss),
+            Tracked::Held(hold) => hold.lose_for(loss, reason),
         }
     }
 
@@ -258,7 +258,8 @@ impl Keeper {
     fn heard(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Expired => self.over(Loss::Expired),
-            SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss),
+            SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
+            SessionEvent::Broken(place, reason) => self.live.lose(place.request, Loss::Broken, Some(reason)),
             SessionEvent::Doubtful => self.doubt(),
         }
     }
@@ -296,7 +297,7 @@ impl Keeper {
             }
         }
         for (place, loss) in renewal.gone {
-            live.lose(place.request, loss);
+            live.lose(place.request, loss, None);
         }
     }
 

@@ -144,6 +144,12 @@ impl<K> Guard<K> {
         }
     }
 
+    /// Why the lock was broken, after a [`Loss::Broken`]: what whoever broke it gave as the reason.
+    #[must_use]
+    pub fn break_reason(&self) -> Option<&str> {
+        self.share.hold.reason()
+    }
+
     /// Cancelled when the lock is lost, and when it is released. A child of our own token: cancelling it does nothing to
     /// the lock.
     #[must_use]

@@ -15,6 +15,7 @@
 //! - the capability tells the truth;
 //! - an idle name leaves nothing beyond [`Capability::residue`].
 
+mod breaking;
 mod capability;
 mod contention;
 mod registry;
@@ -27,12 +28,13 @@ use std::time::{Duration, SystemTime};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
+pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::Contention;
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 use crate::engine::clock::{Clock, Moment};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::token::FencingToken;
@@ -57,6 +59,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
+
+    /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for
+    /// [`Store::breaks`]: no break is ever without its record. Says whether the grant was there. The same order may be
+    /// given again, and finds what it did.
+    ///
+    /// The holder's session is told, by [`SessionEvent::Broken`]. By default [`ErrorKind::Unsupported`].
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { Err(breaks_nothing("evict").with("name", &order.place.name)) })
+    }
+
+    /// The breaks of grants of `name` that the store keeps, oldest first. By default [`ErrorKind::Unsupported`].
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move { Err(breaks_nothing("breaks").with("name", name)) })
+    }
+}
+
+fn breaks_nothing(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, operation, "this store breaks no grants")
 }
 
 /// An open session: how long it lives unrenewed, and the moment that counts from.
@@ -79,6 +99,8 @@ pub enum SessionEvent {
     Expired,
     /// One place is gone.
     Gone(PlaceId, Loss),
+    /// Somebody broke the grant of one place, for this reason.
+    Broken(PlaceId, Arc<str>),
     /// Something may have happened that only a renewal can tell: renew now.
     Doubtful,
 }

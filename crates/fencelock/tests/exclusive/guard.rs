@@ -344,3 +344,47 @@ fn closing_a_client_tells_its_guards_and_leaves_nothing() {
         process.client.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_broken_guard_is_told_the_reason_and_the_next_token_is_higher() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, rival, other) = (world.process().await, world.process().await, world.process().await);
+        let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let lock = whole(&rival.client, "a").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        let queue = other.client.queue(guard.name()).await.unwrap();
+        let [front, behind] = [0, 1].map(|position| queue.contenders[position].clone());
+        for (contender, reason) in [(&behind, "waits"), (&front, ""), (&front, "a\nb"), (&front, &"x".repeat(513))] {
+            let refused = other.client.evict(guard.name(), contender, reason).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Config, "{reason}");
+        }
+        assert!(other.client.evict(guard.name(), &front, "stuck").await.unwrap());
+        assert_eq!((guard.lost().await, guard.break_reason()), (Loss::Broken, Some("stuck")));
+        assert!(guard.check().unwrap_err().to_string().contains("stuck"));
+        let next = waiting.await.unwrap().unwrap();
+        assert!(next.token() > guard.token());
+        world.advance(ms(1)).await;
+        assert!(!other.client.evict(guard.name(), &front, "stuck").await.unwrap(), "it is gone");
+        next.check().unwrap();
+        assert_eq!(&*other.client.breaks(guard.name()).await.unwrap()[0].reason, "stuck");
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_release_that_finds_its_grant_broken_says_why() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, other) = (world.process().await, world.process().await);
+        let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let front = other.client.queue(guard.name()).await.unwrap().contenders[0].clone();
+        // Nobody has told the holder yet: nothing else ran.
+        assert!(other.client.evict(guard.name(), &front, "stuck").now_or_never().unwrap().unwrap());
+        let error = guard.release().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost);
+        assert!(error.to_string().contains("stuck"), "{error}");
+        assert_eq!(guard.lost().await, Loss::Broken);
+    });
+}

@@ -154,6 +154,10 @@ impl Line {
         }
     }
 
+    pub(super) fn is_granted(&self, ticket: &Ticket) -> bool {
+        self.judge(ticket.key, ticket.claim) == Admission::Admitted
+    }
+
     fn count_ahead(&self, ticket: &Ticket) -> Ahead {
         let ahead = self.ahead(ticket.key);
         let all = ahead.len();

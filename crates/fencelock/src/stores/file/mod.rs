@@ -3,6 +3,7 @@
 //! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive.
 //! `NOTES.md` beside this file has the layout, and what a crash, a power cut and a restored backup do.
 
+mod breaks;
 mod bucket;
 mod ceiling;
 mod config;
@@ -35,7 +36,9 @@ use self::session::{Core, FileSession};
 use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens};
+use crate::store::{
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -65,7 +68,7 @@ fn capability() -> Capability {
         shared_claims: true,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
-        residue: "one empty directory and one number for each of 4096 buckets, shared by all names",
+        residue: "one empty directory and one number for each of 4096 buckets, shared by all names; a line for each grant ever broken",
         pace: Pace::DEFAULT,
         blocking: true,
     }
@@ -157,6 +160,14 @@ impl Store for FileStore {
 
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
         Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit) })
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { self.intact_directory()?.break_grant(order) })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move { self.intact_directory()?.read_breaks(name) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! One client's session: a locked file, and the places that name it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,6 +11,7 @@ use futures_core::stream::BoxStream;
 use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
+use super::breaks::Record;
 use super::config::Config;
 use super::directory::Directory;
 use super::enter;
@@ -188,7 +189,41 @@ impl Core {
                 gone.push((place.clone(), Loss::Removed));
             }
         }
+        if !gone.is_empty() {
+            self.leave_to_events(&mut gone);
+        }
         Ok(Renewal { confirmed, gone, expired: false })
+    }
+
+    /// Takes what was broken off the list: the events tell that, with the reason.
+    fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
+        let broken: Vec<_> = self.directory.breaks_of(self.id).iter().filter_map(Record::place).collect();
+        let before = gone.len();
+        gone.retain(|(place, _)| !broken.contains(place));
+        if gone.len() < before {
+            self.bell.ring();
+        }
+    }
+
+    /// The breaks of this session's grants that took effect and were not told yet.
+    fn broken(&self, told: &mut HashSet<RequestId>) -> VecDeque<SessionEvent> {
+        let mut events = VecDeque::new();
+        for record in self.directory.breaks_of(self.id) {
+            let Some(place) = record.place() else { continue };
+            if !self.holds(&place) && told.insert(place.request) {
+                events.push_back(SessionEvent::Broken(place, record.reason.into()));
+            }
+        }
+        events
+    }
+
+    /// Whether the ticket of a place is still there.
+    fn holds(&self, place: &PlaceId) -> bool {
+        let slot = Slot::of(&place.name);
+        let bucket = self.directory.bucket(slot.bucket);
+        let mut state = bucket.lock();
+        let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
+        ticket.is_some_and(|ticket| self.directory.exists(&bucket.path(&ticket, &slot.encoded)).unwrap_or(true))
     }
 
     fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
@@ -219,6 +254,8 @@ impl Core {
             core: Weak<Core>,
             bell: Arc<Bell>,
             _subscription: Option<Subscription>,
+            broken: VecDeque<SessionEvent>,
+            told: HashSet<RequestId>,
         }
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
         let subscription = match watch(&path, Interest::Touch, &self.bell) {
@@ -226,10 +263,23 @@ impl Core {
             // Renewals look, too.
             Watching::Gone | Watching::Blind => None,
         };
-        let events = Events { core: Arc::downgrade(self), bell: Arc::clone(&self.bell), _subscription: subscription };
-        Box::pin(futures_util::stream::unfold(events, |events| async move {
+        let events = Events {
+            core: Arc::downgrade(self),
+            bell: Arc::clone(&self.bell),
+            _subscription: subscription,
+            broken: VecDeque::new(),
+            told: HashSet::new(),
+        };
+        Box::pin(futures_util::stream::unfold(events, |mut events| async move {
+            if let Some(broken) = events.broken.pop_front() {
+                return Some((broken, events));
+            }
             events.bell.rung().await;
             let core = events.core.upgrade().filter(|core| !core.is_over())?;
+            events.broken = core.broken(&mut events.told);
+            if let Some(broken) = events.broken.pop_front() {
+                return Some((broken, events));
+            }
             // What cannot be told now, the renewal asks again.
             let event = if core.is_linked().unwrap_or(true) { SessionEvent::Doubtful } else { SessionEvent::Expired };
             Some((event, events))

@@ -20,7 +20,7 @@ use crate::store::{Contender, Queue, RequestId, Standing};
 
 /// Which sessions are alive, asked once each.
 #[derive(Default)]
-struct Roll(HashMap<u64, (bool, Option<Identity>)>);
+pub(super) struct Roll(HashMap<u64, (bool, Option<Identity>)>);
 
 impl Roll {
     /// Whether the session of `ticket` is alive; removes the ticket if it is not.
@@ -37,7 +37,7 @@ impl Roll {
         *alive
     }
 
-    fn identity(&self, session: u64) -> Option<&Identity> {
+    pub(super) fn identity(&self, session: u64) -> Option<&Identity> {
         self.0.get(&session)?.1.as_ref()
     }
 }
@@ -46,6 +46,13 @@ impl Directory {
     /// The queue of `name`, as of some moment during the call.
     pub(super) fn read_queue(&self, name: &Name) -> Result<Queue> {
         let slot = Slot::of(name);
+        let (line, roll, strangers) = self.read_line(&slot)?;
+        let contenders = line.iter().filter_map(|known| self.contender(&slot, &line, known.ticket, &roll)).collect();
+        Ok(Queue { name: name.clone(), contenders, strangers })
+    }
+
+    /// Everybody alive in one queue, who they are, and what only looks like a part of it.
+    pub(super) fn read_line(&self, slot: &Slot) -> Result<(Line, Roll, Vec<String>)> {
         let path = Self::bucket_path(slot.bucket);
         let failed = |errno| fault("queue", format_args!("{}/{path}", self.path), errno);
         // Whoever drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
@@ -67,8 +74,7 @@ impl Directory {
             }
         }
         strangers.retain(|file| file.starts_with(&*slot.encoded));
-        let contenders = line.iter().filter_map(|known| self.contender(&slot, &line, known.ticket, &roll)).collect();
-        Ok(Queue { name: name.clone(), contenders, strangers })
+        Ok((line, roll, strangers))
     }
 
     fn contender(&self, slot: &Slot, line: &Line, ticket: Ticket, roll: &Roll) -> Option<Contender> {

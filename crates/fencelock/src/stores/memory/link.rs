@@ -64,6 +64,10 @@ pub enum Operation {
     Queue,
     /// Listing names.
     Names,
+    /// Breaking a grant.
+    Evict,
+    /// Reading what was broken.
+    Breaks,
 }
 
 /// The session a request belongs to and, of an `enter`, its id.
@@ -242,6 +246,8 @@ fn unanswered(operation: Operation) -> Error {
         Operation::Leave => "leave",
         Operation::Queue => "queue",
         Operation::Names => "names",
+        Operation::Evict => "evict",
+        Operation::Breaks => "breaks",
     };
     Error::new(ErrorKind::Unreachable, operation, "the answer was lost").retryable().outcome_unknown()
 }

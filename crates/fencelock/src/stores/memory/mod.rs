@@ -27,7 +27,7 @@ use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Capability, Liveness, Opened, Order, Owner, Pace, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens,
 };
 
 /// A store in the memory of this process.
@@ -280,6 +280,20 @@ impl Store for MemoryStore {
             let (prefix, from) = (prefix.to_owned(), from.cloned());
             let names = move |state: &mut state::State, _: Moment| Ok(state.names(&prefix, from.as_ref(), limit));
             self.link.send(Operation::Names, None, names).await
+        })
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let order = order.clone();
+            self.link.send(Operation::Evict, None, move |state, _| Ok(state.evict(order))).await
+        })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move {
+            let name = name.clone();
+            self.link.send(Operation::Breaks, None, move |state, _| Ok(state.breaks(&name))).await
         })
     }
 }

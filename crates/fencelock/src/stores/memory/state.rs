@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::{Admission, Claim, admits};
 use crate::store::{
-    Ahead, Contender, Entry, Grant, Left, Loss, Owner, PlaceId, Queue, RequestId, SessionEvent, Standing,
+    Ahead, Break, Contender, Entry, Grant, Left, Loss, Owner, PlaceId, Queue, RequestId, SessionEvent, Standing,
 };
 use crate::token::FencingToken;
 
@@ -27,9 +27,14 @@ pub(super) struct State {
     next_expiry: Moment,
     /// The memory of a queue that went idle, for the next one: an uncontended cycle allocates nothing here.
     spare: VecDeque<Ticket>,
+    /// The last grants that were broken.
+    breaks: VecDeque<Break>,
     /// Whom to wake once the lock is given back.
     pub(super) wakes: Vec<Waker>,
 }
+
+/// How many broken grants are remembered.
+const BREAKS: usize = 1000;
 
 /// One queue, front first. The granted are a prefix of it.
 struct Line {
@@ -77,6 +82,7 @@ impl State {
             last_session: 0,
             next_expiry: Moment::NEVER,
             spare: VecDeque::new(),
+            breaks: VecDeque::new(),
             wakes: Vec::new(),
         }
     }
@@ -304,8 +310,12 @@ impl State {
             let line = self.lines.get(&place.name);
             line.is_some_and(|line| line.tickets.iter().any(|t| t.id == place.request && t.session == session))
         };
+        let why = |place: &PlaceId| match self.breaks.iter().any(|order| order.place == *place) {
+            true => Loss::Broken,
+            false => Loss::Removed,
+        };
         let gone = places.iter().filter(|place| !is_here(place));
-        Some(gone.map(|place| (place.clone(), Loss::Removed)).collect())
+        Some(gone.map(|place| (place.clone(), why(place))).collect())
     }
 
     /// The standing of one place as it is now.
@@ -337,6 +347,30 @@ impl State {
             self.wakes.extend(record.listener.take());
         }
         self.depart(&place.name, |ticket| ticket.id == place.request) > 0
+    }
+
+    /// Breaks the grant that `order` names; says whether it was there, or this very order broke it before.
+    pub(super) fn evict(&mut self, order: Break) -> bool {
+        let place = order.place.clone();
+        let line = self.lines.get(&place.name);
+        let is_it = |ticket: &&Ticket| ticket.id == place.request && ticket.grant().token == order.token;
+        let holder = line.and_then(|line| line.tickets.range(..line.granted).find(is_it));
+        let Some(session) = holder.map(|ticket| ticket.session) else {
+            return self.breaks.contains(&order);
+        };
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.events.push_back(SessionEvent::Broken(place.clone(), Arc::clone(&order.reason)));
+            self.wakes.extend(record.listener.take());
+        }
+        if self.breaks.len() >= BREAKS {
+            self.breaks.pop_front();
+        }
+        self.breaks.push_back(order);
+        self.depart(&place.name, |ticket| ticket.id == place.request && ticket.session == session) > 0
+    }
+
+    pub(super) fn breaks(&self, name: &Name) -> Vec<Break> {
+        self.breaks.iter().filter(|order| order.place.name == *name).cloned().collect()
     }
 
     /// The session's next event, or `Err(true)` when there will be none any more.

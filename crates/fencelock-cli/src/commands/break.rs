@@ -1,0 +1,109 @@
+//! `fencelock break`: ends somebody's grant on purpose.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use clap::Args;
+use fencelock::{Client, Contender, ErrorKind, Name};
+
+use super::{StoreArguments, farewell};
+use crate::arguments;
+use crate::say::{Failure, Outcome, code, harmless, say};
+use crate::show::Shown;
+
+/// Nothing was broken: nobody held it, the grant was gone already, or the answer was no.
+const NOTHING: u8 = 1;
+
+/// Break a lock that somebody holds.
+///
+/// Ends exactly the grant that it names, never a later one, and says whose it was. Asks first on a terminal, and needs
+/// --yes elsewhere. The holder is told, with the reason: `fencelock run` stops its command. A holder that cannot be told
+/// (stopped, or cut off) goes on: only what it writes to can refuse it, by the higher token of the next grant. The store
+/// keeps a record, which `fencelock show` shows.
+///
+/// Exits with 1 when nothing was broken: nobody held it, the grant was gone already, or the answer was no.
+#[derive(Debug, Args)]
+pub(crate) struct Break {
+    /// The lock's name.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// Why: kept with the record, and told to the holder.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::reason())]
+    reason: String,
+    /// Break the grant with this token; needed where several hold the lock.
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Break {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        if !self.yes && !io::stdin().is_terminal() {
+            return Err(Failure::new(code::USAGE, "nobody can be asked here: give --yes to break the lock"));
+        }
+        let Some(client) = store.connect_to_look().await? else {
+            return Err(self.nobody());
+        };
+        let ended = self.run_with(&client).await;
+        farewell(&client).await;
+        ended
+    }
+
+    async fn run_with(&self, client: &Client) -> Outcome<u8> {
+        let queue = client.queue(&self.name).await?;
+        let holders: Vec<_> = queue.contenders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
+        let (index, holder) = match holders[..] {
+            [] => return Err(self.nobody()),
+            [(index, holder)] => (index, holder),
+            _ => {
+                let each =
+                    holders.iter().map(|(index, holder)| format!("\n  {}", Shown::new(*index, holder).sentence()));
+                let message = format!("several hold {}, say which by --token:{}", self.name, each.collect::<String>());
+                return Err(Failure::new(code::USAGE, message));
+            }
+        };
+        let whose = format!("{}, held by {}", self.name, Shown::new(index + 1, holder).sentence());
+        if !self.yes && !asked(&whose)? {
+            say("nothing was broken");
+            return Ok(NOTHING);
+        }
+        if client.evict(&self.name, holder, &self.reason).await? {
+            writeln!(io::stdout().lock(), "broke {}", harmless(&whose, false))?;
+            return Ok(0);
+        }
+        Err(Failure::new(NOTHING, format!("the grant was gone already, nothing was broken: {whose}")))
+    }
+
+    fn is_meant(&self, contender: &Contender) -> bool {
+        let token = contender.grant.map(|grant| grant.token.map(|token| token.to_string()));
+        match (&self.token, token) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(meant), Some(token)) => token.as_ref() == Some(meant),
+        }
+    }
+
+    fn nobody(&self) -> Failure {
+        let with = self.token.as_ref().map_or_else(String::new, |token| format!(" with the token {token}"));
+        Failure::new(NOTHING, format!("nobody holds {}{with}: nothing was broken", self.name))
+    }
+}
+
+/// Asks on the terminal; anything but yes is no.
+fn asked(whose: &str) -> Outcome<bool> {
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "break {}? [y/N] ", harmless(whose, false))?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The records of what was broken; a store that breaks nothing has none.
+pub(super) async fn records(client: &Client, name: &Name) -> Outcome<Vec<fencelock::Break>> {
+    match client.breaks(name).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),
+        records => Ok(records?),
+    }
+}

@@ -1,0 +1,89 @@
+//! Grants that are broken on purpose.
+
+use std::time::SystemTime;
+
+use fencelock::store::{Contender, Standing};
+use fencelock::{Break, Claim, ErrorKind, Loss, Moment, Name};
+use futures_util::StreamExt;
+
+use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release};
+
+/// The grant that is named ends, the next one has a higher token, and nothing ends a later grant: not the same order
+/// again, not another one with the old token, not one for a place that waits.
+pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    let mut held = a.hold(&job, Claim::MUTEX).await?;
+    let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+    let first = order(&b, &job, 0).await?;
+    let waiting = Break { place: waiter.id(), ..first.clone() };
+    demand!(!evict(&b, &waiting).await?, "a place that waits was broken with the token of another");
+    let mut parked = waiter.next(Moment::NEVER);
+    world.park(&mut parked).await?;
+    demand!(evict(&b, &first).await?, "a grant that was there was not broken");
+    let told = world.within(b.capability().wake_bound, parked).await;
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a break the next one was told {told:?}");
+    let tokens = (token(&*held), token(&*waiter));
+    demand!(tokens.0.is_none() || tokens.1 > tokens.0, "the tokens around a break are {tokens:?}");
+    demand!(evict(&a, &first).await?, "the same order does not find what it did");
+    let later = Break { at: first.at + std::time::Duration::from_secs(1), ..first };
+    demand!(!evict(&a, &later).await?, "a grant that was gone was broken once more");
+    let stale = Break { place: waiter.id(), ..later };
+    demand!(!evict(&a, &stale).await? || tokens.0.is_none(), "a grant was broken with the token of an earlier one");
+    if tokens.0.is_some() {
+        demand!(b.ids(&job).await? == [waiter.id().request], "a break of one grant ended a later one");
+        release(waiter).await?;
+    }
+    held.leave().await?;
+    Ok(())
+}
+
+/// The holder is told that it was broken, and why; who comes later can read who broke what.
+pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Verdict {
+    let (mut a, b) = (world.client().await?, world.client().await?);
+    let (page, claim) = (name("page")?, Claim::MUTEX);
+    let held = a.hold(&page, claim).await?;
+    let _kept = a.hold(&name("other")?, claim).await?;
+    let order = order(&b, &page, 0).await?;
+    demand!(evict(&b, &order).await?, "a grant that was there was not broken");
+    let renewal = a.renew(&[&*held]).await?;
+    let gone = renewal.gone.iter().all(|(id, loss)| *id == held.id() && *loss == Loss::Broken);
+    demand!(gone && !renewal.expired, "the renewal of a broken place says {renewal:?}");
+    let told = world.within(PATIENCE, a.opened.events.next()).await;
+    let expected = fencelock::store::SessionEvent::Broken(held.id(), order.reason.clone());
+    demand!(told == Some(Some(expected)), "who was broken is told {told:?}");
+    let kept = b.process.store.breaks(&page).await?;
+    let [record] = &kept[..] else {
+        return Err(Fault::Broken(format!("of one break these are kept: {kept:?}")));
+    };
+    let same = (&record.place, record.token, record.claim, &record.by, &record.reason)
+        == (&order.place, order.token, order.claim, &order.by, &order.reason);
+    demand!(same && record.owner == order.owner, "of {order:?} this is kept: {record:?}");
+    demand!(b.process.store.breaks(&name("other")?).await?.is_empty(), "a break is kept under another name");
+    Ok(())
+}
+
+/// An order to break the grant of the contender at this position.
+async fn order(by: &Client, name: &Name, position: usize) -> Verdict<Break> {
+    let queue = by.queue(name).await?;
+    let holder: &Contender =
+        queue.contenders.get(position).ok_or_else(|| Fault::Broken("a holder is not shown".to_owned()))?;
+    // To the millisecond, which a store may keep.
+    let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123);
+    Ok(Break::of(name, holder, by.owner.clone(), "it was \"stuck\", é", at)?)
+}
+
+async fn evict(by: &Client, order: &Break) -> Verdict<bool> {
+    match by.process.store.evict(order).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Err(Fault::Inapplicable("the store breaks no grants".to_owned()))
+        }
+        broken => Ok(broken?),
+    }
+}
+
+fn token(place: &dyn fencelock::store::Place) -> Option<fencelock::FencingToken> {
+    match place.standing() {
+        Standing::Granted(grant) => grant.token,
+        _ => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! Grants broken on purpose, and the record of it: a file of lines that only grows.
+//!
+//! The record is written before the ticket goes, so that no break is ever without one; a second line voids it when the
+//! ticket turned out to be gone. Then the session file of who was broken is touched, which it hears.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::directory::Directory;
+use super::fault::fault;
+use super::layout::write_all;
+use super::lives::{Identity, session_name};
+use super::ticket::{Slot, Ticket};
+use crate::error::Result;
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Break, PlaceId, RequestId};
+use crate::token::FencingToken;
+
+/// The file of the records.
+pub(super) const BREAKS: &str = "breaks";
+/// How often a place is looked for again: a holder may be at replacing its ticket by a lighter one.
+const ROUNDS: usize = 8;
+
+/// One line: JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    at_ms: u64,
+    name: String,
+    /// In hexadecimal digits: JSON numbers are too small.
+    client: String,
+    number: u64,
+    session: String,
+    grant: u64,
+    weight: u32,
+    capacity: u32,
+    owner: Option<Identity>,
+    by: Identity,
+    pub(super) reason: String,
+    /// The grant was gone by itself after all.
+    #[serde(default)]
+    void: bool,
+}
+
+impl Record {
+    fn new(order: &Break, ticket: &Ticket) -> Self {
+        Self {
+            at_ms: milliseconds(order.at),
+            name: order.place.name.to_string(),
+            client: format!("{:016x}", order.place.request.client),
+            number: order.place.request.number,
+            session: session_name(ticket.key.session),
+            grant: ticket.key.seq,
+            weight: order.claim.weight(),
+            capacity: order.claim.capacity(),
+            owner: order.owner.as_ref().map(Identity::of),
+            by: Identity::of(&order.by),
+            reason: order.reason.to_string(),
+            void: false,
+        }
+    }
+
+    /// Whether it is about the same grant.
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.session, self.number, self.grant) == (&other.session, other.number, other.grant)
+    }
+
+    pub(super) fn place(&self) -> Option<PlaceId> {
+        let client = u64::from_str_radix(&self.client, 16).ok()?;
+        Some(PlaceId { name: Name::new(&self.name).ok()?, request: RequestId { client, number: self.number } })
+    }
+
+    fn order(&self) -> Option<Break> {
+        Some(Break {
+            place: self.place()?,
+            token: FencingToken::new(self.grant, 0),
+            claim: Claim::new(self.weight, self.capacity).ok()?,
+            owner: self.owner.as_ref().and_then(Identity::owner),
+            by: self.by.owner()?,
+            reason: self.reason.as_str().into(),
+            at: UNIX_EPOCH + Duration::from_millis(self.at_ms),
+        })
+    }
+}
+
+fn milliseconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Directory {
+    /// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
+    pub(super) fn break_grant(&self, order: &Break) -> Result<bool> {
+        let failed = |errno| fault("evict", format_args!("{}/{BREAKS}", self.path), errno);
+        let slot = Slot::of(&order.place.name);
+        let Some(ticket) = self.holder(&slot, order)? else {
+            let at = UNIX_EPOCH + Duration::from_millis(milliseconds(order.at));
+            let same = |known: Break| known.place == order.place && known.at == at && known.by == order.by;
+            return Ok(self.read_breaks(&order.place.name)?.into_iter().any(same));
+        };
+        let record = Record::new(order, &ticket);
+        self.append(&record).map_err(failed)?;
+        let mut removed = false;
+        let mut next = Some(ticket);
+        for _round in 0..ROUNDS {
+            let Some(ticket) = next else { break };
+            removed |= self.take_away(&slot, &ticket)?;
+            next = self.holder(&slot, order)?;
+        }
+        if !removed {
+            self.append(&Record { void: true, ..record }).map_err(failed)?;
+            return Ok(false);
+        }
+        // Without the permission to, its next renewal tells the holder.
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        let session = session_name(ticket.key.session);
+        let _ = rustix::fs::utimensat(&self.root.sessions, session.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
+        Ok(true)
+    }
+
+    /// The ticket of the grant that `order` names, if it is there.
+    fn holder(&self, slot: &Slot, order: &Break) -> Result<Option<Ticket>> {
+        let (line, roll, _) = self.read_line(slot)?;
+        let is_it = |ticket: &Ticket| {
+            let client = roll.identity(ticket.key.session).and_then(Identity::owner).map_or(0, |owner| owner.client);
+            ticket.key.number == order.place.request.number
+                && client == order.place.request.client
+                && FencingToken::new(ticket.key.seq, 0) == order.token
+                && line.is_granted(ticket)
+        };
+        Ok(line.iter().map(|known| known.ticket).rfind(is_it))
+    }
+
+    fn take_away(&self, slot: &Slot, ticket: &Ticket) -> Result<bool> {
+        let bucket = self.bucket(slot.bucket);
+        let path = bucket.path(ticket, &slot.encoded);
+        let removed = self.remove(&path);
+        // Waiters of this process behind a holder of this process are told in memory.
+        bucket.lock().depart(&slot.encoded, ticket);
+        removed.map_err(|errno| fault("evict", format_args!("{}/{path}", self.path), errno))
+    }
+
+    fn append(&self, record: &Record) -> rustix::io::Result<()> {
+        // The line break before it ends a line that a full disk cut short.
+        let line = format!("\n{}\n", serde_json::to_string(record).map_err(|_| Errno::INVAL)?);
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let modes = self.root.modes;
+        let file: OwnedFd = self.opening(|| rustix::fs::openat(&self.root.fd, BREAKS, flags, modes.file))?;
+        if rustix::fs::fstat(&file)?.st_size == 0 {
+            // Another user's file has its permissions already.
+            let _ = modes.apply(&file, modes.file);
+        }
+        write_all(&file, line.as_bytes())?;
+        rustix::fs::fsync(&file)
+    }
+
+    /// What is recorded and not void, oldest first. Lines that are not understood are passed over.
+    fn records(&self) -> rustix::io::Result<Vec<Record>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match self.opening(|| rustix::fs::openat(&self.root.fd, BREAKS, flags, Mode::empty())) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(errno) => return Err(errno),
+        };
+        let text = std::io::read_to_string(std::fs::File::from(file)).map_err(|_| Errno::IO)?;
+        let mut records: Vec<Record> = Vec::new();
+        for record in text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
+            if record.void {
+                records.retain(|known| !known.is_of(&record));
+            } else {
+                records.push(record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// The breaks of `name`, oldest first.
+    pub(super) fn read_breaks(&self, name: &Name) -> Result<Vec<Break>> {
+        let records = self.records().map_err(|errno| fault("breaks", format_args!("{}/{BREAKS}", self.path), errno))?;
+        let of_name = records.iter().filter(|record| record.name == name.as_str());
+        Ok(of_name.filter_map(Record::order).collect())
+    }
+
+    /// The breaks of a session's grants.
+    pub(super) fn breaks_of(&self, session: u64) -> Vec<Record> {
+        let name = session_name(session);
+        // What cannot be read now only costs the reason.
+        let records = self.records().unwrap_or_default();
+        records.into_iter().filter(|record| record.session == name).collect()
+    }
+}
