@@ -2,8 +2,8 @@
 
 use crate::clients::{
     BARE, CURATOR, CURATOR_54, CURATOR_59, CURATOR_READ, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE,
-    Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE, KAZOO_WRITE, OWN, PLAIN, SHARED,
-    ZK_LOCK,
+    Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE, KAZOO_WRITE, OWN, PLAIN, Program,
+    SHARED, ZK_LOCK,
 };
 
 /// What happens to somebody who tries while another holds.
@@ -27,6 +27,15 @@ pub(crate) struct Cell {
     pub(crate) expected: Expected,
     /// Whether each waits for the other, so that both may count together.
     pub(crate) mutual: bool,
+}
+
+impl Cell {
+    /// Whether two processes of each side take part where more than two can: where fencelock does, and only one may hold.
+    pub(crate) fn has_twins(&self) -> bool {
+        let sides = [self.holder, self.contender];
+        let is_ours = sides.iter().any(|client| client.program == Program::Fencelock);
+        is_ours && self.mutual && !sides.iter().any(|client| client.is_shared())
+    }
 }
 
 /// Two clients: what the second does while the first holds, and the other way round.
@@ -136,7 +145,7 @@ fn both_ways(pair: &Pair) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::{Nodes, Program};
+    use crate::clients::Nodes;
 
     #[test]
     fn every_pair_of_ours_is_played_both_ways_and_once() {

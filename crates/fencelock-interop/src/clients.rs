@@ -43,6 +43,11 @@ impl Program {
 }
 
 impl Client {
+    /// Whether several of it may hold at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.recipe == "ReadLock"
+    }
+
     /// Whether one who waits can be told to stop. Go's locks wait for as long as it takes.
     pub(crate) fn can_give_up(&self) -> bool {
         self.program != GO

@@ -12,14 +12,14 @@ use crate::cells::{Cell, Expected};
 use crate::clients::{Client, Nodes, Program};
 use crate::driver::{Answer, Driver, value};
 
-/// Of every client; the shortest that all of them take well.
-pub(crate) const SESSION: Duration = Duration::from_secs(4);
+/// Of every client. Much shorter, and a busy machine would end sessions that nobody wants to end.
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
 
 /// How often the lock goes from the holder to who waits.
 const TURNS: usize = 5;
 
-/// How often each side adds to the counter.
-const COUNTS: u64 = 40;
+/// How often each process adds to the counter.
+const COUNTS: u64 = 25;
 
 /// How long somebody who waits is watched to see that it does.
 const SILENCE: Duration = Duration::from_millis(250);
@@ -77,8 +77,15 @@ impl Stage<'_> {
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
         let holder = self.start(cell.holder.program, cell.holder.title)?;
         let contender = self.start(cell.contender.program, cell.contender.title)?;
+        let twins = if cell.has_twins() {
+            let holder = self.start(cell.holder.program, cell.holder.title)?;
+            let contender = self.start(cell.contender.program, cell.contender.title)?;
+            Some(Twins { holder: holder.ready()?, contender: contender.ready()? })
+        } else {
+            None
+        };
         let (holder, contender) = (holder.ready()?, contender.ready()?);
-        let mut game = Game { stage: self, cell, number, holder, contender, rounds: 0 };
+        let mut game = Game { stage: self, cell, number, holder, contender, twins, rounds: 0 };
         match cell.expected {
             Expected::Waits => game.waits(),
             Expected::Granted | Expected::Shares => game.granted(),
@@ -105,7 +112,14 @@ struct Game<'a> {
     number: usize,
     holder: Driver,
     contender: Driver,
+    twins: Option<Twins>,
     rounds: usize,
+}
+
+/// One more process of each side: whoever waits may then have several ahead, of its own kind and of the other.
+struct Twins {
+    holder: Driver,
+    contender: Driver,
 }
 
 impl Game<'_> {
@@ -118,6 +132,7 @@ impl Game<'_> {
             self.give_up()?;
         }
         let counted = if self.cell.mutual { Some(self.count()?) } else { None };
+        self.middle()?;
         let takeover = self.crash()?;
         let most = SESSION + TAKEOVER_SLACK;
         ensure!(takeover <= most, "taken over only after {} s", takeover.as_secs_f64());
@@ -154,25 +169,54 @@ impl Game<'_> {
 
     /// Whoever else tried has left nothing behind.
     fn is_alone(&self, lock: &Lock) -> Result<()> {
-        let alone = wait_until(PATIENCE, || self.stage.contenders(lock).is_ok_and(|contenders| contenders == 1));
-        ensure!(alone, "who did not get the lock left a node behind");
-        Ok(())
+        self.wait_for(1, lock).context("who did not get the lock should leave nothing behind")
     }
 
-    /// Both add to a counter that loses what two add at once.
+    /// All add to a counter that loses what two add at once.
     fn count(&mut self) -> Result<u64> {
         let lock = self.fresh();
         let file = self.stage.scratch.join(format!("counter-{}", self.number));
         std::fs::write(&file, "0").with_context(|| file.display().to_string())?;
         let order = |client: &Client| format!("count {} {COUNTS} {}", lock.of(client), file.display());
-        self.holder.send(&order(self.cell.holder))?;
-        self.contender.send(&order(self.cell.contender))?;
-        self.holder.done()?;
-        self.contender.done()?;
+        let (holders, contenders) = (order(self.cell.holder), order(self.cell.contender));
+        let mut all = vec![(&mut self.holder, &holders), (&mut self.contender, &contenders)];
+        if let Some(Twins { holder, contender }) = &mut self.twins {
+            all.extend([(holder, &holders), (contender, &contenders)]);
+        }
+        for (driver, order) in &mut all {
+            driver.send(order)?;
+        }
+        for (driver, _) in &all {
+            driver.done()?;
+        }
+        let expected = COUNTS * all.len() as u64;
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let counted = text.trim().parse()?;
-        ensure!(counted == 2 * COUNTS, "{} were counted, and the counter says {counted}", 2 * COUNTS);
+        ensure!(counted == expected, "{expected} were counted, and the counter says {counted}");
         Ok(counted)
+    }
+
+    /// Of two who wait the one ahead is killed; the holder lets go while the dead one's node is still there, or, in every
+    /// other cell, once it is gone.
+    fn middle(&mut self) -> Result<()> {
+        let Some(Twins { holder: mut last, contender: mut middle }) = self.twins.take() else { return Ok(()) };
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        middle.send(&lock.acquire(self.cell.contender))?;
+        self.wait_for(2, &lock)?;
+        last.send(&lock.acquire(self.cell.holder))?;
+        self.wait_for(3, &lock)?;
+        let killed = Instant::now();
+        middle.kill()?;
+        if self.number % 2 == 1 {
+            self.wait_for(2, &lock)?;
+        }
+        self.holder.ask(&format!("release {held}"))?;
+        let acquired = last.done().context("after the one ahead was killed")?;
+        let took = killed.elapsed();
+        ensure!(took <= SESSION + TAKEOVER_SLACK, "one behind a dead one waited for {} s", took.as_secs_f64());
+        last.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        Ok(())
     }
 
     /// The holder is killed while the other waits.
@@ -214,6 +258,17 @@ impl Game<'_> {
         Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
+    /// Waits until that many contend.
+    fn wait_for(&self, count: usize, lock: &Lock) -> Result<()> {
+        let mut seen = 0;
+        let reached = wait_until(PATIENCE, || {
+            seen = self.stage.contenders(lock).unwrap_or(seen);
+            seen == count
+        });
+        ensure!(reached, "{seen} contend, and not {count}");
+        Ok(())
+    }
+
     /// fencelock shows both, whoever they are.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let clients = [self.cell.holder, self.cell.contender];
@@ -248,8 +303,7 @@ impl Game<'_> {
     /// The contender tries, and is in the queue behind the holder.
     fn queue_up(&mut self, lock: &Lock, is_watched: bool) -> Result<()> {
         self.contender.send(&lock.acquire(self.cell.contender))?;
-        let queued = wait_until(PATIENCE, || self.stage.contenders(lock).is_ok_and(|contenders| contenders == 2));
-        ensure!(queued, "the contender is not in the queue");
+        self.wait_for(2, lock)?;
         if !is_watched {
             return Ok(());
         }
