@@ -74,7 +74,7 @@ impl Config {
 
     /// What the client is told, but for the session.
     pub(super) fn client(&self) -> Result<wire::Config> {
-        let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").caused(error))?;
+        let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").with("cause", error))?;
         if let Some(bytes) = self.max_frame {
             client = client.max_frame(bytes);
         }
@@ -110,17 +110,6 @@ impl fmt::Debug for Config {
 
 fn bad(message: &'static str) -> Error {
     Error::new(ErrorKind::Config, "zookeeper store", message)
-}
-
-trait Caused {
-    fn caused(self, error: wire::Error) -> Self;
-}
-
-impl Caused for Error {
-    /// Shows what the client says; it never holds credentials.
-    fn caused(self, error: wire::Error) -> Self {
-        self.with("cause", &error).caused_by(error)
-    }
 }
 
 fn parent(path: &str) -> Result<String> {
@@ -188,16 +177,12 @@ fn tls(url: &mut StoreUrl) -> Result<Option<wire::Tls>> {
         }
         _ => return Err(bad("tls_cert and tls_key are given together")),
     };
-    tls.map(Some).map_err(|error| bad("tls_ca, tls_cert or tls_key").caused(error))
+    tls.map(Some).map_err(|error| bad("tls_ca, tls_cert or tls_key").with("cause", error))
 }
 
 fn read(option: &'static str, path: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| {
-        bad("a file of PEM blocks cannot be read")
-            .with("option", option)
-            .with("path", path)
-            .with("cause", &error)
-            .caused_by(error)
+        bad("a file of PEM blocks cannot be read").with("option", option).with("path", path).caused_by(error)
     })
 }
 

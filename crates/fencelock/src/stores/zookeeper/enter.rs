@@ -72,15 +72,15 @@ impl Joining<'_> {
                     let is_refusal = |error: &wire::Error| !matches!(error.kind(), Wire::NodeExists | Wire::NoNode);
                     let refused = parents.into_iter().filter_map(Result::err).find(is_refusal);
                     if let Some(refused) = refused {
-                        return Err(self.not_created(refused));
+                        return Err(self.not_created(&refused));
                     }
                     last = Some(error);
                 }
-                Err(error) => return Err(self.not_created(error)),
+                Err(error) => return Err(self.not_created(&error)),
             }
         }
         let gone = || Error::new(ErrorKind::Unreachable, "enter", "the parent keeps going away").retryable();
-        Err(last.map_or_else(gone, |error| self.not_created(error)))
+        Err(last.map_or_else(gone, |error| self.not_created(&error)))
     }
 
     fn make_parent(&self, path: &str) -> wire::Answer<wire::Created> {
@@ -88,7 +88,7 @@ impl Joining<'_> {
     }
 
     /// A request that certainly made nothing need not be looked for.
-    fn not_created(&self, error: wire::Error) -> Error {
+    fn not_created(&self, error: &wire::Error) -> Error {
         if !error.outcome_unknown() {
             self.core.table.forget(self.entry.id);
         }
@@ -111,7 +111,7 @@ impl Joining<'_> {
         self.core.table.placed(self.entry.id, &self.entry.name, node);
         match listed {
             Ok((children, _)) => Ok(Joined { node, children }),
-            Err(error) => Err(self.give_back(&created.path, fault("enter", error)).await),
+            Err(error) => Err(self.give_back(&created.path, fault("enter", &error)).await),
         }
     }
 
@@ -132,7 +132,7 @@ impl Joining<'_> {
         let children = match self.core.client.get_children(self.home.parent()).await {
             Ok((children, _)) => children,
             Err(error) if error.kind() == Wire::NoNode => Vec::new(),
-            Err(error) => return Err(fault("enter", error)),
+            Err(error) => return Err(fault("enter", &error)),
         };
         Ok(Joined { node, children })
     }

@@ -5,17 +5,17 @@ use fencelock_zookeeper::ErrorKind as Wire;
 
 use crate::error::{Error, ErrorKind};
 
-/// What became of a request that failed with `error`.
-pub(super) fn fault(operation: &'static str, error: wire::Error) -> Error {
+/// What became of a request that failed with `error`, which is told as the cause in words: it names path and servers.
+pub(super) fn fault(operation: &'static str, error: &wire::Error) -> Error {
     let (kind, retryable, message) = meaning(error.kind());
-    let mut fault = Error::new(kind, operation, message).with("cause", &error);
+    let mut fault = Error::new(kind, operation, message).with("cause", error);
     if retryable {
         fault = fault.retryable();
     }
     if error.outcome_unknown() {
         fault = fault.outcome_unknown();
     }
-    fault.caused_by(error)
+    fault
 }
 
 /// The kind, whether another try can help, and a sentence.

@@ -101,7 +101,7 @@ impl ZooKeeperStore {
         let config = config.session_timeout(ttl).request_deadline(patience).connect_deadline(patience);
         // The engine's renewals keep the session alive, and nothing does once they stop.
         let config = config.keep_alive(false).clock(Arc::new(WireClock(Arc::clone(&clock))));
-        let (client, events) = wire::Client::connect(config).await.map_err(|error| fault("open session", error))?;
+        let (client, events) = wire::Client::connect(config).await.map_err(|error| fault("open session", &error))?;
         let granted = client.session().timeout;
         self.check_granted(ttl, granted)?;
         let confirmed = moment(client.confirmed());
@@ -136,12 +136,12 @@ impl ZooKeeperStore {
         if let Some(core) = newest {
             match ask(core.client.clone()).await {
                 Err(error) if matches!(error.kind(), wire::ErrorKind::SessionExpired | wire::ErrorKind::Closed) => {}
-                answered => return answered.map_err(|error| fault(operation, error)),
+                answered => return answered.map_err(|error| fault(operation, &error)),
             }
         }
         let connected = wire::Client::connect(self.config.client()?).await;
-        let (client, _) = connected.map_err(|error| fault(operation, error))?;
-        ask(client).await.map_err(|error| fault(operation, error))
+        let (client, _) = connected.map_err(|error| fault(operation, &error))?;
+        ask(client).await.map_err(|error| fault(operation, &error))
     }
 }
 

@@ -122,7 +122,7 @@ impl ZooKeeperPlace {
         let children = match self.core.client.get_children(home.parent()).await {
             Ok((children, _)) => children,
             Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
-            Err(error) => return Err(fault("next", error)),
+            Err(error) => return Err(fault("next", &error)),
         };
         let layout = self.core.config.dialect.mutex();
         let own = numbered(layout.prefix(self.id.request, home.key), self.node.number);
@@ -275,7 +275,7 @@ async fn answer(asked: Option<wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>>)
     match asked.await {
         Ok((_, _, watch)) => Ok(Watched::Set(watch)),
         Err(error) if error.kind() == Wire::NoNode => Ok(Watched::Gone),
-        Err(error) => Err(fault("next", error)),
+        Err(error) => Err(fault("next", &error)),
     }
 }
 
@@ -334,7 +334,7 @@ impl Place for ZooKeeperPlace {
                 Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Left::AlreadyGone,
                 Err(error) => {
                     self.core.table.hold(request, None);
-                    return Err(fault("leave", error));
+                    return Err(fault("leave", &error));
                 }
             };
             self.core.table.forget(request);

@@ -82,7 +82,7 @@ impl Core {
         match self.client.delete(path, None).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Ok(false),
-            Err(error) => Err(fault(operation, error)),
+            Err(error) => Err(fault(operation, &error)),
         }
     }
 
@@ -93,15 +93,15 @@ impl Core {
         let prefix = self.config.dialect.mutex().prefix(id, home.key);
         let synced = self.client.sync(home.parent());
         let listed = self.client.get_children(home.parent());
-        synced.await.map_err(|error| fault("find request", error))?;
+        synced.await.map_err(|error| fault("find request", &error))?;
         let children = match listed.await {
             Ok((children, _)) => children,
             Err(error) if error.kind() == Wire::NoNode => return Ok(None),
-            Err(error) => return Err(fault("find request", error)),
+            Err(error) => return Err(fault("find request", &error)),
         };
         for child in children.iter().filter(|child| own_number(child, &prefix).is_some()) {
             let path = home.child(child);
-            let stat = self.client.exists(&path).await.map_err(|error| fault("find request", error))?;
+            let stat = self.client.exists(&path).await.map_err(|error| fault("find request", &error))?;
             if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.id) {
                 return Ok(Some(Found { path, stat, children }));
             }
@@ -159,7 +159,7 @@ impl Session for ZooKeeperSession {
                     self.0.end();
                     (self.0.client.confirmed(), true)
                 }
-                Err(error) => return Err(fault("renew", error)),
+                Err(error) => return Err(fault("renew", &error)),
             };
             let gone = places.iter().filter(|place| self.0.table.node(place.request).is_none());
             let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
@@ -171,7 +171,7 @@ impl Session for ZooKeeperSession {
         Box::pin(async move {
             let closed = self.0.client.close().await;
             self.0.end();
-            closed.map_err(|error| fault("close session", error))
+            closed.map_err(|error| fault("close session", &error))
         })
     }
 }
