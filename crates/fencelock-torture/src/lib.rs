@@ -3,9 +3,11 @@
 //! A store takes part by one [`Site`](fencelock_conformance::harness::Site): where its servers are and how they are broken.
 //! The strategies of the harness and the scenes of `fencelock-conformance` then run over it.
 
+mod hosts;
 mod rounds;
 mod ways;
 pub mod zookeeper;
 
+pub use hosts::ZooKeeperHosts;
 pub use rounds::{Rounds, Tally};
 pub use ways::Ways;

@@ -56,13 +56,22 @@ impl ZooKeeper {
     }
 
     fn url_at(&self, servers: &str) -> String {
-        let tick_ms = self.ensemble.tick_ms();
-        format!("zk://{servers}{}?tick_ms={tick_ms}&ttl_ms={}", self.parent, Self::TTL.as_millis())
+        Self::url(servers, &self.parent, self.ensemble.tick_ms())
+    }
+
+    /// The store on `servers`, whose sessions live for [`ZooKeeper::TTL`].
+    pub(crate) fn url(servers: &str, parent: &str, tick_ms: u64) -> String {
+        format!("zk://{servers}{parent}?tick_ms={tick_ms}&ttl_ms={}", Self::TTL.as_millis())
     }
 
     fn any_server(&self, random: u64) -> usize {
         usize::try_from(random % self.ensemble.len() as u64).unwrap_or(0)
     }
+}
+
+/// A server that is not `leader`: `any`, or the next one.
+pub(crate) fn other_than(leader: usize, any: usize, count: usize) -> usize {
+    if any == leader { (any + 1) % count } else { any }
 }
 
 impl Site for ZooKeeper {
@@ -75,7 +84,8 @@ impl Site for ZooKeeper {
     }
 
     fn can(&self, outage: Outage) -> bool {
-        outage != Outage::FollowerCut || self.ensemble.len() > 1
+        let needs_followers = matches!(outage, Outage::FollowerCut | Outage::LeaderCutOff);
+        self.ensemble.len() > 1 || !needs_followers
     }
 
     fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
@@ -83,10 +93,14 @@ impl Site for ZooKeeper {
         match outage {
             Outage::LeaderKilled => self.ensemble.server(self.ensemble.leader()).kill(),
             Outage::LeaderPaused => self.ensemble.server(self.ensemble.leader()).pause(),
+            Outage::LeaderCutOff => {
+                let leader = self.ensemble.leader();
+                self.ways.before(leader).for_each(|proxy| proxy.hold(Way::Both));
+                self.ensemble.others(leader).for_each(|other| self.ensemble.link(other, leader).hold(Way::Both));
+            }
             Outage::FollowerCut => {
                 let leader = self.ensemble.leader();
-                let follower = if any == leader { (any + 1) % self.ensemble.len() } else { any };
-                self.ensemble.link(follower, leader).hold(Way::Both);
+                self.ensemble.link(other_than(leader, any, self.ensemble.len()), leader).hold(Way::Both);
             }
             Outage::WorkerCut => self.ways.cut(worker),
             Outage::WorkerHeldBack => self.ways.of(worker).iter().for_each(|proxy| proxy.hold_existing(Way::Up)),

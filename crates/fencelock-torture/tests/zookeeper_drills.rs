@@ -25,6 +25,11 @@ fn a_leader_that_is_paused_and_goes_on_grants_nothing_twice() {
 }
 
 #[test]
+fn a_leader_cut_off_from_everybody_grants_nothing_twice() {
+    drill(&THREE, Strategy::Long(Outage::LeaderCutOff), 2);
+}
+
+#[test]
 fn a_follower_cut_off_from_its_leader_alone_grants_nothing_twice() {
     drill(&THREE, Strategy::Long(Outage::FollowerCut), 2);
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl Fleet {
         orders.client = format!("w{number}.{incarnation}");
         orders.url = self.site.url(number);
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
-        let mut command = self.site.command(&self.binary);
+        let mut command = Command::new(&self.binary);
         let child = command.args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
         Ok(Worker { child, client: orders.client, incarnation, view, is_stopped: false })

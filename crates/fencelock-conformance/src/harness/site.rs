@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Something that befalls the servers of a store, or the network between them and the workers, until it is mended.
@@ -14,6 +12,8 @@ pub enum Outage {
     LeaderKilled,
     /// The server that decides is stopped, and its connections stay.
     LeaderPaused,
+    /// The server that decides is cut off from everybody.
+    LeaderCutOff,
     /// A server that follows is cut off from the one that decides, and from nobody else.
     FollowerCut,
     /// One worker's connections carry nothing, and neither do new ones; nothing that was sent is lost.
@@ -32,9 +32,10 @@ pub enum Outage {
 
 impl Outage {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LeaderKilled,
         Self::LeaderPaused,
+        Self::LeaderCutOff,
         Self::FollowerCut,
         Self::WorkerCut,
         Self::WorkerHeldBack,
@@ -77,11 +78,6 @@ pub trait Site: fmt::Debug + Send + Sync {
     /// When it does not come back.
     fn heal(&self) -> io::Result<()> {
         Ok(())
-    }
-
-    /// The command that runs `worker` where it reaches the store.
-    fn command(&self, worker: &Path) -> Command {
-        Command::new(worker)
     }
 }
 

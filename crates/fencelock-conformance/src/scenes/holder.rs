@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Holder {
 impl Holder {
     /// Starts the process, which comes by the way of `client`, and waits until it holds the lock.
     pub(super) fn start(stage: &Stage, client: usize) -> Self {
-        let mut command = stage.site.command(&stage.holder);
+        let mut command = Command::new(&stage.holder);
         command.arg(stage.site.url(client)).arg(&stage.directory);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the holder's process");
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();

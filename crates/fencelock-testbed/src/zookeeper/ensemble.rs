@@ -132,8 +132,12 @@ impl Ensemble {
     /// The servers that do not lead.
     #[must_use]
     pub fn followers(&self) -> Vec<usize> {
-        let leader = self.leader();
-        (0..self.len()).filter(|number| *number != leader).collect()
+        self.others(self.leader()).collect()
+    }
+
+    /// All servers but this one.
+    pub fn others(&self, server: usize) -> impl Iterator<Item = usize> {
+        (0..self.len()).filter(move |number| *number != server)
     }
 
     /// The way on which `follower` reaches `leader`, and nobody else: cutting it leaves everything else connected.

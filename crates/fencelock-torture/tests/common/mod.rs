@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fencelock_conformance::harness::{Drill, Strategy, Verdict};
+use fencelock_conformance::harness::{Drill, Site, Strategy, Verdict};
 use fencelock_testbed::zookeeper::Ensemble;
 use fencelock_torture::zookeeper::ZooKeeper;
 
@@ -70,9 +70,13 @@ impl Drop for Directory {
 /// A hundred workers in four processes contend for two locks while the strategy strikes so often; nothing may be wrong.
 pub(crate) fn drill(servers: &Servers, strategy: Strategy, strikes: usize) -> Verdict {
     let taken = servers.take();
+    drill_at(Arc::new(taken.site(5)), strategy, strikes)
+}
+
+/// The same at any site.
+pub(crate) fn drill_at(site: Arc<dyn Site>, strategy: Strategy, strikes: usize) -> Verdict {
     let seed = fencelock_conformance::seed();
     let logs = Directory::new("drill");
-    let site = Arc::new(taken.site(5));
     let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-torture-worker"));
     let drill = Drill::at(site, logs.path(), worker, strategy, seed);
     let verdict = Drill { tasks: 25, strikes, ..drill }.run().unwrap();
