@@ -13,6 +13,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
+use crate::bound;
 use crate::say::{Failure, Outcome, code};
 use crate::terminal::Terminal;
 
@@ -37,11 +38,12 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value.
-    pub(crate) fn start(command: &[OsString], variables: &[(&str, Option<String>)]) -> Outcome<Self> {
+    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value; with
+    /// `bound`, so that the kernel kills it with this process. Called on the main thread: the kernel means the thread.
+    pub(crate) fn start(command: &[OsString], variables: &[(&str, Option<String>)], bound: bool) -> Outcome<Self> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| Failure::new(code::USAGE, "no command is given"))?;
-        let mut prepared = Command::new(program);
+        let mut prepared = if bound { bound::command(program) } else { Command::new(program) };
         prepared.args(arguments).process_group(0);
         for (variable, value) in variables {
             match value {
@@ -134,7 +136,8 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-fn not_started(program: &OsString, error: &io::Error) -> Failure {
+/// What `program` that cannot be executed is to its user: the codes that shells use.
+pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
     let code = match error.kind() {
         io::ErrorKind::NotFound => code::NOT_FOUND,
         _ => code::NOT_EXECUTABLE,

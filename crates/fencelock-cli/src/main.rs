@@ -1,6 +1,7 @@
 //! `fencelock`: programs run under distributed locks, and who holds them. One page about it: `docs/command.md`.
 
 mod arguments;
+mod bound;
 mod commands;
 mod job;
 mod say;

@@ -93,12 +93,15 @@ fn code_of(kind: ErrorKind) -> u8 {
     }
 }
 
-/// `error` and everything underneath it, in one line.
+/// `error` and everything underneath it that it does not say itself, in one line.
 pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let _ = write!(text, ": {error}");
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            let _ = write!(text, ": {cause}");
+        }
         source = error.source();
     }
     text
@@ -177,5 +180,8 @@ mod tests {
         let failure = Failure::from(error);
         assert_eq!(failure.code, code::DENIED);
         assert_eq!(failure.message.as_deref(), Some("open: refused: the cause"));
+        let error = Error::new(ErrorKind::Denied, "open", "refused").with("cause", "the cause");
+        let failure = Failure::from(error.caused_by(io::Error::other("the cause")));
+        assert_eq!(failure.message.as_deref(), Some("open: refused (cause the cause)"), "said once");
     }
 }

@@ -41,8 +41,9 @@ impl Shown {
             permits: is_permit(contender.claim).then(|| contender.claim.weight()),
             capacity: is_permit(contender.claim).then(|| contender.claim.capacity()),
             host: named.map(|owner| owner.host.clone()),
-            pid: named.map(|owner| owner.pid),
-            client: contender.owner.as_ref().map(|owner| format!("{:016x}", owner.client)),
+            // Other clients may tell their host and nothing else.
+            pid: named.map(|owner| owner.pid).filter(|pid| *pid != 0),
+            client: contender.owner.as_ref().map(|owner| owner.client).filter(|client| *client != 0).map(hex),
             request: contender.id.to_string(),
             purpose: contender.purpose.as_deref().map(str::to_owned),
             since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
@@ -76,6 +77,7 @@ impl Shown {
     fn who(&self) -> String {
         match (&self.host, self.pid) {
             (Some(host), Some(pid)) => format!("pid {pid} on {host}"),
+            (Some(host), None) => format!("somebody on {host}"),
             _ => format!("client {}", told(self.client.as_ref())),
         }
     }
@@ -99,6 +101,10 @@ fn is_permit(claim: Claim) -> bool {
 fn age(since: SystemTime) -> Option<String> {
     let age = SystemTime::now().duration_since(since).ok()?;
     Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
+}
+
+fn hex(client: u64) -> String {
+    format!("{client:016x}")
 }
 
 fn told<T: ToString>(value: Option<&T>) -> String {

@@ -24,9 +24,9 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(grace: Duration, max_hold: Option<Duration>, timing: Timing) -> Self {
-        // A renewal in time leaves at least this much certainty; half of it is never touched by one that is only slow.
-        let always_left = timing.ttl.saturating_sub(timing.margin).saturating_sub(timing.renew_interval);
-        Self { grace, max_hold, reserve: grace.min(always_left / 2) }
+        // A renewal in time leaves certainty for another one, also where a store's proof of life is older than the renewal
+        // that brings it (the library refuses times that do not); half of that is never touched by one that is only slow.
+        Self { grace, max_hold, reserve: grace.min(timing.renew_interval / 2) }
     }
 }
 

@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand};
 use fencelock::{Client, ClientBuilder};
 
 use crate::arguments;
+use crate::bound::Bound;
 use crate::say::{Outcome, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, Surroundings};
 
@@ -54,6 +55,8 @@ enum Verb {
     Bench(bench::Bench),
     #[command(hide = true)]
     BenchWorkers(bench::Workers),
+    #[command(hide = true)]
+    Bound(Bound),
 }
 
 /// Runs the verb; says with which code to exit.
@@ -67,6 +70,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Stores(stores) => stores.run(),
         Verb::Bench(bench) => bench.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
+        Verb::Bound(bound) => bound.run(),
     }
 }
 

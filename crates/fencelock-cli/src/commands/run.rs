@@ -5,6 +5,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use clap::Args;
+use fencelock::store::Liveness;
 use fencelock::{AnyGuard, Client, Contention, Error, ErrorKind, Name};
 use nix::sys::signal::Signal;
 
@@ -97,7 +98,7 @@ impl Run {
             guard = self.acquire(client) => Ok(guard?),
         };
         match guard {
-            Ok(guard) => self.hold(guard, Limits::new(self.grace, self.max_hold, client.timing()), signals).await,
+            Ok(guard) => self.hold(client, guard, signals).await,
             Err(signal) => {
                 // The dropped acquire is cleaned up behind us; a second signal ends even that.
                 tokio::select! {
@@ -169,12 +170,15 @@ impl Run {
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
-    async fn hold(&self, guard: AnyGuard, limits: Limits, signals: &mut Signals) -> Outcome<u8> {
+    async fn hold(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Outcome<u8> {
         let variables = [
             ("FENCELOCK_NAME", Some(self.name.to_string())),
             ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
         ];
-        let ended = match Job::start(&self.command, &variables) {
+        let limits = Limits::new(self.grace, self.max_hold, client.timing());
+        // Where the lock does not live on with the command, the command must not live on without fencelock.
+        let bound = client.capability().liveness != Liveness::Process;
+        let ended = match Job::start(&self.command, &variables, bound) {
             Ok(job) => Held::new(&guard, job, limits).serve(signals).await,
             Err(failure) => Err(failure),
         };

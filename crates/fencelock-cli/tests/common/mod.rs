@@ -41,14 +41,20 @@ pub(crate) fn binary() -> Command {
     command
 }
 
-/// A directory of the test's own, with a store in it.
+/// A directory of the test's own, with a store in it, or one elsewhere.
 pub(crate) struct Place {
     pub(crate) directory: TempDir,
+    elsewhere: Option<String>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap(), elsewhere: None }
+    }
+
+    /// With the store at `url`.
+    pub(crate) fn with_store(url: impl Into<String>) -> Self {
+        Self { elsewhere: Some(url.into()), ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -56,7 +62,7 @@ impl Place {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("file://{}", self.path("store").display())
+        self.elsewhere.clone().unwrap_or_else(|| format!("file://{}", self.path("store").display()))
     }
 
     /// `fencelock` with these arguments, on this place's store, in this place's directory.

@@ -301,16 +301,16 @@ pub struct Owner {
     pub client: u64,
     /// The host's name; empty when opaque.
     pub host: String,
-    /// The process; 0 when opaque.
+    /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
     pub pid: u32,
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.is_empty() {
-            write!(f, "client {:016x}", self.client)
-        } else {
-            write!(f, "pid {} on {}", self.pid, self.host)
+        match (self.pid, &*self.host) {
+            (_, "") => write!(f, "client {:016x}", self.client),
+            (0, host) => write!(f, "somebody on {host}"),
+            (pid, host) => write!(f, "pid {pid} on {host}"),
         }
     }
 }
