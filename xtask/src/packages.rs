@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencelock_testbed::{Network, Package, ZOOKEEPER};
+use fencelock_testbed::{Network, Package, ZOOKEEPER, ZOOKEEPER_COMMAND};
 
 use crate::shell::{self, Result};
 
@@ -23,8 +23,8 @@ pub(crate) const TESTS: &[Need] = &[
     Need { probe: &["setpriv", "--version"], package: "util-linux" },
 ];
 
-/// The servers that the tests start, and the network before them.
-pub(crate) const SERVERS: &[Package] = &[ZOOKEEPER, Network::PACKAGE];
+/// The servers that the tests start, the network before them, and a server's own command.
+pub(crate) const SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, Network::PACKAGE];
 
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[

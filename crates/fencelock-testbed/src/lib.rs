@@ -14,7 +14,7 @@ mod wait;
 pub mod zookeeper;
 
 pub use network::Network;
-pub use packages::{Package, ZOOKEEPER};
+pub use packages::{Package, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use wait::{PATIENCE, wait_until};

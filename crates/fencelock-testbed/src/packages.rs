@@ -21,6 +21,10 @@ pub const ZOOKEEPER: Package = Package {
     ],
 };
 
+/// ZooKeeper's own command, as people use it by hand.
+pub const ZOOKEEPER_COMMAND: Package =
+    Package { server: "zkCli.sh", files: &[("/usr/share/zookeeper/bin/zkCli.sh", "zookeeper")] };
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]
