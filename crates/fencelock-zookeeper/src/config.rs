@@ -69,15 +69,15 @@ impl Config {
         self
     }
 
-    /// How long a request may take, from the call to its answer, waiting for a connection included; a third of the session timeout by
-    /// default.
+    /// How long a request may take, from the call to its answer, waiting for a connection included; up to 2^31 ms, a third of the session
+    /// timeout by default.
     #[must_use]
     pub fn request_deadline(mut self, deadline: Duration) -> Self {
         self.request_deadline = Some(deadline);
         self
     }
 
-    /// How long [`Client::connect`](crate::Client::connect) tries; the session timeout by default.
+    /// How long [`Client::connect`](crate::Client::connect) tries; up to 2^31 ms, the session timeout by default.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.connect_deadline = Some(deadline);
@@ -145,8 +145,10 @@ impl Config {
         if self.session_timeout < Duration::from_millis(1) || self.session_timeout > longest {
             return refuse(format!("the session timeout {:?} is not from 1 ms to 2^31 ms", self.session_timeout));
         }
-        if self.request_deadline_or_default().is_zero() || self.connect_deadline_or_default().is_zero() {
-            return refuse("a deadline of zero lets nothing happen".to_owned());
+        for deadline in [self.request_deadline_or_default(), self.connect_deadline_or_default()] {
+            if deadline.is_zero() || deadline > longest {
+                return refuse(format!("the deadline {deadline:?} is not from 1 ns to 2^31 ms"));
+            }
         }
         if self.max_frame < SMALLEST_FRAME || i32::try_from(self.max_frame).is_err() {
             return refuse(format!(
@@ -197,6 +199,8 @@ mod tests {
             config().session_timeout(Duration::from_secs(1 << 40)),
             config().request_deadline(Duration::ZERO),
             config().connect_deadline(Duration::ZERO),
+            config().request_deadline(Duration::MAX),
+            config().connect_deadline(Duration::MAX),
             config().max_frame(10),
             config().max_frame(1 << 31),
         ] {

@@ -122,7 +122,7 @@ impl Conversation {
             xid::NOTIFICATION => return self.notified(incoming, &mut record),
             xid::PING => self.answered_ping(now)?,
             xid::AUTH => self.answered_auth(header.code)?,
-            xid::SET_WATCHES => self.answered_set_watches()?,
+            xid::SET_WATCHES => self.answered_set_watches(header.code)?,
             _ => return self.answered(header, incoming, now),
         }
         Ok(())
@@ -154,9 +154,13 @@ impl Conversation {
         Ok(())
     }
 
-    fn answered_set_watches(&mut self) -> Result<(), End> {
+    fn answered_set_watches(&mut self, code: i32) -> Result<(), End> {
         self.set_watches =
             self.set_watches.checked_sub(1).ok_or(Malformed("an answer to watches that were not set"))?;
+        if code != code::OK {
+            // Whoever waits for one of them would wait for ever: the next connection sets them anew.
+            return Err(End::Lost(format!("the server did not set the watches anew, with error {code}")));
+        }
         Ok(())
     }
 

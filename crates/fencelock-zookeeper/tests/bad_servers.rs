@@ -249,6 +249,28 @@ async fn credentials_refused_on_a_reconnect_end_the_client() {
 }
 
 #[tokio::test]
+async fn watches_that_a_server_does_not_set_anew_are_set_on_the_next_connection() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 1500).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    let watched = client.get_data_watched("/a");
+    peer.answer(&[&[0; 4][..], &[0; 68]].concat()).await;
+    let (_, _, mut watch) = soon(watched).await.unwrap();
+    drop(peer);
+    let mut peer = soon(fake.welcome(7, 1500)).await;
+    let set = peer.read().await;
+    peer.write(&[&set[..4], &header(7, -1)].concat()).await;
+    event(&mut events, |event| matches!(event, Event::Disconnected { why } if why.contains("watches"))).await;
+    let mut peer = soon(fake.welcome(7, 1500)).await;
+    let set_again = soon(peer.read()).await;
+    assert_eq!((&set_again[..4], &set_again[16..]), (&(-8_i32).to_be_bytes()[..], &set[16..]));
+    let deleted = [&2_i32.to_be_bytes()[..], &3_i32.to_be_bytes(), &2_u32.to_be_bytes(), b"/a"].concat();
+    peer.write(&[&(-1_i32).to_be_bytes(), &header(-1, 0)[..], &deleted].concat()).await;
+    assert_eq!(soon(watch.fired()).await, WatchEvent::Deleted);
+}
+
+#[tokio::test]
 async fn a_sequence_number_at_its_end_is_handed_on_as_it_is() {
     let fake = Fake::new().await;
     let connecting = tokio::spawn(Client::connect(fake.config()));

@@ -16,10 +16,11 @@ pub(crate) fn error(code: i32, operation: &'static str) -> Error {
     if outcome_unknown(code) { error.unknown() } else { error }
 }
 
-/// An answer with a code is the server's word that nothing was done, except where the code says that the server itself does not know.
+/// An answer with a code is the server's word that nothing was done, except where the code says that the server itself does not know, or
+/// where we do not know what it says.
 fn outcome_unknown(code: i32) -> bool {
-    // System error, inconsistency, connection loss and time-out inside the ensemble.
-    matches!(code, -1 | -2 | -4 | -7)
+    // A system error, connection loss and time-out inside the ensemble, and what has no meaning here.
+    matches!(code, -1 | -4 | -7) || meaning(code).1.is_empty()
 }
 
 fn meaning(code: i32) -> (ErrorKind, &'static str) {
@@ -56,12 +57,13 @@ mod tests {
         let error = error(-999, "create");
         assert_eq!(error.kind(), ErrorKind::Other(-999));
         assert!(error.to_string().contains("-999"));
-        assert!(!error.outcome_unknown());
+        assert!(error.outcome_unknown(), "nobody knows what it says of the request either");
     }
 
     #[test]
-    fn only_errors_of_the_server_itself_leave_the_outcome_open() {
-        let open: Vec<i32> = (-130..0).filter(|code| error(*code, "create").outcome_unknown()).collect();
-        assert_eq!(open, [-7, -4, -2, -1]);
+    fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
+        let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
+        let refusals = [-127, -125, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
+        assert_eq!(certain, refusals);
     }
 }
