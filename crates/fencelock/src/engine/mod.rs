@@ -9,10 +9,15 @@ pub(crate) mod options;
 mod pending;
 mod session;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
 
 use self::clock::Clock;
 use self::io::Spawner;
@@ -22,7 +27,7 @@ use self::pending::Pending;
 use self::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Contention, Loss, Opened, Owner, RequestId, Store};
+use crate::store::{Contention, Loss, Opened, Owner, Queue, RequestId, Store};
 
 /// The longest that reading who holds a lock may add to an acquire that was busy or timed out.
 const CONTENTION_LIMIT: Duration = Duration::from_secs(1);
@@ -36,6 +41,10 @@ struct FailedOpenings {
     count: u64,
     last: Option<Error>,
 }
+
+/// A queue that is being read; `None` when it could not be.
+type QueueRead = BoxFuture<'static, Option<Arc<Queue>>>;
+type Reading = Shared<QueueRead>;
 
 /// What all handles of one client share.
 #[derive(Debug)]
@@ -51,6 +60,7 @@ pub(crate) struct Engine {
     live: RwLock<Option<Arc<Live>>>,
     opening: tokio::sync::Mutex<()>,
     failed_openings: Mutex<FailedOpenings>,
+    readings: Mutex<HashMap<Name, WeakShared<QueueRead>>>,
     closed: AtomicBool,
     pending: Arc<Pending>,
 }
@@ -77,6 +87,7 @@ impl Engine {
             live: RwLock::new(None),
             opening: tokio::sync::Mutex::new(()),
             failed_openings: Mutex::default(),
+            readings: Mutex::default(),
             closed: AtomicBool::new(false),
             pending: Arc::new(Pending::default()),
         }
@@ -295,13 +306,26 @@ impl Engine {
     /// Who is in the queue of `name`, asked for at most a second.
     pub(crate) async fn contention(&self, name: &Name, mine: Option<RequestId>) -> Contention {
         let limit = self.clock.now().after(CONTENTION_LIMIT);
-        tokio::select! {
+        let queue = tokio::select! {
             biased;
-            queue = self.store.queue(name) => match queue {
-                Ok(queue) => Contention::new(&queue, mine),
-                Err(_) => Contention::unknown(name.clone()),
-            },
-            () = self.clock.sleep_until(limit) => Contention::unknown(name.clone()),
+            queue = self.reading(name) => queue,
+            () = self.clock.sleep_until(limit) => None,
+        };
+        queue.map_or_else(|| Contention::unknown(name.clone()), |queue| Contention::new(&queue, mine))
+    }
+
+    /// The queue of `name`. Whoever asks while it is being read gets what is read then: a crowd that gives up at once
+    /// must not have it read once for each, with renewals waiting behind all of them.
+    fn reading(&self, name: &Name) -> Reading {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let under_way = |reading: &WeakShared<_>| reading.upgrade().filter(|reading| reading.peek().is_none());
+        if let Some(reading) = readings.get(name).and_then(under_way) {
+            return reading;
         }
+        readings.retain(|_, reading| under_way(reading).is_some());
+        let (store, queue) = (Arc::clone(&self.store), name.clone());
+        let reading = async move { store.queue(&queue).await.ok().map(Arc::new) }.boxed().shared();
+        readings.extend(reading.downgrade().map(|reading| (name.clone(), reading)));
+        reading
     }
 }

@@ -1,5 +1,6 @@
 //! The store `zk:` beside what other clients and operators do to the same nodes, on real servers.
 
+mod crowd;
 mod edges;
 mod foreign;
 mod hand_over;
