@@ -55,6 +55,9 @@
 //!   about the time at which they notice the same, and it looks once per tick. For what one may still believe in between, whoever uses *t* + T
 //!   subtracts a margin of **at least one tick**.
 //! - **No leader is paused for longer than the margin and cut off while it is.** Woken, it may answer a `sync` before it knows.
+//! - **All servers grant the same timeout**, as they do when they have the same limits. A session that is continued on a server with a lower
+//!   limit has that one's timeout from then on: what was believed before is then too much, and
+//!   [`Client::session`](crate::Client::session) says so after [`Event::Reconnected`](crate::Event::Reconnected).
 //! - Clocks run at the same speed, up to a part of the margin, and the servers keep to their own protocol.
 //!
 //! Beyond that no client can know better. That is what a fencing token is for: a resource that refuses older tokens needs no belief about time.

@@ -5,5 +5,6 @@ mod edges;
 mod foreign;
 mod hand_over;
 mod lab;
+mod outage;
 mod sequence;
 mod tls;

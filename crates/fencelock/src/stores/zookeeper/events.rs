@@ -42,6 +42,8 @@ impl Future for Asked {
 /// The events of one session.
 pub(super) struct Events {
     wire: wire::Events,
+    /// The session timeout that guards count with.
+    ttl: Duration,
     core: Weak<Core>,
     /// Running while somebody is about to be watched.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -51,9 +53,10 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(wire: wire::Events, core: &Arc<Core>) -> Self {
+    /// `ttl` is what the servers granted.
+    pub(super) fn new(wire: wire::Events, ttl: Duration, core: &Arc<Core>) -> Self {
         let (asked, removed) = (FuturesUnordered::new(), VecDeque::new());
-        Self { wire, core: Arc::downgrade(core), timer: None, asked, removed, ended: false }
+        Self { wire, ttl, core: Arc::downgrade(core), timer: None, asked, removed, ended: false }
     }
 
     /// What the client says of the session as a whole; `None` for its end.
@@ -65,17 +68,30 @@ impl Events {
                 Poll::Ready(Some(wire::Event::Disconnected { why })) => tracing::debug!(%why, "disconnected"),
                 Poll::Ready(Some(wire::Event::Reconnected { server })) => {
                     tracing::debug!(%server, "reconnected");
-                    return Poll::Ready(Some(SessionEvent::Doubtful));
+                    return Poll::Ready(Some(if self.ends_earlier() {
+                        self.is_over()
+                    } else {
+                        SessionEvent::Doubtful
+                    }));
                 }
                 // Without credentials no request will do any good: the session is as good as over, and expires soon.
                 Poll::Ready(Some(wire::Event::Expired | wire::Event::AuthFailed)) => {
-                    self.ended = true;
-                    self.core.upgrade().inspect(|core| core.end());
-                    return Poll::Ready(Some(SessionEvent::Expired));
+                    return Poll::Ready(Some(self.is_over()));
                 }
                 Poll::Ready(Some(_)) => {}
             }
         }
+    }
+
+    /// Whether the session goes on with a shorter timeout than guards count with: servers may differ in their limits.
+    fn ends_earlier(&self) -> bool {
+        self.core.upgrade().is_some_and(|core| core.client.session().timeout < self.ttl)
+    }
+
+    fn is_over(&mut self) -> SessionEvent {
+        self.ended = true;
+        self.core.upgrade().inspect(|core| core.end());
+        SessionEvent::Expired
     }
 
     /// The next node of a holder that somebody else deleted.

@@ -107,7 +107,7 @@ impl ZooKeeperStore {
         let confirmed = moment(client.confirmed());
         let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner.clone()));
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
-        let events = Events::new(events, &core).boxed();
+        let events = Events::new(events, granted, &core).boxed();
         Ok(Opened { session: Arc::new(ZooKeeperSession(core)), events, ttl: Some(granted), confirmed })
     }
 

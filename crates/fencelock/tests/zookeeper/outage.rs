@@ -1,0 +1,105 @@
+//! What a connection that breaks, and the one after it, do to holders and waiters.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fencelock::{Client, Event, Loss, Observer};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_testbed::{Proxy, Way};
+use fencelock_zookeeper::CreateMode;
+use tokio::sync::mpsc;
+
+use crate::lab::{Lab, hands, soon};
+
+/// A parent that is reached through `way`; the hands go past it.
+async fn through(way: SocketAddr) -> Lab {
+    Lab { server: way, parent: shared().parent(), hands: hands(shared().address()).await }
+}
+
+/// Says when a request of an acquire was made again.
+struct Retries(mpsc::UnboundedSender<String>);
+
+impl Observer for Retries {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Retried { error, .. } = event {
+            let _ = self.0.send(error.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_request_may_take() {
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let lab = through(proxy.address()).await;
+    let (told, mut retries) = mpsc::unbounded_channel();
+    let client = Client::builder().observer(Arc::new(Retries(told))).connect(&lab.url("")).await.unwrap();
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    let node = format!("job/{}", lab.children("job").await[0]);
+    // Its watch hears of the change, asks to be set again, and that takes the connection with it.
+    proxy.refuse();
+    proxy.cut_after(0, Way::Up);
+    lab.hands.set_data(&lab.path(&node), b"x", None).await.unwrap();
+    soon(async {
+        while proxy.cuts() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await
+        }
+    })
+    .await;
+    // What is asked later is given up later: then the watch has been, too.
+    let other = client.mutex("other").unwrap();
+    let other = tokio::spawn(async move { other.acquire().await });
+    while !soon(retries.recv()).await.unwrap().contains("no server can be reached") {}
+    proxy.heal();
+    soon(other).await.unwrap().unwrap().release().await.unwrap();
+    lab.delete(&node).await;
+    assert_eq!(soon(guard.lost()).await, Loss::Removed);
+}
+
+/// A way to `server` on which every connection but the first asks for a session timeout of 4 s, whatever the client says.
+/// The first one ends when `cut` is dropped.
+fn clamping(server: SocketAddr) -> (SocketAddr, mpsc::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (cut, mut until) = mpsc::channel::<()>(1);
+    let count = AtomicUsize::new(0);
+    thread::spawn(move || {
+        for near in listener.incoming() {
+            let (mut near, mut far) = (near.unwrap(), TcpStream::connect(server).unwrap());
+            let mut hello = [0; 49];
+            if near.read_exact(&mut hello).is_err() {
+                continue;
+            }
+            if count.fetch_add(1, Ordering::Relaxed) > 0 {
+                hello[16..20].copy_from_slice(&4000_i32.to_be_bytes());
+            }
+            far.write_all(&hello).unwrap();
+            for (mut from, mut to) in
+                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near.try_clone().unwrap())]
+            {
+                thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            if count.load(Ordering::Relaxed) == 1 {
+                until.blocking_recv();
+                near.shutdown(Shutdown::Both).unwrap();
+            }
+        }
+    });
+    (address, cut)
+}
+
+#[tokio::test]
+async fn a_session_that_goes_on_with_a_shorter_timeout_is_lost() {
+    let (way, cut) = clamping(shared().address());
+    let lab = through(way).await;
+    lab.put("job", CreateMode::Persistent).await;
+    let client = lab.client("").await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    drop(cut);
+    soon(guard.lost()).await;
+    // The client goes on with a session that is what it was asked to be, or with none.
+    lab.until_queued("job", 0).await;
+}
