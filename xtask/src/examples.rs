@@ -1,15 +1,15 @@
-//! `cargo xtask examples`: every example is a program whose resource objects to two holders; each must end well.
+//! `cargo xtask examples [URL]`: every example is a program whose resource objects to two holders; each must end well.
 
 use crate::shell::{self, Result, cargo};
 
 pub(crate) fn run(args: &[String]) -> Result {
-    shell::no_arguments(args)?;
+    let ([] | [_]) = args else { return Err(format!("takes one store URL at most, and was given {args:?}")) };
     let names = names()?;
     if names.is_empty() {
         return Err("there is no example".to_owned());
     }
     for name in names {
-        shell::run(&mut cargo(&["run", "--package", "fencelock-examples", "--bin", &name]))?;
+        shell::run(cargo(&["run", "--package", "fencelock-examples", "--bin", &name, "--"]).args(args))?;
     }
     Ok(())
 }

@@ -33,7 +33,11 @@ const VERBS: &[Verb] = &[
     Verb { name: "interop", help: "tests with clients in other languages", run: interop::run },
     Verb { name: "ci", help: "everything that has to hold before a change lands", run: ci::run },
     Verb { name: "tidy", help: "the rules of the house that text can check", run: tidy::run },
-    Verb { name: "examples", help: "runs every example on its default store", run: examples::run },
+    Verb {
+        name: "examples",
+        help: "runs every example, on a directory of its own or the store URL that is given",
+        run: examples::run,
+    },
     Verb { name: "bench", help: "bench <what>: measures, in a release build", run: bench::run },
     Verb { name: "fuzz", help: "fuzz <target> [seconds]: arbitrary bytes; needs nightly", run: fuzz::run_target },
     Verb {
