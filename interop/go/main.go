@@ -57,6 +57,7 @@ func serve(servers, sessionTimeoutMs, logFile string) error {
 		}
 		fmt.Println(answer)
 	}
+	conn.Close()
 	return orders.Err()
 }
 

@@ -53,8 +53,8 @@ func (w *workloads) obey(words []string) (string, error) {
 		return w.goOn()
 	case (verb == "contend" || verb == "spread") && len(numbers) == 4:
 		return w.contend(verb == "spread", numbers)
-	case verb == "hold" && len(numbers) == 1:
-		return w.hold(numbers[0])
+	case verb == "hold" && len(numbers) == 2:
+		return w.hold(numbers[0], numbers[1])
 	case verb == "wait" && len(numbers) == 1:
 		return w.wait(numbers[0])
 	}
@@ -187,20 +187,43 @@ func again(l lock, who, start, end int64) (all sections) {
 	}
 }
 
-func (w *workloads) hold(count int64) (string, error) {
+func (w *workloads) hold(count, tasks int64) (string, error) {
 	before, start := memory(), now()
-	for number := int64(0); number < count; number++ {
-		l, _, err := w.lock(number)
-		if err != nil {
+	taken := make([][]lock, tasks)
+	faults := make(chan error, tasks)
+	for first := int64(0); first < tasks; first++ {
+		go func(first int64) {
+			var err error
+			taken[first], err = w.take(first, count, tasks)
+			faults <- err
+		}(first)
+	}
+	for first := int64(0); first < tasks; first++ {
+		if err := <-faults; err != nil {
 			return "", err
 		}
-		if err := l.acquire(); err != nil {
-			return "", err
-		}
-		w.held = append(w.held, l)
 	}
 	took := now() - start
+	for _, some := range taken {
+		w.held = append(w.held, some...)
+	}
 	return fmt.Sprintf("done before=%d after=%d took=%d", before, memory(), took), nil
+}
+
+// take takes every so many-th lock, beginning with number first.
+func (w *workloads) take(first, count, step int64) ([]lock, error) {
+	var taken []lock
+	for number := first; number < count; number += step {
+		l, _, err := w.lock(number)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.acquire(); err != nil {
+			return nil, err
+		}
+		taken = append(taken, l)
+	}
+	return taken, nil
 }
 
 func (w *workloads) wait(count int64) (string, error) {

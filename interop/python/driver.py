@@ -127,6 +127,7 @@ def main():
     print("ready", flush=True)
     for line in sys.stdin:
         print(driver.answer(line), flush=True)
+    client.stop()
     # Threads may still wait for a lock.
     os._exit(0)
 

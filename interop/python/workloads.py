@@ -50,7 +50,7 @@ class Workloads:
             "go": self.go,
             "contend": lambda *numbers: self.contend(False, *map(int, numbers)),
             "spread": lambda *numbers: self.contend(True, *map(int, numbers)),
-            "hold": lambda count: self.hold(int(count)),
+            "hold": lambda count, tasks: self.hold(int(count), int(tasks)),
             "wait": lambda count: self.wait(int(count)),
         }
 
@@ -114,13 +114,18 @@ class Workloads:
         self.write_log([thread.result() for thread in threads])
         return "done"
 
-    def hold(self, count):
+    def hold(self, count, tasks):
+        def take(first):
+            for number in range(first, count, tasks):
+                lock = self.named(number)
+                lock.acquire(-1)
+                self.held.append(lock)
+            return array("Q")
+
         before = memory()
         start = now()
-        for number in range(count):
-            lock = self.named(number)
-            lock.acquire(-1)
-            self.held.append(lock)
+        for thread in [Thread(take, first) for first in range(tasks)]:
+            thread.result()
         took = now() - start
         return f"done before={before} after={memory()} took={took}"
 

@@ -7,7 +7,12 @@ pub(crate) fn run(args: &[String]) -> Result {
     if !shell::root().join("crates/fencelock-bench").is_dir() {
         return Err("there are no benchmarks yet".to_owned());
     }
-    let servers = if args.iter().any(|what| what == "zookeeper") { packages::SERVERS } else { &[] };
-    packages::ensure(packages::BENCH, servers)?;
+    let is = |word: &str| args.iter().any(|arg| arg == word);
+    let needs: &[_] = match () {
+        () if is("file") => packages::BENCH,
+        () if is("--peers") => packages::INTEROP,
+        () => &[],
+    };
+    packages::ensure(needs, if is("zookeeper") { packages::SERVERS } else { &[] })?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

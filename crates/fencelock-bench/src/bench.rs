@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::contestant::Contestant;
 use crate::crew::Target;
 use crate::machine::Cores;
+use crate::peers::Peers;
 use crate::python;
 use crate::scratch::Scratch;
 
@@ -16,6 +17,7 @@ use crate::scratch::Scratch;
 pub(crate) enum Store {
     File,
     Memory,
+    ZooKeeper,
 }
 
 /// How much is done.
@@ -47,6 +49,15 @@ impl Effort {
         held: 10_000,
         limit: Duration::from_secs(15 * 60),
     };
+    pub(crate) const ZOOKEEPER: Self = Self {
+        rounds: 3,
+        cycles: 400,
+        contend: Duration::from_secs(1),
+        hand_overs: 50,
+        waiters: 1000,
+        held: 10_000,
+        limit: Duration::from_secs(25 * 60),
+    };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
@@ -55,6 +66,14 @@ impl Effort {
         waiters: 100,
         held: 500,
         limit: Duration::from_secs(3 * 60),
+    };
+    /// Every step is synced to a disk, or sleeps in a proxy.
+    pub(crate) const QUICK_ZOOKEEPER: Self = Self {
+        cycles: 40,
+        contend: Duration::from_millis(200),
+        hand_overs: 10,
+        limit: Duration::from_secs(10 * 60),
+        ..Self::QUICK
     };
 }
 
@@ -68,17 +87,24 @@ pub(crate) struct Bench {
     pub(crate) scratch: Scratch,
     /// The interpreter with `filelock`; `None` when it takes no part.
     pub(crate) python: Option<PathBuf>,
+    /// Clients of other languages; `None` when they take no part.
+    pub(crate) peers: Option<Peers>,
 }
 
 impl Bench {
     /// Prepares a run; its files are in `directory`, or else beside this program.
     pub(crate) fn new(store: Store, quick: bool, filelock: bool, directory: Option<&Path>) -> Result<Self> {
-        let effort = if quick { Effort::QUICK } else { Effort::FULL };
+        let effort = match (quick, store) {
+            (true, Store::ZooKeeper) => Effort::QUICK_ZOOKEEPER,
+            (true, _) => Effort::QUICK,
+            (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
+            (false, _) => Effort::FULL,
+        };
         let program = std::env::current_exe().context("where is this program?")?;
         let built = program.ancestors().nth(2).context("this program is in no directory")?.join("fencelock-bench");
         let scratch = Scratch::new(directory.unwrap_or(&built), effort.limit)?;
         let python = (store == Store::File && filelock).then(|| python::interpreter(&built)).transpose()?;
-        Ok(Self { store, effort, quick, cores: Cores::available()?, scratch, python })
+        Ok(Self { store, effort, quick, cores: Cores::available()?, scratch, python, peers: None })
     }
 
     /// Something to lock that nobody has locked before.
@@ -86,6 +112,7 @@ impl Bench {
         let file = self.scratch.fresh("lock");
         let url = match self.store {
             Store::Memory => "memory:bench".to_owned(),
+            Store::ZooKeeper => bail!("whoever started the server knows its address"),
             Store::File => {
                 let path = self.scratch.fresh("store");
                 let path = path.to_str().context("the path of the scratch directory is not UTF-8")?;
@@ -95,12 +122,13 @@ impl Bench {
         Ok(Target { url, file })
     }
 
-    /// Those of `contestants` who take part: all but `filelock` when there is none.
+    /// Those of `contestants` who take part: not who has to be installed and is not.
     pub(crate) fn present(&self, contestants: &[Contestant]) -> Vec<Contestant> {
         let present = |contestant: &Contestant| match (contestant, self.store) {
             (Contestant::Filelock, _) => self.python.is_some(),
+            (contestant, _) if contestant.is_driven() => self.peers.is_some(),
             (contestant, Store::Memory) => contestant.is_fencelock(),
-            (_, Store::File) => true,
+            (_, Store::File | Store::ZooKeeper) => true,
         };
         contestants.iter().copied().filter(present).collect()
     }

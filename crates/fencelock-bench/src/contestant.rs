@@ -11,6 +11,20 @@ pub(crate) enum Contestant {
     Own,
     /// fencelock with its I/O thread on the second core.
     OwnApart,
+    /// As [`Contestant::Current`], and a waiter on ZooKeeper lists the queue when the one ahead of it is gone.
+    CurrentListed,
+    /// The bare requests of a lock on ZooKeeper, on our client: create and delete; told of a deletion, it is next.
+    ZkFloor,
+    /// The same with a list: beside the create, and after the deletion that it is told of.
+    ZkFloorListed,
+    /// The crate `zookeeper-client`.
+    ZkCrate,
+    /// Curator's `InterProcessMutex`.
+    Curator,
+    /// go-zk's `Lock`.
+    GoZk,
+    /// kazoo's `Lock`.
+    Kazoo,
     /// The bare system calls of the layout of `file:`.
     Floor,
     /// `flock(2)` of a file that stays open.
@@ -28,6 +42,13 @@ impl Contestant {
             Self::Current => "fencelock, `Io::CurrentRuntime`",
             Self::Own => "fencelock, I/O thread, one core",
             Self::OwnApart => "fencelock, I/O thread on the other core",
+            Self::CurrentListed => "fencelock, `Io::CurrentRuntime`, `handover=list`",
+            Self::ZkFloor => "floor: the bare requests, without a list",
+            Self::ZkFloorListed => "floor: the bare requests, with a list",
+            Self::ZkCrate => "crate `zookeeper-client`",
+            Self::Curator => "Curator",
+            Self::GoZk => "go-zk",
+            Self::Kazoo => "kazoo",
             Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
             Self::FlockOpening => "`flock`, the file opened each time",
@@ -37,6 +58,21 @@ impl Contestant {
 
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
-        matches!(self, Self::Current | Self::Own | Self::OwnApart)
+        matches!(self, Self::Current | Self::Own | Self::OwnApart | Self::CurrentListed)
+    }
+
+    /// Whether it is somebody else's lock on ZooKeeper.
+    pub(crate) const fn is_peer(self) -> bool {
+        matches!(self, Self::ZkCrate) || self.is_driven()
+    }
+
+    /// Whether what it has in a store may outlive its process, with its session.
+    pub(crate) const fn is_session(self) -> bool {
+        self.is_fencelock() || self.is_peer() || matches!(self, Self::ZkFloor | Self::ZkFloorListed)
+    }
+
+    /// Whether a program of its language drives it, see `interop/README.md`.
+    pub(crate) const fn is_driven(self) -> bool {
+        matches!(self, Self::Curator | Self::GoZk | Self::Kazoo)
     }
 }

@@ -3,14 +3,19 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::machine;
+use crate::peers;
 use crate::protocol::{Order, Section, read_log, read_sections};
 use crate::scratch;
+
+/// How long a worker may take to give back what it has in a store.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What a crew locks: a store of ours by its URL, and the same as a file for everybody else.
 #[derive(Debug, Clone)]
@@ -24,7 +29,8 @@ pub(crate) struct Target {
 pub(crate) struct Worker {
     contestant: Contestant,
     child: Child,
-    orders: ChildStdin,
+    /// `None` when there is nothing more to order.
+    orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     log: PathBuf,
 }
@@ -40,15 +46,25 @@ impl Worker {
         let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("a worker has no pipes");
         };
-        let mut worker = Self { contestant, child, orders, answers: BufReader::new(answers), log };
+        let mut worker = Self { contestant, child, orders: Some(orders), answers: BufReader::new(answers), log };
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
+        if let Some(recipe) = peers::recipe(contestant) {
+            let (_, parent) = servers_and_parent(&target.url)?;
+            worker.tell(&format!("use {recipe} {parent} bench"))?;
+            worker.answer()?;
+        }
         Ok(worker)
     }
 
     /// Sends an order, without waiting for the answer.
     pub(crate) fn send(&mut self, order: Order) -> Result<()> {
-        writeln!(self.orders, "{order}").with_context(|| format!("{order}: {} is gone", self.contestant.title()))
+        self.tell(&order.to_string())
+    }
+
+    fn tell(&mut self, order: &str) -> Result<()> {
+        let gone = || format!("{order}: {} is gone", self.contestant.title());
+        writeln!(self.orders.as_mut().with_context(gone)?, "{order}").with_context(gone)
     }
 
     /// Waits for the next answer.
@@ -71,6 +87,12 @@ impl Worker {
         self.answer()
     }
 
+    /// What the driver of a peer says that it runs.
+    pub(crate) fn version(&mut self) -> Result<String> {
+        self.tell("version")?;
+        Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
+    }
+
     /// The numbers that the last order left.
     pub(crate) fn log(&self) -> Result<Vec<u64>> {
         read_log(&self.log)
@@ -79,6 +101,12 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if self.contestant.is_session() {
+            // What it has in the store would stay for as long as its session.
+            self.orders = None;
+            let child = &mut self.child;
+            fencelock_testbed::wait_until(FAREWELL, || !matches!(child.try_wait(), Ok(None)));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         scratch::child_ended(self.child.id());
@@ -91,6 +119,11 @@ fn command(bench: &Bench, contestant: Contestant, target: &Target, log: &Path, c
         let mut command = Command::new(python);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/filelock_driver.py")).arg(&target.file).arg(log);
         return Ok(command);
+    }
+    if contestant.is_driven() {
+        let Some(peers) = &bench.peers else { bail!("peers take no part in this run") };
+        let (servers, _) = servers_and_parent(&target.url)?;
+        return peers.command(contestant, servers, log);
     }
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(["worker", "--contestant", &value(contestant), "--url", &target.url]);
@@ -106,23 +139,51 @@ fn value(contestant: Contestant) -> String {
     contestant.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
+/// The servers and the parent node that a URL of `zk:` names.
+pub(crate) fn servers_and_parent(url: &str) -> Result<(&str, &str)> {
+    let rest = url.strip_prefix("zk://").with_context(|| url.to_owned())?;
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    let slash = rest.find('/').with_context(|| url.to_owned())?;
+    Ok(rest.split_at(slash))
+}
+
+/// Which cores workers keep to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// A single process keeps to the first one, several are dealt out over two.
+    Dealt,
+    /// Any of the two.
+    Free,
+}
+
 /// Workers of one contestant that lock the same thing.
 #[derive(Debug)]
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Crew {
-    /// Starts `processes` of them. A single one keeps to the first core, several are dealt out over two.
+    /// Starts `processes` of them on something that nobody has locked before.
     pub(crate) fn start(bench: &Bench, contestant: Contestant, processes: u64) -> Result<Self> {
-        let target = bench.target()?;
+        Self::on(bench, contestant, processes, &bench.target()?, Placement::Dealt)
+    }
+
+    /// Starts `processes` of them.
+    pub(crate) fn on(
+        bench: &Bench,
+        contestant: Contestant,
+        processes: u64,
+        target: &Target,
+        placement: Placement,
+    ) -> Result<Self> {
         let (first, second) = (bench.cores.first, bench.cores.second);
         let workers = (0..processes).map(|number| {
             let cores = match (contestant, number % 2) {
+                _ if placement == Placement::Free => vec![first, second],
                 (Contestant::OwnApart, 0) => vec![first, second],
                 (Contestant::OwnApart, _) => vec![second, first],
                 (_, 0) => vec![first],
                 _ => vec![second],
             };
-            Worker::start(bench, contestant, &target, &cores)
+            Worker::start(bench, contestant, target, &cores)
         });
         workers.collect::<Result<_>>().map(Self)
     }

@@ -19,14 +19,14 @@ pub(crate) struct Measured {
 }
 
 /// One goal: at most, or at least, so much. `None` when there is nothing to compare with.
-struct Goal {
-    what: String,
-    bound: Bound,
-    value: Option<f64>,
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    pub(crate) bound: Bound,
+    pub(crate) value: Option<f64>,
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -51,7 +51,13 @@ pub(crate) fn table(store: Store, measured: &Measured) -> Table {
     let goals = match store {
         Store::File => file(measured),
         Store::Memory => memory(measured),
+        // It has rows of its own.
+        Store::ZooKeeper => Vec::new(),
     };
+    verdicts(goals)
+}
+
+pub(crate) fn verdicts(goals: Vec<Goal>) -> Table {
     let mut table = Table::new(&["goal", "bound", "measured", ""]);
     for Goal { what, bound, value } in goals {
         let verdict = match value {

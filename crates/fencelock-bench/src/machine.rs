@@ -4,6 +4,8 @@ use std::fs::read_to_string;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Two of the cores that we may use; the same one twice where there is only one.
@@ -39,6 +41,24 @@ pub(crate) fn pinned<T>(cores: &[usize], work: impl FnOnce() -> Result<T>) -> Re
     let result = work();
     sched_setaffinity(None, &before).context("cannot use all cores again")?;
     result
+}
+
+/// Keeps all threads of another process, and whatever they start from now on, to `cores`.
+pub(crate) fn pin_process(id: u32, cores: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    let threads = format!("/proc/{id}/task");
+    for thread in Path::new(&threads).read_dir().context(threads.clone())? {
+        let Some(thread) = thread?.file_name().to_str().and_then(|id| Pid::from_raw(id.parse().ok()?)) else {
+            continue;
+        };
+        match sched_setaffinity(Some(thread), &set) {
+            // It ended meanwhile.
+            Err(Errno::SRCH) => {}
+            pinned => pinned.context("cannot keep a server to its cores")?,
+        }
+    }
+    Ok(())
 }
 
 /// The machine in one line: nothing that tells which one it is.

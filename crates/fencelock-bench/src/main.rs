@@ -8,6 +8,7 @@ mod contestant;
 mod crew;
 mod goals;
 mod machine;
+mod peers;
 mod protocol;
 mod python;
 mod report;
@@ -15,6 +16,7 @@ mod rows;
 mod scratch;
 mod stats;
 mod worker;
+mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ enum Command {
     File(Options),
     /// The store `memory:`.
     Memory(Options),
+    /// The store `zk:` on a server of its own, the bare requests, and other clients' locks.
+    Zookeeper(zookeeper::Options),
     #[command(hide = true)]
     Worker(worker::Args),
 }
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::File(options) => measure(Store::File, &options),
         Command::Memory(options) => measure(Store::Memory, &options),
+        Command::Zookeeper(options) => zookeeper::measure(&options),
         Command::Worker(args) => worker::run(&args),
     };
     match done {

@@ -18,12 +18,16 @@ pub(crate) enum Order {
     /// Let one more waiter, number `index`, queue for the lock; it will take it once. One that is told to `hold` must
     /// get it at once, and keeps it until `Go`.
     Enter { index: u64, hold: bool },
+    /// Let `count` more waiters queue, numbered from `first`, without waiting for one before the next comes.
+    Fill { first: u64, count: u64 },
     /// Let go, and answer when everybody who entered has had the lock.
     Go,
     /// From `start` to `end`, let `waiters` (numbered from `first`) take and release the lock as often as they can.
     Contend { waiters: u64, first: u64, start: u64, end: u64 },
-    /// Hold `count` locks of different names.
-    Hold { count: u64 },
+    /// The same, each of them with a name of its own.
+    Spread { waiters: u64, first: u64, start: u64, end: u64 },
+    /// Hold `count` locks of different names, which so many tasks take.
+    Hold { count: u64, tasks: u64 },
     /// Let `count` wait for one lock that is held.
     Wait { count: u64 },
 }
@@ -33,9 +37,11 @@ impl fmt::Display for Order {
         match self {
             Self::Cycle { count } => write!(f, "cycle {count}"),
             Self::Enter { index, hold } => write!(f, "enter {index} {}", u8::from(*hold)),
+            Self::Fill { first, count } => write!(f, "fill {first} {count}"),
             Self::Go => write!(f, "go"),
             Self::Contend { waiters, first, start, end } => write!(f, "contend {waiters} {first} {start} {end}"),
-            Self::Hold { count } => write!(f, "hold {count}"),
+            Self::Spread { waiters, first, start, end } => write!(f, "spread {waiters} {first} {start} {end}"),
+            Self::Hold { count, tasks } => write!(f, "hold {count} {tasks}"),
             Self::Wait { count } => write!(f, "wait {count}"),
         }
     }
@@ -51,9 +57,11 @@ impl FromStr for Order {
         Ok(match (verb, numbers.as_slice()) {
             ("cycle", &[count]) => Self::Cycle { count },
             ("enter", &[index, hold]) => Self::Enter { index, hold: hold != 0 },
+            ("fill", &[first, count]) => Self::Fill { first, count },
             ("go", []) => Self::Go,
             ("contend", &[waiters, first, start, end]) => Self::Contend { waiters, first, start, end },
-            ("hold", &[count]) => Self::Hold { count },
+            ("spread", &[waiters, first, start, end]) => Self::Spread { waiters, first, start, end },
+            ("hold", &[count, tasks]) => Self::Hold { count, tasks },
             ("wait", &[count]) => Self::Wait { count },
             _ => bail!("not an order: {line:?}"),
         })
@@ -119,9 +127,11 @@ mod tests {
         for order in [
             Order::Cycle { count: 3 },
             Order::Enter { index: 7, hold: true },
+            Order::Fill { first: 1, count: 1000 },
             Order::Go,
             Order::Contend { waiters: 8, first: 16, start: 1, end: 2 },
-            Order::Hold { count: 10_000 },
+            Order::Spread { waiters: 64, first: 0, start: 1, end: 2 },
+            Order::Hold { count: 10_000, tasks: 64 },
             Order::Wait { count: 1000 },
         ] {
             assert_eq!(order.to_string().parse::<Order>().unwrap(), order);

@@ -40,6 +40,11 @@ pub(crate) fn micros(nanos: f64) -> String {
     decimals(nanos / 1000.0)
 }
 
+/// Nanoseconds as milliseconds, to three digits.
+pub(crate) fn millis(nanos: f64) -> String {
+    decimals(nanos / 1_000_000.0)
+}
+
 /// To about three digits.
 pub(crate) fn decimals(value: f64) -> String {
     match value {
@@ -82,7 +87,7 @@ mod tests {
     #[test]
     fn the_document_has_a_section_for_every_store() {
         let text = std::fs::read_to_string(DOCUMENT).unwrap();
-        for name in ["file", "memory"] {
+        for name in ["file", "memory", "zookeeper"] {
             replaced(&text, name, "").unwrap();
         }
     }

@@ -28,7 +28,7 @@ pub(crate) fn drill(driver: &mut Driver, peer: &Client, number: usize, log: &Pat
     ensure!(cycles.len() as u64 == CYCLES && !cycles.contains(&0), "cycles of {cycles:?} ns");
     hand_over(driver, log)?;
     contend(driver, log)?;
-    for order in [format!("hold {HELD}"), format!("wait {WAITERS}")] {
+    for order in [format!("hold {HELD} 4"), format!("wait {WAITERS}")] {
         let memory = driver.ask(&order)?;
         ensure!(value(&memory, "before")? != "0" && value(&memory, "after")? != "0", "{order}: {memory}");
     }

@@ -25,7 +25,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Memory>>> {
     let measure = |contestant| {
         let (mut held, mut waiting, mut future) = (Vec::new(), Vec::new(), 0.0);
         for _ in 0..bench.effort.rounds.min(3) {
-            held.push(each(bench, contestant, Order::Hold { count: bench.effort.held }, bench.effort.held)?.0);
+            held.push(
+                each(bench, contestant, Order::Hold { count: bench.effort.held, tasks: 1 }, bench.effort.held)?.0,
+            );
             let count = bench.effort.waiters;
             let (each, own) = each(bench, contestant, Order::Wait { count }, count)?;
             waiting.push(each);

@@ -48,6 +48,7 @@ impl Flock {
                 Ok("done".to_owned())
             }
             Order::Hold { .. } | Order::Wait { .. } => bail!("flock keeps no memory of its own"),
+            Order::Fill { .. } | Order::Spread { .. } => bail!("flock is not asked for that"),
         }
     }
 

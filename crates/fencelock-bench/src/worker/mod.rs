@@ -3,9 +3,13 @@
 mod flock;
 mod floor;
 mod ours;
+mod workload;
+mod zookeeper_crate;
+mod zookeeper_floor;
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::mpsc;
@@ -13,6 +17,10 @@ use tokio::sync::mpsc;
 use crate::contestant::Contestant;
 use crate::machine;
 use crate::protocol::{Order, write_log};
+use workload::Workload;
+
+/// How long what a worker has in a store may take to be given back.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How a worker is started.
 #[derive(Debug, clap::Args)]
@@ -40,31 +48,38 @@ async fn serve(args: &Args) -> Result<()> {
     let mut contender = match Contender::new(args).await {
         Ok(contender) => contender,
         Err(fault) => {
-            println!("failed {}", one_line(&fault));
+            say(&format!("failed {}", one_line(&fault)));
             return Ok(());
         }
     };
     let mut orders = orders();
-    println!("ready");
+    say("ready");
     while let Some(line) = orders.recv().await {
         let done = match line.parse() {
             Ok(order) => contender.obey(order, &args.log).await,
             Err(fault) => Err(fault),
         };
         match done {
-            Ok(answer) => println!("{answer}"),
-            Err(fault) => println!("failed {}", one_line(&fault)),
+            Ok(answer) => say(&answer),
+            Err(fault) => say(&format!("failed {}", one_line(&fault))),
         }
     }
-    Ok(())
+    // The parent waits for the end of this process, and nobody for the answer.
+    let _ = tokio::time::timeout(FAREWELL, contender.close()).await;
+    std::process::exit(0);
+}
+
+/// Answers the parent. One that is gone need not hear of it.
+fn say(answer: &str) {
+    let _ = writeln!(std::io::stdout(), "{answer}");
 }
 
 fn one_line(fault: &anyhow::Error) -> String {
     format!("{fault:#}").replace('\n', " ")
 }
 
-/// The lines of stdin, read on a thread so that the runtime goes on between them. The process ends with them: the
-/// parent is gone then, or done with us.
+/// The lines of stdin, read on a thread so that the runtime goes on between them. The process ends with them, and soon,
+/// whatever it is about: the parent is gone then, or done with us.
 fn orders() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -73,13 +88,17 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
                 break;
             }
         }
+        drop(sender);
+        std::thread::sleep(FAREWELL);
         std::process::exit(0);
     });
     receiver
 }
 
 enum Contender {
-    Ours(ours::Ours),
+    Ours(Workload<ours::Ours>),
+    ZooKeeperFloor(Workload<zookeeper_floor::Floor>),
+    ZooKeeperCrate(Workload<zookeeper_crate::Crate>),
     Flock(flock::Flock),
     Floor(floor::Floor),
 }
@@ -87,19 +106,30 @@ enum Contender {
 impl Contender {
     async fn new(args: &Args) -> Result<Self> {
         Ok(match args.contestant {
-            Contestant::Current | Contestant::Own => Self::Ours(ours::Ours::connect(args.contestant, &args.url).await?),
+            Contestant::Current | Contestant::CurrentListed | Contestant::Own => {
+                Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?))
+            }
             Contestant::OwnApart => {
                 // The I/O thread inherits the cores of whoever makes it.
                 let [main, beside] = args.core[..] else { bail!("two cores are needed") };
                 machine::pin(&[beside])?;
                 let ours = ours::Ours::connect(args.contestant, &args.url).await?;
                 machine::pin(&[main])?;
-                Self::Ours(ours)
+                Self::Ours(Workload::new(ours))
+            }
+            Contestant::ZkFloor | Contestant::ZkFloorListed => {
+                let listed = args.contestant == Contestant::ZkFloorListed;
+                Self::ZooKeeperFloor(Workload::new(zookeeper_floor::Floor::connect(&args.url, listed).await?))
+            }
+            Contestant::ZkCrate => {
+                Self::ZooKeeperCrate(Workload::new(zookeeper_crate::Crate::connect(&args.url).await?))
             }
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
             Contestant::FlockOpening => Self::Flock(flock::Flock::new(&args.file, true)?),
             Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
-            Contestant::Filelock => bail!("filelock is driven by Python"),
+            Contestant::Filelock | Contestant::Curator | Contestant::GoZk | Contestant::Kazoo => {
+                bail!("{} is driven by a program of its own language", args.contestant.title())
+            }
         })
     }
 
@@ -112,6 +142,17 @@ impl Contender {
             (Self::Floor(_), _) => bail!("the floor does cycles only"),
             (Self::Flock(flock), order) => flock.obey(order, log),
             (Self::Ours(ours), order) => ours.obey(order, log).await,
+            (Self::ZooKeeperFloor(floor), order) => floor.obey(order, log).await,
+            (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,
+        }
+    }
+
+    async fn close(self) -> Result<()> {
+        match self {
+            Self::Ours(ours) => ours.close().await,
+            Self::ZooKeeperFloor(floor) => floor.close().await,
+            Self::ZooKeeperCrate(lock) => lock.close().await,
+            Self::Flock(_) | Self::Floor(_) => Ok(()),
         }
     }
 }

@@ -58,7 +58,7 @@ impl Ensemble {
             let secure = settings.tls.as_ref().map(|_| settings.port(number, 2281)).transpose()?;
             let host = settings.network.as_ref().map(|network| (Arc::clone(network), number));
             let directory = directory.path().join(number.to_string());
-            let server = Server::new(settings.port(number, 2181)?, secure, directory, host);
+            let server = Server::new(settings.port(number, 2181)?, secure, directory, host, settings.java.clone());
             write_files(&server, number, &settings, &peers, &links[number])?;
             server.restart()?;
             Ok(server)

@@ -38,6 +38,8 @@ pub struct Server {
     pub(super) directory: PathBuf,
     /// Where it runs, unless it is here.
     host: Option<(Arc<Network>, usize)>,
+    /// What Java is told.
+    java: Vec<String>,
     process: Mutex<Option<Process>>,
 }
 
@@ -51,8 +53,9 @@ impl Server {
         secure: Option<Port>,
         directory: PathBuf,
         host: Option<(Arc<Network>, usize)>,
+        java: Vec<String>,
     ) -> Self {
-        Self { client, secure, directory, host, process: Mutex::new(None) }
+        Self { client, secure, directory, host, java, process: Mutex::new(None) }
     }
 
     /// Where clients connect.
@@ -104,7 +107,7 @@ impl Server {
             None => bound("java"),
             Some((network, number)) => network.command(*number, "java"),
         };
-        java.args(["-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
+        java.args(&self.java)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(["-cp", CLASS_PATH])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
@@ -134,6 +137,12 @@ impl Server {
         snapshot::set_sequence(&self.directory.join("data/version-2"), path, next)?;
         self.restart()?;
         self.wait_until_serving()
+    }
+
+    /// The id of its process, if it was started.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.process().as_ref().map(Process::id)
     }
 
     /// Whether its process is there, paused or not.

@@ -28,6 +28,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Further lines of `zoo.cfg`, such as `forceSync=no`; they win over those above.
     pub extra: Vec<(String, String)>,
+    /// What Java is told; by default what makes a server small, and soon there.
+    pub java: Vec<String>,
 }
 
 impl Default for Settings {
@@ -42,6 +44,9 @@ impl Default for Settings {
             network: None,
             tls: None,
             extra: Vec::new(),
+            java: ["-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+                .map(str::to_owned)
+                .into(),
         }
     }
 }

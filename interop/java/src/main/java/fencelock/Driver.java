@@ -43,6 +43,7 @@ public final class Driver {
         for (String line = orders.readLine(); line != null; line = orders.readLine()) {
             answers.println(driver.answer(line.split(" ")));
         }
+        client.close();
         // Threads may still wait for a lock.
         Runtime.getRuntime().halt(0);
     }

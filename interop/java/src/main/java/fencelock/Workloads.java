@@ -51,7 +51,7 @@ final class Workloads {
             case "spread":
                 return contend(words[0].equals("spread"), number(words, 1), number(words, 2), number(words, 3), number(words, 4));
             case "hold":
-                return hold(number(words, 1));
+                return hold(number(words, 1), number(words, 2));
             case "wait":
                 return waiters(number(words, 1));
             default:
@@ -151,13 +151,24 @@ final class Workloads {
         }
     }
 
-    private String hold(long count) throws Exception {
+    private String hold(long count, long tasks) throws Exception {
         long before = memory();
         long heapBefore = heap();
         long start = System.nanoTime();
-        for (long i = 0; i < count; i++) {
-            held.add(neighbour(i).acquire(-1));
+        List<FutureTask<long[]>> takers = new ArrayList<>();
+        for (long first = 0; first < tasks; first++) {
+            long mine = first;
+            takers.add(start(() -> {
+                for (long i = mine; i < count; i += tasks) {
+                    Recipe.Held got = neighbour(i).acquire(-1);
+                    synchronized (held) {
+                        held.add(got);
+                    }
+                }
+                return new long[0];
+            }));
         }
+        results(takers);
         long took = System.nanoTime() - start;
         return "done before=" + before + " after=" + memory() + " heap_before=" + heapBefore + " heap_after=" + heap()
                 + " took=" + took;

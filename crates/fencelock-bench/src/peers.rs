@@ -1,0 +1,45 @@
+//! Locks of other languages' clients, driven by the programs in `interop/`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+use fencelock_interop::{Built, Foreign, Purpose};
+
+use crate::contestant::Contestant;
+
+/// As fencelock's own workers have it.
+const SESSION_TIMEOUT_MS: &str = "60000";
+
+/// The programs, built.
+#[derive(Debug)]
+pub(crate) struct Peers(Built);
+
+impl Peers {
+    /// Builds what is not built yet.
+    pub(crate) fn build() -> Result<Self> {
+        Built::all().map(Self)
+    }
+
+    /// The command that starts the program which drives `contestant`.
+    pub(crate) fn command(&self, contestant: Contestant, servers: &str, log: &Path) -> Result<Command> {
+        let driver = match contestant {
+            Contestant::Curator => Foreign::Curator59,
+            Contestant::GoZk => Foreign::Go,
+            Contestant::Kazoo => Foreign::Kazoo,
+            _ => bail!("{} needs no driver", contestant.title()),
+        };
+        let mut command = self.0.command(driver, Purpose::Measuring);
+        command.args([servers, SESSION_TIMEOUT_MS]).arg(log);
+        Ok(command)
+    }
+}
+
+/// What the drivers call the lock of `contestant`.
+pub(crate) const fn recipe(contestant: Contestant) -> Option<&'static str> {
+    match contestant {
+        Contestant::Curator => Some("InterProcessMutex"),
+        Contestant::GoZk | Contestant::Kazoo => Some("Lock"),
+        _ => None,
+    }
+}

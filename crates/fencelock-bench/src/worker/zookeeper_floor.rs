@@ -1,0 +1,123 @@
+//! The floor of `zk:`: the requests that nobody can do without, on the same client, connection and thread as the store's.
+//!
+//! Nodes have names and data as long as the store's. Whoever waits knows who is ahead of it by the number alone, since here
+//! everybody stays until they had the lock: nothing is looked for, nothing compared, nobody told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fencelock_zookeeper::{Acl, Answer, Client, Config, CreateMode, Created, ErrorKind, Stat};
+
+use super::ours::TTL;
+use super::workload::Lock;
+use crate::crew::servers_and_parent;
+
+/// As the store names its nodes; the same for all, which is shorter to find.
+const NODE: &str = "_c_a0000000-0000-0005-0123-456789abcdef-lock-";
+/// As much as the store says of an owner.
+const NOTE: &[u8] = br#"{"fencelock":1,"client":"0123456789abcdef","host":"bench","pid":12345,"claim":"mutex"}"#;
+
+#[derive(Clone)]
+pub(super) struct Floor {
+    client: Client,
+    root: Arc<str>,
+    /// The node under which everybody queues.
+    queue: Arc<str>,
+    listed: bool,
+}
+
+impl Floor {
+    pub(super) async fn connect(url: &str, listed: bool) -> Result<Self> {
+        let (servers, root) = servers_and_parent(url)?;
+        let config = Config::new(servers)?.session_timeout(TTL).request_deadline(TTL / 3);
+        let (client, _events) = Client::connect(config).await?;
+        let floor = Self { client, root: root.into(), queue: format!("{root}/bench").into(), listed };
+        floor.make(root).await?;
+        floor.prepare().await?;
+        Ok(floor)
+    }
+
+    async fn make(&self, path: &str) -> Result<()> {
+        match self.client.create(path, b"", CreateMode::Container, &[Acl::open()]).await {
+            Err(fault) if fault.kind() != ErrorKind::NodeExists => Err(fault.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn create(&self) -> Answer<Created> {
+        let path = format!("{}/{NODE}", self.queue);
+        self.client.create(&path, NOTE, CreateMode::EphemeralSequential, &[Acl::open()])
+    }
+
+    fn list(&self) -> Option<Answer<(Vec<String>, Stat)>> {
+        self.listed.then(|| self.client.get_children(&self.queue))
+    }
+
+    /// Waits until the node of that number is gone.
+    async fn gone(&self, number: i64) -> Result<()> {
+        let path = format!("{}/{NODE}{number:010}", self.queue);
+        match self.client.get_data_watched(&path).await {
+            Ok((_, _, mut watch)) => drop(watch.fired().await),
+            // Nothing had to be waited for.
+            Err(fault) if fault.kind() == ErrorKind::NoNode => return Ok(()),
+            Err(fault) => return Err(fault.into()),
+        }
+        if let Some(listed) = self.list() {
+            listed.await?;
+        }
+        Ok(())
+    }
+}
+
+impl Lock for Floor {
+    type Held = String;
+
+    fn named(&self, name: &str) -> Result<Self> {
+        Ok(Self { queue: format!("{}/{name}", self.root).into(), ..self.clone() })
+    }
+
+    async fn acquire(&self) -> Result<String> {
+        let Created { path, .. } = self.create().await?;
+        let number = path.rsplit_once('-').and_then(|(_, number)| number.parse::<i64>().ok());
+        match number.context("a node without a number")? {
+            0 => {}
+            number => self.gone(number - 1).await?,
+        }
+        Ok(path)
+    }
+
+    async fn acquire_free(&self) -> Result<String> {
+        // Both are on their way before either is waited for.
+        let (created, listed) = (self.create(), self.list());
+        let Created { path, .. } = created.await?;
+        if let Some(listed) = listed {
+            listed.await?;
+        }
+        Ok(path)
+    }
+
+    async fn release(&self, held: String) -> Result<()> {
+        Ok(self.client.delete(&held, None).await?)
+    }
+
+    async fn queued(&self) -> Result<u64> {
+        let stat = self.client.exists(&self.queue).await?.context("the queue is gone")?;
+        Ok(u64::try_from(stat.num_children)?)
+    }
+
+    async fn until_queued(&self, count: u64) -> Result<()> {
+        while self.queued().await? < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.make(&self.queue).await
+    }
+
+    async fn close(self) -> Result<()> {
+        Ok(self.client.close().await?)
+    }
+}

@@ -1,0 +1,102 @@
+//! What the server has to do: requests, notifications and watches, as it counts them itself.
+
+use anyhow::Result;
+
+use super::hand_over::{Drain, EACH_ITS_OWN, Shape};
+use super::site::Network;
+use super::{Row, Run};
+use crate::contestant::Contestant;
+use crate::crew::{Crew, Placement};
+use crate::protocol::Order;
+use crate::report::{Table, decimals};
+
+const CONTESTANTS: [Contestant; 8] = [
+    Contestant::ZkFloor,
+    Contestant::ZkFloorListed,
+    Contestant::Current,
+    Contestant::CurrentListed,
+    Contestant::ZkCrate,
+    Contestant::Curator,
+    Contestant::GoZk,
+    Contestant::Kazoo,
+];
+
+/// Enough that what is not asked for the cycles' sake vanishes.
+const CYCLES: u64 = 200;
+
+const TOGETHER: Shape = Shape { waiters: 100, sessions: 1 };
+
+/// Requests and notifications of one queue, and the watches that waited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PerRelease {
+    pub(super) requests: f64,
+    pub(super) notifications: f64,
+    watches: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counts {
+    /// Requests and notifications of a cycle.
+    pub(super) cycle: (f64, f64),
+    together: PerRelease,
+    /// Each waiter with a session of its own.
+    pub(super) apart: Option<PerRelease>,
+}
+
+pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
+    let network = Network::Loopback;
+    let row = |contestant| Ok(Row { contestant, network, figure: counts(run, contestant)? });
+    run.bench.present(&CONTESTANTS).into_iter().map(row).collect()
+}
+
+fn counts(run: &Run, contestant: Contestant) -> Result<Counts> {
+    let cycle = {
+        let target = run.site.target(Network::Loopback);
+        let mut crew = Crew::on(&run.bench, contestant, 1, &target, Placement::Dealt)?;
+        // The first one makes the parents.
+        crew.0[0].ask(Order::Cycle { count: 1 })?;
+        run.site.is_quiet()?;
+        let before = run.site.traffic()?;
+        crew.0[0].ask(Order::Cycle { count: CYCLES })?;
+        run.site.is_quiet()?;
+        let (requests, notifications) = run.site.traffic()?.since(before);
+        (requests / CYCLES as f64, notifications / CYCLES as f64)
+    };
+    let together = per_release(run, contestant, TOGETHER)?;
+    let apart = if contestant.is_driven() { None } else { Some(per_release(run, contestant, EACH_ITS_OWN)?) };
+    Ok(Counts { cycle, together, apart })
+}
+
+fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRelease> {
+    let target = run.site.target(Network::Loopback);
+    let mut crew = Crew::on(&run.bench, contestant, shape.sessions, &target, Placement::Dealt)?;
+    let drain = Drain::fill(run, &mut crew, contestant, shape)?;
+    let watches = drain.watches as f64 / shape.waiters as f64;
+    let drained = drain.go(run, &mut crew, Network::Loopback)?;
+    run.site.is_quiet()?;
+    let (requests, notifications) = run.site.traffic()?.since(drained.before);
+    let releases = drained.sections.len() as f64;
+    Ok(PerRelease { requests: requests / releases, notifications: notifications / releases, watches })
+}
+
+pub(super) fn table(rows: &[Row<Counts>]) -> Table {
+    let mut table = Table::new(&[
+        "as the server counts",
+        "requests per cycle",
+        "notifications",
+        "requests per hand-over, 100 waiters in one session",
+        "notifications",
+        "watches per waiter",
+        "requests per hand-over, 10 waiters in 10 sessions",
+        "notifications",
+        "watches per waiter",
+    ]);
+    for Row { contestant, figure, .. } in rows {
+        let numbers = |of: PerRelease| [of.requests, of.notifications, of.watches].map(decimals);
+        let apart = figure.apart.map_or_else(|| ["–", "–", "–"].map(str::to_owned), numbers);
+        let cycle = [figure.cycle.0, figure.cycle.1].map(decimals);
+        let cells = cycle.into_iter().chain(numbers(figure.together)).chain(apart);
+        table.row([contestant.title().to_owned()].into_iter().chain(cells));
+    }
+    table
+}

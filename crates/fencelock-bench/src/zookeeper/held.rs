@@ -1,0 +1,110 @@
+//! Many locks at once: how fast they are taken on names that are new, and what each takes of the client's memory.
+
+use anyhow::{Context as _, Result};
+
+use super::site::Network;
+use super::{Row, Run};
+use crate::contestant::Contestant;
+use crate::crew::{Crew, Placement, number};
+use crate::protocol::Order;
+use crate::report::{Table, decimals};
+use crate::stats::median;
+
+const CONTESTANTS: [Contestant; 6] = [
+    Contestant::Current,
+    Contestant::Own,
+    Contestant::ZkCrate,
+    Contestant::Curator,
+    Contestant::GoZk,
+    Contestant::Kazoo,
+];
+
+/// How many take them.
+const TASKS: u64 = 64;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// Seconds to take all of them.
+    pub(super) seconds: f64,
+    requests: f64,
+    /// Bytes per held lock.
+    pub(super) held: f64,
+    /// Bytes per waiting lock.
+    pub(super) waiting: f64,
+    /// What of that is the future of the task that waits, which is its owner's.
+    pub(super) future: f64,
+}
+
+pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
+    let contestants = run.bench.present(&CONTESTANTS);
+    let mut rounds = vec![Vec::new(); contestants.len()];
+    for _ in 0..run.bench.effort.rounds {
+        for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
+            rounds.push(round(run, *contestant)?);
+        }
+    }
+    Ok(contestants.into_iter().zip(rounds).map(|(contestant, rounds)| over(contestant, &rounds)).collect())
+}
+
+fn over(contestant: Contestant, rounds: &[Held]) -> Row<Held> {
+    let of = |figure: fn(&Held) -> f64| median(rounds.iter().map(figure));
+    let figure = Held {
+        seconds: of(|round| round.seconds),
+        requests: of(|round| round.requests),
+        held: of(|round| round.held),
+        waiting: of(|round| round.waiting),
+        future: of(|round| round.future),
+    };
+    Row { contestant, network: Network::Loopback, figure }
+}
+
+fn round(run: &Run, contestant: Contestant) -> Result<Held> {
+    let count = run.bench.effort.held;
+    let mut crew = start(run, contestant)?;
+    run.site.is_quiet()?;
+    let before = run.site.traffic()?;
+    let answer = crew.0[0].ask(Order::Hold { count, tasks: TASKS })?;
+    run.site.is_quiet()?;
+    let (requests, _) = run.site.traffic()?.since(before);
+    let seconds = number(&answer, "took").context("a worker did not say how long it took")? as f64 / 1e9;
+    let held = growth(&answer)? / count as f64;
+    drop(crew);
+    let waiters = run.bench.effort.waiters;
+    let answer = start(run, contestant)?.0[0].ask(Order::Wait { count: waiters })?;
+    let waiting = growth(&answer)? / waiters as f64;
+    let future = number(&answer, "future").unwrap_or(0) as f64;
+    Ok(Held { seconds, requests: requests / count as f64, held, waiting, future })
+}
+
+/// A process that has locked something before.
+fn start(run: &Run, contestant: Contestant) -> Result<Crew> {
+    let target = run.site.target(Network::Loopback);
+    let mut crew = Crew::on(&run.bench, contestant, 1, &target, Placement::Free)?;
+    crew.0[0].ask(Order::Cycle { count: 100 })?;
+    Ok(crew)
+}
+
+fn growth(answer: &str) -> Result<f64> {
+    let before = number(answer, "before").context("a worker did not say what it used before")?;
+    let after = number(answer, "after").context("a worker did not say what it used after")?;
+    Ok(after.saturating_sub(before) as f64)
+}
+
+pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {
+    let first = format!("{} locks held, on new names", run.bench.effort.held);
+    let waiting = format!("bytes per waiting lock ({})", run.bench.effort.waiters);
+    let mut table = Table::new(&[
+        &first,
+        "s to take them",
+        "requests each",
+        "bytes each",
+        &waiting,
+        "of which the caller's future",
+    ]);
+    for Row { contestant, figure, .. } in rows {
+        let bytes = [figure.held, figure.waiting, figure.future].map(|bytes| format!("{bytes:.0}"));
+        let cells = [decimals(figure.seconds), decimals(figure.requests)].into_iter().chain(bytes);
+        table.row([contestant.title().to_owned()].into_iter().chain(cells));
+    }
+    table
+}

@@ -1,0 +1,148 @@
+//! The store `zk:`, on a server of the run's own: bare loopback, and behind a delay.
+
+mod counts;
+mod cycle;
+mod goals;
+mod hand_over;
+mod held;
+mod site;
+mod throughput;
+
+use anyhow::Result;
+
+use crate::bench::{Bench, Store};
+use crate::contestant::Contestant;
+use crate::crew::{Crew, Placement};
+use crate::peers::Peers;
+use crate::stats::Times;
+use crate::{machine, report};
+use site::{Network, Site};
+
+/// The version of the crate, as the manifest has it.
+const ZOOKEEPER_CLIENT: &str = "0.11.2";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only shows that it works: the figures say nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Replaces the section of docs/benchmarks.md, besides printing it.
+    #[arg(long, conflicts_with = "quick")]
+    write: bool,
+    /// Lets Curator, go-zk and kazoo take part, which needs what `cargo xtask interop` needs.
+    #[arg(long)]
+    peers: bool,
+    /// Rounds of each table, whose median counts.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: Option<u8>,
+    /// Only these families of rows, for whoever works on one; goals without figures are "not measured".
+    #[arg(long, value_enum, conflicts_with = "write")]
+    only: Vec<Family>,
+}
+
+/// A family of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Family {
+    Cycle,
+    Apart,
+    Together,
+    HandOver,
+    Counts,
+    Held,
+}
+
+/// One run, and the server that it measures.
+pub(crate) struct Run {
+    bench: Bench,
+    site: Site,
+}
+
+/// What was measured of one contestant behind one network.
+#[derive(Debug, Clone)]
+struct Row<T> {
+    contestant: Contestant,
+    network: Network,
+    figure: T,
+}
+
+/// The figure of `contestant` on `network`, if it took part.
+fn figure<T>(rows: &[Row<T>], contestant: Contestant, network: Network) -> Option<&T> {
+    rows.iter().find(|row| (row.contestant, row.network) == (contestant, network)).map(|row| &row.figure)
+}
+
+#[derive(Debug)]
+struct Measured {
+    cycle: Vec<Row<Times>>,
+    apart: Vec<Row<throughput::Throughput>>,
+    together: Vec<Row<throughput::Throughput>>,
+    hand_over: Vec<Row<hand_over::HandOver>>,
+    counts: Vec<Row<counts::Counts>>,
+    held: Vec<Row<held::Held>>,
+}
+
+pub(crate) fn measure(options: &Options) -> Result<()> {
+    let mut bench = Bench::new(Store::ZooKeeper, options.quick, false, None)?;
+    bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
+    bench.peers = options.peers.then(Peers::build).transpose()?;
+    let busy = machine::is_busy();
+    let site = Site::start(bench.cores)?;
+    let run = Run { bench, site };
+    eprintln!("warming up the server");
+    throughput::warm(&run)?;
+    let measured = families(&run, options)?;
+    let section = section(&run, busy, &measured, options.only.is_empty())?;
+    print!("{section}");
+    if options.write {
+        report::write("zookeeper", &section)?;
+    }
+    Ok(())
+}
+
+fn families(run: &Run, options: &Options) -> Result<Measured> {
+    Ok(Measured {
+        cycle: family(options, Family::Cycle, || cycle::measure(run))?,
+        apart: family(options, Family::Apart, || throughput::apart(run))?,
+        together: family(options, Family::Together, || throughput::together(run))?,
+        hand_over: family(options, Family::HandOver, || hand_over::measure(run))?,
+        counts: family(options, Family::Counts, || counts::measure(run))?,
+        // The last, since it leaves most behind.
+        held: family(options, Family::Held, || held::measure(run))?,
+    })
+}
+
+fn family<T>(options: &Options, family: Family, measure: impl FnOnce() -> Result<Vec<T>>) -> Result<Vec<T>> {
+    if !options.only.is_empty() && !options.only.contains(&family) {
+        return Ok(Vec::new());
+    }
+    let start = std::time::Instant::now();
+    eprintln!("measuring: {family:?}");
+    let rows = measure()?;
+    eprintln!("measured: {family:?}, in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(rows)
+}
+
+fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool) -> Result<String> {
+    let mut machine = machine::describe(Some(&std::env::temp_dir()))?;
+    machine.push_str(&format!("; {}", run.site.describe()?));
+    for peer in run.bench.present(&[Contestant::Curator, Contestant::GoZk, Contestant::Kazoo]) {
+        let mut crew = Crew::on(&run.bench, peer, 1, &run.site.target(Network::Loopback), Placement::Free)?;
+        machine.push_str(&format!("; {}", crew.0[0].version()?));
+    }
+    machine.push_str(&format!("; zookeeper-client {ZOOKEEPER_CLIENT}; rounds: {}", run.bench.effort.rounds));
+    let quick = run.bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
+    for warning in [busy, quick].into_iter().flatten() {
+        machine.push_str(&format!("; **{warning}**"));
+    }
+    let tables = [
+        (measured.cycle.is_empty(), cycle::table(&measured.cycle)),
+        (measured.apart.is_empty(), throughput::table(&measured.apart, true)),
+        (measured.together.is_empty(), throughput::table(&measured.together, false)),
+        (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Loopback)),
+        (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Delay)),
+        (measured.counts.is_empty(), counts::table(&measured.counts)),
+        (measured.held.is_empty(), held::table(run, &measured.held)),
+        (false, goals::table(measured, is_whole)),
+    ];
+    let tables = tables.iter().filter(|(is_empty, _)| !is_empty).map(|(_, table)| table.to_string());
+    Ok([format!("Measured on {machine}.\n")].into_iter().chain(tables).collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,21 @@
+//! The benchmark of ZooKeeper runs from end to end, so that it does not rot.
+
+use std::process::Command;
+
+#[test]
+fn the_benchmarks_of_the_zookeeper_store_run() {
+    let run = Command::new(env!("CARGO_BIN_EXE_fencelock-bench")).args(["zookeeper", "--quick"]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let section = String::from_utf8(run.stdout).unwrap();
+    for row in [
+        "| floor: the bare requests, without a list |",
+        "| crate `zookeeper-client` |",
+        "| hand-over, loopback, p50 (p99) µs |",
+        "| hand-over, 2 ms each way, p50 (p99) ms |",
+        "| as the server counts |",
+        "| others told of a release, each in a session of its own | ≤ 2 |",
+    ] {
+        assert!(section.contains(row), "{row} is missing in\n{section}");
+    }
+    assert!(!section.contains("NaN"), "{section}");
+}
