@@ -13,7 +13,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
-use crate::bound::{self, Guardian};
+use crate::bound;
 use crate::say::{Failure, Outcome, code};
 use crate::terminal::Terminal;
 
@@ -34,13 +34,12 @@ pub(crate) struct Job {
     child: Child,
     group: Pid,
     terminal: Option<Terminal>,
-    guardian: Option<Guardian>,
     happenings: mpsc::UnboundedReceiver<Happening>,
 }
 
 impl Job {
     /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value; with
-    /// `bound`, so that it and its group are killed with this process. Called on the main thread: the kernel means the thread.
+    /// `bound`, so that the kernel kills it with this process. Called on the main thread: the kernel means the thread.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, Option<String>)], bound: bool) -> Outcome<Self> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| Failure::new(code::USAGE, "no command is given"))?;
@@ -52,13 +51,8 @@ impl Job {
                 None => prepared.env_remove(variable),
             };
         }
-        let cannot_guard = |error: io::Error| Failure::os("cannot start the command's guardian", &error);
-        let mut guardian = bound.then(Guardian::start).transpose().map_err(cannot_guard)?;
         let child = prepared.spawn().map_err(|error| not_started(program, &error))?;
         let group = Pid::from_raw(child.id().cast_signed());
-        if let Some(guardian) = &mut guardian {
-            guardian.guard(group);
-        }
         let terminal = Terminal::on_stdin();
         if let Some(terminal) = &terminal {
             terminal.give(group);
@@ -68,7 +62,7 @@ impl Job {
             .name("fencelock-wait".to_owned())
             .spawn(move || watch(group, &sender))
             .map_err(|error| Failure::os("cannot start a thread", &error))?;
-        Ok(Self { child, group, terminal, guardian, happenings })
+        Ok(Self { child, group, terminal, happenings })
     }
 
     /// What happens to it next.
@@ -112,10 +106,6 @@ impl Job {
 
     /// Reaps the command once it has ended, and takes the terminal back.
     pub(crate) fn reap(&mut self) -> Outcome<ExitStatus> {
-        // Until it is reaped, its number is nobody else's.
-        if let Some(guardian) = self.guardian.take() {
-            guardian.call_off();
-        }
         let status = self.child.wait().map_err(|error| Failure::os("cannot wait for the command", &error))?;
         if let Some(terminal) = &self.terminal {
             terminal.take_back(self.group);

@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 use fencelock::{Client, ClientBuilder};
 
 use crate::arguments;
-use crate::bound::{Bound, guard_group};
+use crate::bound::Bound;
 use crate::say::{Outcome, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, Surroundings};
 
@@ -57,8 +57,6 @@ enum Verb {
     BenchWorkers(bench::Workers),
     #[command(hide = true)]
     Bound(Bound),
-    #[command(hide = true)]
-    BoundGroup,
 }
 
 /// Runs the verb; says with which code to exit.
@@ -73,7 +71,6 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Bench(bench) => bench.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
         Verb::Bound(bound) => bound.run(),
-        Verb::BoundGroup => guard_group(),
     }
 }
 

@@ -98,3 +98,20 @@ async fn a_mutex_wakes_the_next_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn one_that_dies_between_its_grant_and_the_mark_of_it_holds_nobody_up() {
+    let directory = directory();
+    let stores = [store(&directory), store(&directory), store(&directory)];
+    let [mut holds, mut dies, mut waits] = [0, 1, 2].map(|number| Client::on(&stores[number]));
+    let mut held = holds.enter("seats", permits(4)).await;
+    // It never looks at its place, so nothing marks the grant that the departure of the holder means.
+    let unmarked = dies.enter("seats", permits(4)).await;
+    let mut last = waits.enter("seats", permits(2)).await;
+    held.leave().await.unwrap();
+    last.next(SystemClock.now()).await.unwrap();
+    assert!(self::waits(&*last), "all permits belong to the one that is about to die");
+    dies.core.forsake();
+    granted(&mut last).await;
+    drop(unmarked);
+}
