@@ -36,7 +36,7 @@ fn a_follower_cut_off_from_its_leader_alone_grants_nothing_twice() {
 
 #[test]
 fn workers_cut_inside_their_sessions_grant_nothing_twice() {
-    drill(&THREE, Strategy::Brief(Outage::WorkerCut), 4);
+    drill(&THREE, Strategy::Brief(Outage::WorkerCut), 3);
 }
 
 #[test]
@@ -51,17 +51,17 @@ fn a_server_that_swallows_everything_is_left() {
 
 #[test]
 fn servers_may_be_restarted() {
-    drill(&THREE, Strategy::Brief(Outage::ServerRestarted), 4);
+    drill(&THREE, Strategy::Brief(Outage::ServerRestarted), 3);
 }
 
 #[test]
 fn connections_may_be_reset() {
-    drill(&THREE, Strategy::Brief(Outage::ConnectionsReset), 5);
+    drill(&THREE, Strategy::Brief(Outage::ConnectionsReset), 4);
 }
 
 #[test]
 fn answers_may_be_cut_anywhere() {
-    drill(&THREE, Strategy::Brief(Outage::AnswerCut), 12);
+    drill(&THREE, Strategy::Brief(Outage::AnswerCut), 8);
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn bytes_that_were_held_back_for_longer_than_a_session_take_no_effect() {
 
 #[test]
 fn holders_that_are_killed_block_nobody() {
-    let verdict = drill(&THREE, Strategy::KillHolders, 6);
+    let verdict = drill(&THREE, Strategy::KillHolders, 3);
     assert!(verdict.toll.killed_holders > 0, "{verdict}");
 }
 
 #[test]
 fn holders_stopped_past_their_session_write_nothing_late() {
-    let verdict = drill(&THREE, Strategy::StopHoldersPastTheirSession, 3);
+    let verdict = drill(&THREE, Strategy::StopHoldersPastTheirSession, 2);
     assert!(verdict.toll.stopped_holders > 0, "{verdict}");
 }
 

@@ -50,20 +50,24 @@ fn children_of_more_than_a_mebibyte_are_an_error_that_names_the_limit() {
         let client = Client::connect(&site.url(0)).await.unwrap();
         let mutex = client.mutex("job").unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
-        let raw = Config::new(&servers.ensemble().connect_string()).unwrap();
+        let raw = Config::new(&servers.ensemble().connect_string()).unwrap().session_timeout(Duration::from_secs(60));
         let (raw, _events) = fencelock_zookeeper::Client::connect(raw).await.unwrap();
         let parent = format!("{}/job", site.parent());
-        let stranger = |number: usize| format!("{parent}/{number:0>500}");
-        let made: Vec<_> = (0..2_200)
-            .map(|number| raw.create(&stranger(number), b"", CreateMode::Ephemeral, &[Acl::open()]))
-            .collect();
-        for made in made {
-            made.await.unwrap();
+        for batch in 0..22 {
+            let stranger = |number: usize| {
+                let path = format!("{parent}/{:0>500}", batch * 100 + number);
+                raw.create(&path, b"", CreateMode::Ephemeral, &[Acl::open()])
+            };
+            for made in (0..100).map(stranger).collect::<Vec<_>>() {
+                made.await.unwrap();
+            }
         }
         let error = mutex.acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
         assert!(error.to_string().contains("max_frame_bytes"), "{error}");
-        // Once they are gone, all is well; the attempt that failed blocks nobody.
+        // With longer frames, and once they are gone, all is well; the attempt that failed left nothing.
+        let patient = Client::connect(&format!("{}&max_frame_bytes=4194304", site.url(0))).await.unwrap();
+        patient.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
         raw.close().await.unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
     });

@@ -13,7 +13,7 @@ fn packets_dropped_before_the_leader_grant_nothing_twice() {
     let site = Arc::new(ZooKeeperHosts::start().unwrap());
     let drills = || {
         for outage in [Outage::LeaderCutOff, Outage::FollowerCut] {
-            drill_at(Arc::clone(&site) as Arc<dyn Site>, Strategy::Long(outage), 2);
+            drill_at(Arc::clone(&site) as Arc<dyn Site>, Strategy::Long(outage), 1);
         }
     };
     site.network().inside(drills).unwrap();
