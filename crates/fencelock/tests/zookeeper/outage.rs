@@ -5,11 +5,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use fencelock::{Client, Event, Loss, Observer};
 use fencelock_testbed::zookeeper::shared;
-use fencelock_testbed::{Proxy, Way};
+use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 use fencelock_zookeeper::CreateMode;
 use tokio::sync::mpsc;
 
@@ -33,7 +32,7 @@ impl Observer for Retries {
 
 #[tokio::test]
 async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_request_may_take() {
-    let proxy = Proxy::start(shared().address()).unwrap();
+    let proxy = Arc::new(Proxy::start(shared().address()).unwrap());
     let lab = through(proxy.address()).await;
     let (told, mut retries) = mpsc::unbounded_channel();
     let client = Client::builder().observer(Arc::new(Retries(told))).connect(&lab.url("")).await.unwrap();
@@ -43,12 +42,8 @@ async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_req
     proxy.refuse();
     proxy.cut_after(0, Way::Up);
     lab.hands.set_data(&lab.path(&node), b"x", None).await.unwrap();
-    soon(async {
-        while proxy.cuts() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await
-        }
-    })
-    .await;
+    let way = Arc::clone(&proxy);
+    assert!(tokio::task::spawn_blocking(move || wait_until(PATIENCE, || way.cuts() > 0)).await.unwrap());
     // What is asked later is given up later: then the watch has been, too.
     let other = client.mutex("other").unwrap();
     let other = tokio::spawn(async move { other.acquire().await });

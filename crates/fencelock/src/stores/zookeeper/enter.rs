@@ -1,6 +1,7 @@
 //! Joining a queue: create and list in one round trip.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
@@ -61,7 +62,7 @@ impl Joining<'_> {
         for attempt in 0..TRIES {
             let parents: Vec<_> = match attempt {
                 0 => Vec::new(),
-                _ => self.home.ancestors().map(|path| self.make_parent(path)).collect(),
+                _ => self.missing_parents(attempt).map(|path| self.make_parent(path)).collect(),
             };
             let created = client.create(&path, &data, CreateMode::EphemeralSequential, &config.node_acl());
             let listed = client.get_children(self.home.parent());
@@ -83,6 +84,17 @@ impl Joining<'_> {
         Err(last.map_or_else(gone, |error| self.not_created(&error)))
     }
 
+    /// The parents to make: all of them, but at first only those below what this session saw to be there. Each one that is
+    /// made in vain is a write that the servers agree on and log.
+    fn missing_parents(&self, attempt: usize) -> impl Iterator<Item = &str> {
+        let known = match attempt {
+            1 if self.core.parent_was_there.load(Ordering::Relaxed) => self.core.config.parent.matches('/').count(),
+            _ => 0,
+        };
+        let below = self.home.ancestors().count().saturating_sub(1);
+        self.home.ancestors().skip(known.min(below))
+    }
+
     fn make_parent(&self, path: &str) -> wire::Answer<wire::Created> {
         self.core.client.create(path, b"", CreateMode::Container, &self.core.config.parent_acl())
     }
@@ -101,6 +113,7 @@ impl Joining<'_> {
         prefix: &str,
         listed: wire::Result<(Vec<String>, wire::Stat)>,
     ) -> Result<Joined> {
+        self.core.parent_was_there.store(true, Ordering::Relaxed);
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
         let node = match self.grant(number, &created.stat) {

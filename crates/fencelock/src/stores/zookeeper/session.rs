@@ -43,14 +43,17 @@ pub(super) struct Core {
     pub(super) id: i64,
     pub(super) table: Table,
     grants_run_out: AtomicBool,
+    /// A node was made below the parent of the URL. It may have been removed since.
+    pub(super) parent_was_there: AtomicBool,
     over: AtomicBool,
 }
 
 impl Core {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
-        let (grants_run_out, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { client, config, clock, owner, id, table: Table::default(), grants_run_out, over }
+        let no = || AtomicBool::new(false);
+        let (grants_run_out, parent_was_there, over) = (no(), no(), no());
+        Self { client, config, clock, owner, id, table: Table::default(), grants_run_out, parent_was_there, over }
     }
 
     /// The path of the node that the request `id` made.
