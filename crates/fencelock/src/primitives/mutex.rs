@@ -85,7 +85,7 @@ impl Mutex {
     }
 
     /// Acquires the lock, waiting at most `limit`. With zero it asks the store once, as [`Mutex::try_acquire`] does, and
-    /// never queues; that it was taken is [`ErrorKind::TimedOut`] then.
+    /// never queues; that it was taken is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) then.
     ///
     /// # Errors
     /// As [`Mutex::acquire`].

@@ -145,14 +145,14 @@ pub trait Place: Send {
 
     /// Returns when the standing may have changed, with the new one; at once if the store already differs; at `until`
     /// at the latest, with the standing as it is then. Once granted, it returns at once. An error of
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the whole session is over.
+    /// [`ErrorKind::Lost`] means that the whole session is over.
     ///
     /// # Cancel safety
     /// May be dropped at any point and called again.
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>>;
 
     /// Replaces the claim of a granted place by a lighter one, keeping the place. Counts as a departure. Repeatable; an
-    /// error of [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the place is gone.
+    /// error of [`ErrorKind::Lost`] means that the place is gone.
     ///
     /// # Cancel safety
     /// May be dropped at any point. The place has one of the two claims then, and [`Place::leave`] gives it up.
