@@ -103,6 +103,7 @@ impl Site for ZooKeeper {
                 self.ensemble.link(other_than(leader, any, self.ensemble.len()), leader).hold(Way::Both);
             }
             Outage::WorkerCut => self.ways.cut(worker),
+            Outage::WorkerHoled => self.ways.of(worker).iter().for_each(|proxy| proxy.hole(Way::Both)),
             Outage::WorkerHeldBack => self.ways.of(worker).iter().for_each(|proxy| proxy.hold_existing(Way::Up)),
             Outage::ServerHoled => self.ways.before(any).for_each(|proxy| proxy.hole(Way::Both)),
             Outage::ServerRestarted => self.ensemble.server(any).restart()?,

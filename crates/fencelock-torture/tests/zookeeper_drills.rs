@@ -45,6 +45,11 @@ fn workers_cut_beyond_their_sessions_grant_nothing_twice() {
 }
 
 #[test]
+fn workers_whose_connections_swallow_everything_grant_nothing_twice() {
+    drill(&THREE, Strategy::Long(Outage::WorkerHoled), 2);
+}
+
+#[test]
 fn a_server_that_swallows_everything_is_left() {
     drill(&THREE, Strategy::Long(Outage::ServerHoled), 2);
 }

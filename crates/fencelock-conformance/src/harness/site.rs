@@ -20,6 +20,8 @@ pub enum Outage {
     WorkerCut,
     /// What one worker sends on its open connections arrives only later; new ones are fine.
     WorkerHeldBack,
+    /// One worker's connections swallow what is sent in either direction, and so do new ones.
+    WorkerHoled,
     /// Everybody's connections to one server swallow what is sent.
     ServerHoled,
     /// One server is killed and started again at once.
@@ -32,13 +34,14 @@ pub enum Outage {
 
 impl Outage {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LeaderKilled,
         Self::LeaderPaused,
         Self::LeaderCutOff,
         Self::FollowerCut,
         Self::WorkerCut,
         Self::WorkerHeldBack,
+        Self::WorkerHoled,
         Self::ServerHoled,
         Self::ServerRestarted,
         Self::ConnectionsReset,

@@ -31,30 +31,22 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
 }
 
 pub(super) fn a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted(stage: &Stage) {
-    is_told_before_a_rival_is_granted(stage, |stage| stage.strike(Outage::WorkerCut, 0, 0));
+    is_told_before_a_rival_is_granted(stage, Outage::WorkerCut);
 }
 
 pub(super) fn a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted(stage: &Stage) {
-    // Every server in turn, so that the one that the holder is connected to is among them. The rival comes through when
-    // that is another one, or afterwards.
-    is_told_before_a_rival_is_granted(stage, |stage| {
-        (0..3).for_each(|server| stage.strike(Outage::ServerHoled, 0, server));
-        let site = std::sync::Arc::clone(&stage.site);
-        let past = site.ttl() * 2;
-        std::thread::spawn(move || {
-            std::thread::sleep(past);
-            site.heal().expect("a store that comes back");
-        });
-    });
+    is_told_before_a_rival_is_granted(stage, Outage::WorkerHoled);
 }
 
-fn is_told_before_a_rival_is_granted(stage: &Stage, strike: impl Fn(&Stage)) {
+/// What befalls the holder befalls nobody else, and is not mended before the rival is granted: only the end of the
+/// holder's session can have granted it.
+fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
     stage.block_on(async {
         let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
-        strike(stage);
+        stage.strike(outage, 0, 0);
         let loss = guard.lost().await;
         let told = now();
         assert!(matches!(loss, Loss::Unconfirmed | Loss::Expired), "{loss}");

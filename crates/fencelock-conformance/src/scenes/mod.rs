@@ -52,7 +52,7 @@ macro_rules! with_scenes {
         $crate::$then! { $arguments [
             cuts::a_client_cut_for_less_than_its_session_keeps_its_lock [WorkerCut],
             cuts::a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted [WorkerCut],
-            cuts::a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted [ServerHoled],
+            cuts::a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted [WorkerHoled],
             cuts::a_lock_outlives_a_restart_of_every_connection [ConnectionsReset],
             processes::a_killed_holder_is_followed_within_the_ttl_and_the_slack [],
             processes::a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused [WorkerCut],
