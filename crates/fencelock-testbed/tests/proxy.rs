@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
+use fencelock_testbed::{PATIENCE, Port, Proxy, Way, wait_until};
 
 /// A server that sends back whatever it gets, and ends when its client does.
 fn echo() -> SocketAddr {
@@ -162,10 +162,22 @@ fn connections_are_reset_and_refused_until_healed() {
 
 #[test]
 fn a_proxy_before_nobody_resets_and_one_that_is_gone_listens_no_more() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let proxy = Proxy::start(free).unwrap();
+    let free = Port::reserve().unwrap();
+    let proxy = Proxy::start(free.address()).unwrap();
     assert!(exchange(&mut connect(&proxy), b"x").is_err());
     let address = proxy.address();
     drop(proxy);
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_patient_proxy_keeps_whoever_connects_until_somebody_listens() {
+    let later = Port::reserve().unwrap();
+    let proxy = Proxy::start_patient(later.address(), Duration::from_secs(60)).unwrap();
+    let mut stream = connect(&proxy);
+    stream.write_all(b"x").unwrap();
+    let server = TcpListener::bind(later.address()).unwrap();
+    let mut byte = [0];
+    server.accept().unwrap().0.read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"x");
 }

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::connection::Connection;
 use self::pipe::Mode;
@@ -56,6 +56,8 @@ struct Counts {
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
+    /// How long whoever connects is kept until somebody listens at `upstream`.
+    patience: Duration,
     rules: Mutex<Rules>,
     cut: Mutex<Option<Cut>>,
     counts: Counts,
@@ -81,10 +83,20 @@ impl Proxy {
     /// # Errors
     /// Whatever the system says.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
+        Self::start_patient(upstream, Duration::ZERO)
+    }
+
+    /// The same, for clients that take a connection that is made and then reset for the end of a peer, and one that is
+    /// refused for a peer that is not there yet: they are kept for up to `patience` until somebody listens at `upstream`.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn start_patient(upstream: SocketAddr, patience: Duration) -> io::Result<Self> {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address())?;
         let shared = Arc::new(Shared {
             upstream,
+            patience,
             rules: Mutex::default(),
             cut: Mutex::default(),
             counts: Counts::default(),
@@ -240,10 +252,22 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         // A server that does not answer must not delay the next one.
-        thread::spawn(move || match TcpStream::connect(shared.upstream) {
+        thread::spawn(move || match shared.reach() {
             Ok(server) => shared.join(client, server),
             Err(_) => connection::reset(&client),
         });
+    }
+
+    fn reach(&self) -> io::Result<TcpStream> {
+        let start = Instant::now();
+        loop {
+            match TcpStream::connect(self.upstream) {
+                Err(_) if start.elapsed() < self.patience && !self.closing.load(Ordering::Acquire) => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                reached => return reached,
+            }
+        }
     }
 
     fn join(self: &Arc<Self>, client: TcpStream, server: TcpStream) {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::server::{Mode, Server};
 use super::settings::Settings;
@@ -33,6 +34,10 @@ struct Peer {
     election: Port,
 }
 
+/// How long a link waits for a leader that does not listen yet. A follower that is refused tries again; one that is connected
+/// and then dropped asks for another election, so that links without patience made elections of half a second last for ten.
+const ELECTION: Duration = Duration::from_secs(1);
+
 impl Ensemble {
     /// Starts servers and waits until they serve.
     ///
@@ -49,7 +54,7 @@ impl Ensemble {
         let peers = (0..count).map(peer).collect::<io::Result<Vec<_>>>()?;
         let link =
             |follower: usize, leader: usize| match settings.links && settings.network.is_none() && follower != leader {
-                true => Proxy::start(peers[leader].quorum.address()).map(Some),
+                true => Proxy::start_patient(peers[leader].quorum.address(), ELECTION).map(Some),
                 false => Ok(None),
             };
         let links = (0..count).map(|follower| (0..count).map(|leader| link(follower, leader)).collect());
