@@ -9,6 +9,7 @@ mod cuts;
 mod dropped;
 mod holder;
 mod processes;
+mod servers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ macro_rules! with_scenes {
             cuts::a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted [WorkerCut],
             cuts::a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted [WorkerHoled],
             cuts::a_lock_outlives_a_restart_of_every_connection [ConnectionsReset],
+            servers::a_held_lock_outlives_its_leader [LeaderKilled],
+            servers::a_held_lock_outlives_a_restart_of_every_server [ServerRestarted],
             processes::a_killed_holder_is_followed_within_the_ttl_and_the_slack [],
             processes::a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused [WorkerCut],
             answers::an_answer_cut_at_any_byte_leaves_one_place_or_none [AnswerCut],

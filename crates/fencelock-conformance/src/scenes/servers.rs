@@ -1,0 +1,53 @@
+//! Servers that die under a lock that is held.
+
+use fencelock::{Client, GuardState};
+
+use super::{LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
+use crate::harness::Outage;
+
+/// How many sessions of the site those of the two clients live for: an election, and the way to another server, are to fit into
+/// one on a busy machine too.
+const SESSIONS: u32 = 2;
+
+pub(super) fn a_held_lock_outlives_its_leader(stage: &Stage) {
+    is_held_through(stage, &[(Outage::LeaderKilled, 0)]);
+}
+
+pub(super) fn a_held_lock_outlives_a_restart_of_every_server(stage: &Stage) {
+    // Which one is drawn by its number.
+    is_held_through(stage, &[0, 1, 2].map(|server| (Outage::ServerRestarted, server)));
+}
+
+/// What befalls the servers does so one after the other, and is mended before the next.
+fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
+    stage.block_on(async {
+        let ttl = stage.site.ttl() * SESSIONS;
+        let connect =
+            async |client| Client::builder().ttl(ttl).connect(&stage.site.url(client)).await.expect("a client");
+        let (holder, other) = (connect(0).await, connect(1).await);
+        let guard = mutex(&holder).acquire().await.unwrap();
+        let waiting = rival(&other);
+        until_contenders(&other, 2).await;
+        for (outage, random) in outages {
+            stage.strike(*outage, 0, *random);
+            // The store serves again, and its new leader knows both of them.
+            until_contenders(&holder, 2).await;
+            until_contenders(&other, 2).await;
+            guard.check().unwrap();
+            stage.heal();
+        }
+        // A session that did not come along would end by now.
+        let healed = now();
+        while now().since(healed) < ttl + ttl / 4 {
+            guard.check().unwrap();
+            pass(LOOK_AGAIN).await;
+        }
+        assert_eq!(guard.state(), GuardState::Held);
+        assert!(!waiting.is_finished(), "the rival was granted beside a holder");
+        guard.release().await.unwrap();
+        let (granted, _) = waiting.await.unwrap();
+        assert!(granted.token() > guard.token());
+        granted.release().await.unwrap();
+        until_contenders(&other, 0).await;
+    });
+}
