@@ -11,6 +11,12 @@ use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 
 use crate::Ways;
 
+/// The fields that every answer begins with, in bytes: its length, the number of the request, the transaction, the error.
+const HEADER: &[usize] = &[4, 4, 8, 4];
+
+/// The fields of a node's `Stat`, in bytes, as `zookeeper.jute` has them.
+const STAT: &[usize] = &[8, 8, 8, 8, 4, 4, 4, 8, 4, 4, 8];
+
 /// One server or three, with a parent node and ways to it of their own.
 #[derive(Debug)]
 pub struct ZooKeeper {
@@ -108,10 +114,29 @@ impl Site for ZooKeeper {
             Outage::ServerHoled => self.ways.before(any).for_each(|proxy| proxy.hole(Way::Both)),
             Outage::ServerRestarted => self.ensemble.server(any).restart()?,
             Outage::ConnectionsReset => self.ways.all().for_each(fencelock_testbed::Proxy::reset),
-            Outage::AnswerCut => self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % 256, Way::Down)),
+            Outage::AnswerCut => {
+                self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % Outage::ANSWER_BYTES, Way::Down))
+            }
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
         }
         Ok(())
+    }
+
+    fn cuts(&self) -> u64 {
+        self.ways.all().map(fencelock_testbed::Proxy::cuts).sum()
+    }
+
+    fn answer_fields(&self, name: &str) -> Vec<u64> {
+        let node = "_c_00000000-0000-0000-0000-000000000000-lock-0000000000".len();
+        let path = self.parent.len() + "/".len() + name.len() + "/".len() + node;
+        let created = [HEADER, &[4, path / 2, path - path / 2], STAT].concat();
+        let listed = [HEADER, &[4, 4, node], STAT].concat();
+        let mut end = 0;
+        let ends = created.iter().chain(&listed).map(|bytes| {
+            end += *bytes as u64;
+            end
+        });
+        [0].into_iter().chain(ends).collect()
     }
 
     fn heal(&self) -> io::Result<()> {

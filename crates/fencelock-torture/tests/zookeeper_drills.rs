@@ -4,8 +4,10 @@
 
 mod common;
 
-use common::{Servers, drill};
-use fencelock_conformance::harness::{Outage, Strategy};
+use std::sync::Arc;
+
+use common::{Servers, drill, drill_at};
+use fencelock_conformance::harness::{Outage, Site, Strategy};
 
 static THREE: Servers = Servers::new(3);
 
@@ -66,7 +68,11 @@ fn connections_may_be_reset() {
 
 #[test]
 fn answers_may_be_cut_anywhere() {
-    drill(&THREE, Strategy::Brief(Outage::AnswerCut), 8);
+    let servers = THREE.take();
+    let site = Arc::new(servers.site(5));
+    let verdict = drill_at(Arc::clone(&site) as Arc<dyn Site>, Strategy::Brief(Outage::AnswerCut), 8);
+    let struck = verdict.toll.outages[&Outage::AnswerCut] as u64;
+    assert!(site.cuts() >= struck, "{} cuts: {verdict}", site.cuts());
 }
 
 #[test]

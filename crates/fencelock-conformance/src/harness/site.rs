@@ -28,11 +28,15 @@ pub enum Outage {
     ServerRestarted,
     /// Every connection is reset once.
     ConnectionsReset,
-    /// One worker's connection ends somewhere in the middle of an answer.
+    /// One worker's connection ends somewhere in the middle of an answer: after so many bytes as the random number says,
+    /// modulo [`Outage::ANSWER_BYTES`].
     AnswerCut,
 }
 
 impl Outage {
+    /// Further than any answer to one acquire reaches.
+    pub const ANSWER_BYTES: u64 = 400;
+
     /// All of them.
     pub const ALL: [Self; 11] = [
         Self::LeaderKilled,
@@ -73,6 +77,18 @@ pub trait Site: fmt::Debug + Send + Sync {
     fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
         let _ = (worker, random);
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?} cannot befall this store")))
+    }
+
+    /// How many connections were ended by [`Outage::AnswerCut`] so far.
+    fn cuts(&self) -> u64 {
+        0
+    }
+
+    /// After how many bytes of what is answered to an acquire of the free lock `name` a field of it ends, or is in its
+    /// middle: where to cut.
+    fn answer_fields(&self, name: &str) -> Vec<u64> {
+        let _ = name;
+        Vec::new()
     }
 
     /// Mends everything, and returns once the store serves again. Repeatable.

@@ -10,34 +10,51 @@ use fencelock::{Claim, ErrorKind, Name, StoreUrl, SystemClock};
 use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, until_contenders};
 use crate::harness::{Outage, Rng};
 
-/// How many cuts there are.
-const CUTS: u64 = 24;
-
-/// Further than any answer to one acquire reaches.
-const ANSWER: usize = 400;
+/// How many cuts there are besides those between two fields.
+const CUTS: usize = 24;
 
 pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) {
     let mut rng = Rng::new(stage.seed);
+    let fields = stage.site.answer_fields(LOCK);
+    let anywhere = (0..CUTS).map(|_| rng.next() % Outage::ANSWER_BYTES);
+    let cuts: Vec<u64> = fields.iter().copied().chain(anywhere).collect();
+    let surely_answered = fields.last().copied().unwrap_or(0);
+    assert!(surely_answered < Outage::ANSWER_BYTES, "an answer is {surely_answered} bytes long");
     stage.block_on(async {
         let (client, other) = (stage.connect(0).await, stage.connect(1).await);
-        for cut in 0..CUTS {
-            // The first bytes one by one in steps of a field, then anywhere.
-            let after = if cut < 8 { cut * 4 } else { rng.below(ANSWER) as u64 };
+        // What only the first one is answered comes before the first cut.
+        mutex(&client).acquire().await.unwrap().release().await.unwrap();
+        for (number, after) in cuts.into_iter().enumerate() {
+            let before = stage.site.cuts();
             stage.strike(Outage::AnswerCut, 0, after);
             let mutex = mutex(&client);
-            match cut % 3 {
-                0 => drop(tokio::time::timeout(Duration::from_millis(2), mutex.acquire()).await),
-                _ => {
-                    let guard =
-                        mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
-                    let there = contenders(&other).await;
-                    assert_eq!(there, 1, "cut after {after} bytes: there are ghosts (seed {})", stage.seed);
-                    guard.release().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
+            if number >= fields.len() && number % 3 == 0 {
+                drop(tokio::time::timeout(Duration::from_millis(2), mutex.acquire()).await);
+            } else {
+                let guard = mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
+                if after <= surely_answered {
+                    assert!(stage.site.cuts() > before, "nothing was cut after {after} bytes of the answer");
+                }
+                let there = contenders(&other).await;
+                assert_eq!(there, 1, "cut after {after} bytes: there are ghosts");
+                // A release whose own answer is cut says so, and has forgotten nothing.
+                while let Err(error) = guard.release().await {
+                    assert!(error.is_retryable(), "cut after {after} bytes: {error}");
                 }
             }
             until_contenders(&other, 0).await;
+            // What an acquire was not answered, a renewal is.
+            until_cut(stage, before).await;
         }
     });
+}
+
+async fn until_cut(stage: &Stage, before: u64) {
+    let start = now();
+    while stage.site.cuts() == before {
+        assert!(now().since(start) < PATIENCE, "nothing is cut");
+        pass(LOOK_AGAIN).await;
+    }
 }
 
 pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &Stage) {

@@ -95,7 +95,19 @@ pub fn play(name: &str, stage: &Stage) {
     for need in scene.needs {
         assert!(stage.site.can(*need), "{name} needs {need:?}, which this site cannot do");
     }
+    let _on_panic = Again(stage.seed);
     (scene.run)(stage);
+}
+
+/// Says how a scene that failed is played again.
+struct Again(u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again: FENCELOCK_SEED={}", self.0);
+        }
+    }
 }
 
 impl AsRef<Self> for Stage {

@@ -79,7 +79,8 @@ pub(crate) fn drill_at(site: Arc<dyn Site>, strategy: Strategy, strikes: usize) 
     let logs = Directory::new("drill");
     let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-torture-worker"));
     let drill = Drill::at(site, logs.path(), worker, strategy, seed);
-    let verdict = Drill { tasks: 25, strikes, ..drill }.run().unwrap();
+    let verdict = Drill { tasks: 25, strikes, ..drill }.run();
+    let verdict = verdict.unwrap_or_else(|error| panic!("{error}\nagain: FENCELOCK_SEED={seed}"));
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}\nagain: FENCELOCK_SEED={seed}");
     assert!(verdict.report.grants > 50 && verdict.report.writes.0 > 50, "too little came of it: {verdict}");
