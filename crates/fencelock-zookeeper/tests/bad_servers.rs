@@ -4,19 +4,24 @@ mod common;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::fake::{Fake, header, welcome};
 use common::{event, soon};
+use fencelock_testbed::Port;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{BoxFuture, Client, Config, Error, ErrorKind, Event, Net, Stream, Tcp, WatchEvent};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// An address where nobody listens.
+/// An address where nobody listens as long as this process lasts.
 fn nobody() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static RESERVED: Mutex<Vec<Port>> = Mutex::new(Vec::new());
+    let port = Port::reserve().unwrap();
+    let address = port.address();
+    RESERVED.lock().unwrap().push(port);
+    address
 }
 
 async fn refused(config: Config) -> Error {
