@@ -1,7 +1,7 @@
 //! What has to be on the machine besides Rust, and the Debian package that brings it.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,15 +94,22 @@ fn apt() -> Command {
 /// What Debian's packages ask whether their daemons may be started.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Forbids packages to start daemons; tests start their own. A policy that is there already stays as it is.
+/// The policy that forbids it, and says whose it is.
+const FORBIDDEN: &str = "#!/bin/sh\n# cargo xtask of fencelock: removed when the packages are installed\nexit 101\n";
+
+/// Forbids packages to start daemons; tests start their own. A policy that is there already stays as it is, unless it is one
+/// that an interrupted run left behind.
 struct NoDaemons(Option<PathBuf>);
 
 impl NoDaemons {
     fn set(policy: &Path) -> Result<Self> {
         let fault = |error: std::io::Error| format!("{}: {error}", policy.display());
         match File::create_new(policy) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(Self(None)),
-            created => created.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).map_err(fault)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let is_ours = fs::read_to_string(policy).is_ok_and(|there| there == FORBIDDEN);
+                return Ok(Self(is_ours.then(|| policy.to_owned())));
+            }
+            created => created.and_then(|mut file| file.write_all(FORBIDDEN.as_bytes())).map_err(fault)?,
         }
         fs::set_permissions(policy, Permissions::from_mode(0o755)).map_err(fault)?;
         Ok(Self(Some(policy.to_owned())))
@@ -136,6 +143,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fencelock-policy-{}", std::process::id()));
         drop(NoDaemons::set(&path).map(|_forbidden| assert!(path.exists())));
         assert!(!path.exists());
+        std::mem::forget(NoDaemons::set(&path));
+        drop(NoDaemons::set(&path));
+        assert!(!path.exists(), "what an interrupted run left behind stays");
         fs::write(&path, "mine").unwrap();
         drop(NoDaemons::set(&path));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
