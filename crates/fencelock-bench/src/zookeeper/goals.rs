@@ -40,11 +40,6 @@ fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
     Some(ours? / theirs?)
 }
 
-/// The peers that took part in those rows. Those of other languages need not.
-fn peers(took_part: impl Fn(Contestant) -> bool) -> Vec<Contestant> {
-    PEERS.into_iter().filter(|peer| took_part(*peer) || !peer.is_driven()).collect()
-}
-
 fn cycle_behind_the_delay(measured: &Measured, ours: Contestant) -> Vec<Goal> {
     let p50 = |who| figure(&measured.cycle, who, Delay).map(|times| times.p50);
     let against = |who: Contestant, most| {
@@ -58,7 +53,7 @@ fn cycle_behind_the_delay(measured: &Measured, ours: Contestant) -> Vec<Goal> {
     if ours == OwnApart {
         goals.push(against(Current, 1.03));
     }
-    goals.extend(peers(|peer| p50(peer).is_some()).into_iter().map(|peer| against(peer, 0.70)));
+    goals.extend(PEERS.into_iter().map(|peer| against(peer, 0.70)));
     goals
 }
 
@@ -68,8 +63,7 @@ fn hand_over_behind_the_delay(measured: &Measured, ours: Contestant, waiters: u6
         let what = format!("hand-over, {waiters} waiters, 2 ms each way: {} ÷ {}", short(ours), short(who));
         goal(what, AtMost(most), ratio(p50(ours), p50(who)))
     };
-    let peers = peers(|peer| p50(peer).is_some());
-    [against(ZkFloor, 1.20)].into_iter().chain(peers.into_iter().map(|peer| against(peer, 0.60))).collect()
+    [against(ZkFloor, 1.20)].into_iter().chain(PEERS.into_iter().map(|peer| against(peer, 0.60))).collect()
 }
 
 fn on_loopback(measured: &Measured) -> Vec<Goal> {
