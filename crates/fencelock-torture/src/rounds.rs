@@ -39,7 +39,7 @@ impl Rounds {
     /// of a round that is not clean are kept, and named in the tally.
     ///
     /// # Errors
-    /// What the machine refuses.
+    /// What the machine refuses; names the logs of the round that could not go on.
     pub fn run(
         &self,
         mut site: impl FnMut(u64) -> io::Result<Arc<dyn Site>>,
@@ -61,11 +61,18 @@ impl Rounds {
         let seed = self.seed.wrapping_add(number);
         let drill = Drill::at(site, logs.path(), &self.worker, Strategy::Storm, seed);
         let Self { processes, tasks, locks, strikes, .. } = *self;
-        let verdict = Drill { processes, tasks, locks, strikes, ..drill }.run()?;
-        if !verdict.is_clean() {
-            tally.kept.push(logs.keep());
+        match (Drill { processes, tasks, locks, strikes, ..drill }).run() {
+            Ok(verdict) => {
+                if !verdict.is_clean() {
+                    tally.kept.push(logs.keep());
+                }
+                Ok(verdict)
+            }
+            Err(error) => {
+                let kept = logs.keep();
+                Err(io::Error::new(error.kind(), format!("seed {seed}: {error}\nlogs: {}", kept.display())))
+            }
         }
-        Ok(verdict)
     }
 }
 
