@@ -1,12 +1,11 @@
 //! A process that holds one lock, to be killed and stopped.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use fencelock::{Client, Clock, FencingToken, Guard, SystemClock};
+use fencelock::{Client, FencingToken, Guard};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::{LOCK, PATIENCE, Stage};
@@ -37,6 +36,11 @@ impl Holder {
         self.said.recv_timeout(PATIENCE).expect("a word from the holder")
     }
 
+    /// Bids it look at its guard, at once or as soon as it goes on.
+    pub(super) fn look(&mut self) {
+        self.child.stdin.as_mut().expect("its input").write_all(b"look\n").expect("a holder that reads");
+    }
+
     pub(super) fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("killing the holder");
     }
@@ -60,15 +64,12 @@ impl Drop for Holder {
     }
 }
 
-/// What it does when it finds that it was stopped for this long.
-const GAP: Duration = Duration::from_millis(500);
-
 /// How many late writes it tries.
 const WRITES: usize = 10;
 
-/// The whole of the holder's binary: `URL DIRECTORY`. It takes the lock, says `granted`, and looks at the clock. When it
-/// finds that it was stopped it asks its guard once, writes to the resource all the same, and says what came of both. It
-/// ends with its standard input.
+/// The whole of the holder's binary: `URL DIRECTORY`. It takes the lock and says `granted`. For each line of its
+/// standard input it asks its guard once, writes to the resource all the same, and says what came of both. It ends with
+/// its input.
 #[must_use]
 pub fn holder_main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -76,10 +77,6 @@ pub fn holder_main() -> ExitCode {
         eprintln!("holder: started by a scene only");
         return ExitCode::FAILURE;
     };
-    std::thread::spawn(|| {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        std::process::exit(0);
-    });
     match hold(url, Path::new(directory)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -101,15 +98,12 @@ fn hold(url: &str, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let resource = Resource::open(directory, LOCK)?;
     println!("granted");
-    let mut last = SystemClock.now();
-    loop {
-        std::thread::sleep(Duration::from_millis(1));
-        let now = SystemClock.now();
-        if now.since(last) >= GAP {
-            println!("{}", woken(&guard, &resource)?);
-        }
-        last = now;
+    for line in io::stdin().lines() {
+        line?;
+        println!("{}", woken(&guard, &resource)?);
     }
+    // Whoever bade it is gone, and the lock with it: nothing is released here.
+    std::process::exit(0)
 }
 
 /// What the guard says first, and how many of the late writes were accepted.

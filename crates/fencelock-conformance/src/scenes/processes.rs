@@ -29,11 +29,13 @@ pub(super) fn a_killed_holder_is_followed_within_the_ttl_and_the_slack(stage: &S
 
 pub(super) fn a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused(stage: &Stage) {
     stage.block_on(async {
-        let holder = Holder::start(stage, 0);
+        let mut holder = Holder::start(stage, 0);
         let other = stage.connect(1).await;
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
         holder.stop();
+        // It reads this first of all when it goes on.
+        holder.look();
         let (guard, _) = waiting.await.unwrap();
         let resource = Resource::open(&stage.directory, LOCK).unwrap();
         assert!(resource.write(guard.token().map_or(0, FencingToken::to_i64)).unwrap());
