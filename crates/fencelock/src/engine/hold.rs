@@ -270,15 +270,17 @@ impl Hold {
         }
         let gone = match left {
             Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
+            // Whatever the store says of a session that is over: its end may have come before our request.
+            Err(_) => self.live.over(),
             _ => None,
         };
+        if let Some(loss) = gone {
+            let loss = *self.cause.get_or_init(|| loss);
+            self.lost.cancel();
+            self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+            return Err(self.lost_before(loss));
+        }
         match left {
-            Ok(Some(Left::AlreadyGone)) if gone.is_some_and(|loss| self.cause.set(loss).is_ok()) => {
-                let loss = self.cause.get().copied().unwrap_or(Loss::Removed);
-                self.lost.cancel();
-                self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
-                Err(self.lost_before(loss))
-            }
             Ok(Some(_)) => {
                 self.lost.cancel();
                 self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });

@@ -179,6 +179,26 @@ fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
 }
 
 #[test]
+fn a_release_that_the_session_does_not_outlive_says_that_the_lock_was_lost() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = Arc::new(whole(&process.client, "a").unwrap().acquire().await.unwrap());
+        process.store.partition();
+        let release = async || {
+            let releasing = Arc::clone(&guard);
+            let releasing = tokio::spawn(async move { releasing.release().await });
+            world.advance(ms(3400)).await;
+            releasing.await.unwrap().unwrap_err().kind()
+        };
+        assert_eq!(release().await, ErrorKind::Unreachable);
+        world.advance(secs(9)).await;
+        assert_eq!(release().await, ErrorKind::Lost);
+        assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
+    });
+}
+
+#[test]
 fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
     on_one_thread(async {
         let world = World::new();
