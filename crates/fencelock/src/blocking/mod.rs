@@ -34,6 +34,48 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Break, Capability, Contender, Queue, Store};
 
+/// The options of a primitive, handed to the one of the same name that does not block.
+macro_rules! options {
+    ($of:literal) => {
+        #[doc = concat!("See [`crate::", $of, "::purpose`].")]
+        #[must_use]
+        pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+            Self(self.0.purpose(purpose))
+        }
+
+        #[doc = concat!("See [`crate::", $of, "::wait`].")]
+        #[must_use]
+        pub fn wait(self, limit: Duration) -> Self {
+            Self(self.0.wait(limit))
+        }
+
+        #[doc = concat!("See [`crate::", $of, "::lease`].")]
+        #[must_use]
+        pub fn lease(self, lease: Duration) -> Self {
+            Self(self.0.lease(lease))
+        }
+
+        #[doc = concat!("See [`crate::", $of, "::max_hold`].")]
+        #[must_use]
+        pub fn max_hold(self, most: Duration) -> Self {
+            Self(self.0.max_hold(most))
+        }
+
+        #[doc = concat!("See [`crate::", $of, "::max_waiters`].")]
+        #[must_use]
+        pub fn max_waiters(self, most: u32) -> Self {
+            Self(self.0.max_waiters(most))
+        }
+
+        /// The name.
+        #[must_use]
+        pub fn name(&self) -> &Name {
+            self.0.name()
+        }
+    };
+}
+use options;
+
 /// A [`crate::Client`] for code that blocks.
 #[derive(Debug, Clone)]
 pub struct Client(crate::Client);

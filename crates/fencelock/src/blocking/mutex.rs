@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReentrantMutex, wait};
+use super::{Guard, ReentrantMutex, options, wait};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -15,41 +15,7 @@ impl Mutex {
         Self(mutex)
     }
 
-    /// See [`crate::Mutex::purpose`].
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self(self.0.purpose(purpose))
-    }
-
-    /// See [`crate::Mutex::wait`].
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self(self.0.wait(limit))
-    }
-
-    /// See [`crate::Mutex::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// See [`crate::Mutex::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self(self.0.max_hold(most))
-    }
-
-    /// See [`crate::Mutex::max_waiters`].
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self(self.0.max_waiters(most))
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.0.name()
-    }
+    options!("Mutex");
 
     /// A mutex that the thread which holds it may take again.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReadGuard, WriteGuard, wait};
+use super::{Guard, ReadGuard, WriteGuard, options, wait};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -15,41 +15,7 @@ impl RwLock {
         Self(lock)
     }
 
-    /// See [`crate::RwLock::purpose`].
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self(self.0.purpose(purpose))
-    }
-
-    /// See [`crate::RwLock::wait`].
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self(self.0.wait(limit))
-    }
-
-    /// See [`crate::RwLock::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// See [`crate::RwLock::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self(self.0.max_hold(most))
-    }
-
-    /// See [`crate::RwLock::max_waiters`].
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self(self.0.max_waiters(most))
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.0.name()
-    }
+    options!("RwLock");
 
     /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
     ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, PermitGuard, wait};
+use super::{Guard, PermitGuard, options, wait};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -23,41 +23,7 @@ impl Semaphore {
         self.0.permits(count).map(Self)
     }
 
-    /// See [`crate::Semaphore::purpose`].
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self(self.0.purpose(purpose))
-    }
-
-    /// See [`crate::Semaphore::wait`].
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self(self.0.wait(limit))
-    }
-
-    /// See [`crate::Semaphore::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
-    /// See [`crate::Semaphore::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self(self.0.max_hold(most))
-    }
-
-    /// See [`crate::Semaphore::max_waiters`].
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self(self.0.max_waiters(most))
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.0.name()
-    }
+    options!("Semaphore");
 
     /// How many permits there are.
     #[must_use]

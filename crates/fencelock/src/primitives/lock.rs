@@ -92,3 +92,50 @@ impl Lock {
         spawner.run(async move { Guard::of_acquired(acquire(engine, wish).await?, &lifeline) }).await
     }
 }
+
+/// The options that every primitive has: each hands them to its [`Lock`].
+macro_rules! options {
+    () => {
+        /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
+        #[must_use]
+        pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+            Self { lock: self.lock.purpose(purpose.as_ref()) }
+        }
+
+        /// How long an acquire waits at most; without limit by default.
+        #[must_use]
+        pub fn wait(self, limit: Duration) -> Self {
+            Self { lock: self.lock.wait(limit) }
+        }
+
+        /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was
+        /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
+        /// The death of the process frees it earlier; a downgrade does not prolong it. The end has no margin: what runs
+        /// under the lock is told as the lock is given back.
+        #[must_use]
+        pub fn lease(self, lease: Duration) -> Self {
+            Self { lock: self.lock.lease(lease) }
+        }
+
+        /// The longest that one grant may be held: the guard is lost then, with
+        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it.
+        #[must_use]
+        pub fn max_hold(self, most: Duration) -> Self {
+            Self { lock: self.lock.max_hold(most) }
+        }
+
+        /// Refuses to queue behind this many waiters (holders not counted), with
+        /// [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
+        #[must_use]
+        pub fn max_waiters(self, most: u32) -> Self {
+            Self { lock: self.lock.max_waiters(most) }
+        }
+
+        /// The name.
+        #[must_use]
+        pub fn name(&self) -> &Name {
+            self.lock.name()
+        }
+    };
+}
+pub(super) use options;

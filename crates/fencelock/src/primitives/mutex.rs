@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Guard;
-use super::lock::Lock;
+use super::lock::{Lock, options};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
 use crate::engine::hold::Hold;
@@ -31,45 +31,7 @@ impl Mutex {
         Ok(Self { lock: Lock::new(client, name, Claim::MUTEX)? })
     }
 
-    /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self { lock: self.lock.purpose(purpose.as_ref()) }
-    }
-
-    /// How long [`Mutex::acquire`] waits at most; without limit by default.
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self { lock: self.lock.wait(limit) }
-    }
-
-    /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was
-    /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
-    /// The death of the process frees it earlier. The end has no margin: what runs under the lock is told as the lock is
-    /// given back.
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self { lock: self.lock.lease(lease) }
-    }
-
-    /// The longest that one grant may be held: the guard is lost then, with
-    /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more.
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self { lock: self.lock.max_hold(most) }
-    }
-
-    /// Refuses to queue behind this many waiters (the holder not counted), with [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self { lock: self.lock.max_waiters(most) }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.lock.name()
-    }
+    options!();
 
     /// Acquires the lock, waiting as long as [`Mutex::wait`] allows.
     ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Guard;
 use super::kind::{Reading, Writing};
-use super::lock::Lock;
+use super::lock::{Lock, options};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Result};
@@ -58,42 +58,7 @@ impl RwLock {
         Ok(Self { lock: Lock::new(client, name, Claim::WRITER)? })
     }
 
-    /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self { lock: self.lock.purpose(purpose.as_ref()) }
-    }
-
-    /// How long [`RwLock::read`] and [`RwLock::write`] wait at most; without limit by default.
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self { lock: self.lock.wait(limit) }
-    }
-
-    /// As [`Mutex::lease`](crate::Mutex::lease); a downgrade does not prolong it.
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self { lock: self.lock.lease(lease) }
-    }
-
-    /// As [`Mutex::max_hold`](crate::Mutex::max_hold); a downgrade does not prolong it.
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self { lock: self.lock.max_hold(most) }
-    }
-
-    /// Refuses to queue behind this many waiters (holders not counted), with
-    /// [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self { lock: self.lock.max_waiters(most) }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.lock.name()
-    }
+    options!();
 
     /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Guard;
 use super::kind::Permits;
-use super::lock::Lock;
+use super::lock::{Lock, options};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
 use crate::error::{Error, ErrorKind, Result};
@@ -67,41 +67,7 @@ impl Semaphore {
         Ok(Self { lock })
     }
 
-    /// What the permits are taken for, shown to others: up to 512 bytes without control characters.
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self { lock: self.lock.purpose(purpose.as_ref()) }
-    }
-
-    /// How long [`Semaphore::acquire`] waits at most; without limit by default.
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        Self { lock: self.lock.wait(limit) }
-    }
-
-    /// As [`Mutex::lease`](crate::Mutex::lease).
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self { lock: self.lock.lease(lease) }
-    }
-
-    /// As [`Mutex::max_hold`](crate::Mutex::max_hold).
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self { lock: self.lock.max_hold(most) }
-    }
-
-    /// Refuses to queue behind this many waiters (holders not counted), with [`ErrorKind::QueueFull`].
-    #[must_use]
-    pub fn max_waiters(self, most: u32) -> Self {
-        Self { lock: self.lock.max_waiters(most) }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.lock.name()
-    }
+    options!();
 
     /// How many permits there are.
     #[must_use]
