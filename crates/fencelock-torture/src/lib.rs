@@ -1,13 +1,15 @@
 //! What happens to locks when real servers, networks and processes fail.
 //!
 //! A store takes part by one [`Site`](fencelock_conformance::harness::Site): where its servers are and how they are broken.
-//! The strategies of the harness and the scenes of `fencelock-conformance` then run over it.
+//! The strategies of the harness and the scenes of `fencelock-conformance` then run over it, on servers that a [`Bed`] keeps.
 
+mod bed;
 mod hosts;
 mod rounds;
 mod ways;
 pub mod zookeeper;
 
+pub use bed::Bed;
 pub use hosts::ZooKeeperHosts;
 pub use rounds::{Rounds, Tally};
 pub use ways::Ways;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::Site;
 use fencelock_torture::zookeeper::ZooKeeper;
-use fencelock_torture::{Rounds, Tally};
+use fencelock_torture::{Bed, Rounds, Tally};
 
 /// Hurts real servers, the network before them and the processes that use them, in random order, and checks what the locks
 /// made of it.
@@ -61,20 +61,20 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> io::Result<Tally> {
+    match args.store {
+        Kind::Zookeeper => torture(&ZooKeeper::start(args.servers)?, args),
+    }
+}
+
+fn torture(bed: &impl Bed, args: &Args) -> io::Result<Tally> {
     let seed = args.seed.unwrap_or_else(fencelock_conformance::seed);
     println!("seed {seed}");
     let mut rounds = Rounds::new(sibling("fencelock-torture-worker")?, Duration::from_secs(args.seconds), seed);
     rounds.tasks = args.workers.div_ceil(rounds.processes).max(1);
     let clients = rounds.processes + 1;
-    match args.store {
-        Kind::Zookeeper => {
-            let ensemble = ZooKeeper::start(args.servers)?;
-            let site = |round: u64| -> io::Result<Arc<dyn Site>> {
-                Ok(Arc::new(ZooKeeper::site(&ensemble, &format!("/torture-{round}"), clients)?))
-            };
-            rounds.run(site, |verdict| println!("{verdict}"))
-        }
-    }
+    let site =
+        |round: u64| -> io::Result<Arc<dyn Site>> { Ok(Arc::new(bed.site(&format!("torture-{round}"), clients)?)) };
+    rounds.run(site, |verdict| println!("{verdict}"))
 }
 
 /// The binary beside this one.

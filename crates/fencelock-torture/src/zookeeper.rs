@@ -9,7 +9,7 @@ use fencelock_conformance::harness::{Outage, Site};
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 
-use crate::Ways;
+use crate::{Bed, Ways};
 
 /// The fields that every answer begins with, in bytes: its length, the number of the request, the transaction, the error.
 const HEADER: &[usize] = &[4, 4, 8, 4];
@@ -78,6 +78,18 @@ impl ZooKeeper {
 /// A server that is not `leader`: `any`, or the next one.
 pub(crate) fn other_than(leader: usize, any: usize, count: usize) -> usize {
     if any == leader { (any + 1) % count } else { any }
+}
+
+impl Bed for Arc<Ensemble> {
+    type Site = ZooKeeper;
+
+    fn site(&self, name: &str, clients: usize) -> io::Result<ZooKeeper> {
+        ZooKeeper::site(self, &format!("/{name}"), clients)
+    }
+
+    fn heal(&self) -> io::Result<()> {
+        Ensemble::heal(self)
+    }
 }
 
 impl Site for ZooKeeper {

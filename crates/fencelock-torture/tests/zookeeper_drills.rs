@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use common::{Servers, drill, drill_at};
 use fencelock_conformance::harness::{Outage, Site, Strategy};
+use fencelock_testbed::zookeeper::Ensemble;
+use fencelock_torture::zookeeper::ZooKeeper;
 
-static THREE: Servers = Servers::new(3);
+static THREE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(3));
 
 #[test]
 fn workers_that_nobody_hurts_share_their_locks() {

@@ -13,7 +13,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_torture::zookeeper::ZooKeeper;
 use fencelock_zookeeper::{Acl, Config, CreateMode};
 
-static ONE: Servers = Servers::new(1);
+static ONE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(1));
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
@@ -50,7 +50,7 @@ fn children_of_more_than_a_mebibyte_are_an_error_that_names_the_limit() {
         let client = Client::connect(&site.url(0)).await.unwrap();
         let mutex = client.mutex("job").unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
-        let raw = Config::new(&servers.ensemble().connect_string()).unwrap().session_timeout(Duration::from_secs(60));
+        let raw = Config::new(&servers.bed().connect_string()).unwrap().session_timeout(Duration::from_secs(60));
         let (raw, _events) = fencelock_zookeeper::Client::connect(raw).await.unwrap();
         let parent = format!("{}/job", site.parent());
         for batch in 0..22 {

@@ -4,34 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Directory, Servers, Taken};
-use fencelock_conformance::scenes::Stage;
+use common::{Servers, Set};
+use fencelock_testbed::zookeeper::Ensemble;
+use fencelock_torture::zookeeper::ZooKeeper;
 
-static THREE: Servers = Servers::new(3);
+static THREE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(3));
 
-/// A stage, and what is taken for it.
-struct Set {
-    stage: Stage,
-    _servers: Taken<'static>,
-    _directory: Directory,
-}
-
-impl AsRef<Stage> for Set {
-    fn as_ref(&self) -> &Stage {
-        &self.stage
-    }
-}
-
-fn set() -> Set {
-    let servers = THREE.take();
-    let directory = Directory::new("scene");
-    let stage = Stage {
-        site: Arc::new(servers.site(2)),
-        holder: env!("CARGO_BIN_EXE_fencelock-torture-holder").into(),
-        directory: directory.path().to_owned(),
-        seed: fencelock_conformance::seed(),
-    };
-    Set { stage, _servers: servers, _directory: directory }
-}
-
-fencelock_conformance::scenes!(set);
+fencelock_conformance::scenes!(|| Set::on(&THREE));

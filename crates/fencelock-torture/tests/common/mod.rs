@@ -1,45 +1,73 @@
-//! What the tests over real ZooKeeper servers share.
+//! What the tests over real servers share.
 #![allow(dead_code, reason = "every test binary takes what it needs")]
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencelock_conformance::harness::{Drill, Site, Strategy, Verdict};
-use fencelock_testbed::zookeeper::Ensemble;
-use fencelock_torture::zookeeper::ZooKeeper;
+use fencelock_conformance::scenes::Stage;
+use fencelock_torture::Bed;
 
 /// Servers that tests break one after the other.
-pub(crate) struct Servers {
-    count: usize,
-    ensemble: Mutex<Option<Arc<Ensemble>>>,
+pub(crate) struct Servers<B> {
+    start: fn() -> io::Result<B>,
+    bed: Mutex<Option<B>>,
 }
 
-impl Servers {
-    pub(crate) const fn new(count: usize) -> Self {
-        Self { count, ensemble: Mutex::new(None) }
+impl<B: Bed> Servers<B> {
+    pub(crate) const fn new(start: fn() -> io::Result<B>) -> Self {
+        Self { start, bed: Mutex::new(None) }
     }
 
     /// The servers, for this test alone, all of them well.
-    pub(crate) fn take(&self) -> Taken<'_> {
-        let mut taken = self.ensemble.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.get_or_insert_with(|| ZooKeeper::start(self.count).unwrap()).heal().unwrap();
+    pub(crate) fn take(&self) -> Taken<'_, B> {
+        let mut taken = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.get_or_insert_with(|| (self.start)().unwrap()).heal().unwrap();
         Taken(taken)
     }
 }
 
-pub(crate) struct Taken<'a>(MutexGuard<'a, Option<Arc<Ensemble>>>);
+pub(crate) struct Taken<'a, B>(MutexGuard<'a, Option<B>>);
 
-impl Taken<'_> {
-    pub(crate) fn ensemble(&self) -> &Arc<Ensemble> {
+impl<B: Bed> Taken<'_, B> {
+    pub(crate) fn bed(&self) -> &B {
         self.0.as_ref().unwrap()
     }
 
     /// A site of this test's own for so many clients.
-    pub(crate) fn site(&self, clients: usize) -> ZooKeeper {
+    pub(crate) fn site(&self, clients: usize) -> B::Site {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let parent = format!("/test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        ZooKeeper::site(self.ensemble(), &parent, clients).unwrap()
+        let name = format!("test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.bed().site(&name, clients).unwrap()
+    }
+}
+
+/// A stage, and what is taken for it.
+pub(crate) struct Set<B: Bed + 'static> {
+    stage: Stage,
+    _servers: Taken<'static, B>,
+    _directory: Directory,
+}
+
+impl<B: Bed> Set<B> {
+    pub(crate) fn on(servers: &'static Servers<B>) -> Self {
+        let servers = servers.take();
+        let directory = Directory::new("scene");
+        let stage = Stage {
+            site: Arc::new(servers.site(2)),
+            holder: env!("CARGO_BIN_EXE_fencelock-torture-holder").into(),
+            directory: directory.path().to_owned(),
+            seed: fencelock_conformance::seed(),
+        };
+        Self { stage, _servers: servers, _directory: directory }
+    }
+}
+
+impl<B: Bed> AsRef<Stage> for Set<B> {
+    fn as_ref(&self) -> &Stage {
+        &self.stage
     }
 }
 
@@ -68,7 +96,7 @@ impl Drop for Directory {
 }
 
 /// A hundred workers in four processes contend for two locks while the strategy strikes so often; nothing may be wrong.
-pub(crate) fn drill(servers: &Servers, strategy: Strategy, strikes: usize) -> Verdict {
+pub(crate) fn drill(servers: &Servers<impl Bed>, strategy: Strategy, strikes: usize) -> Verdict {
     let taken = servers.take();
     drill_at(Arc::new(taken.site(5)), strategy, strikes)
 }
