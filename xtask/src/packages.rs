@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencelock_testbed::{Network, Package, ZOOKEEPER, ZOOKEEPER_COMMAND};
+use fencelock_testbed::redis::CLOCK_SHIM;
+use fencelock_testbed::{Network, Package, REDIS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 
 use crate::shell::{self, Result};
 
@@ -24,7 +25,7 @@ pub(crate) const TESTS: &[Need] = &[
 ];
 
 /// The servers that the tests start, the network before them, and a server's own command.
-pub(crate) const SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, Network::PACKAGE];
+pub(crate) const SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, CLOCK_SHIM, Network::PACKAGE];
 
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[

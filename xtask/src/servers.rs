@@ -1,5 +1,6 @@
 //! The servers that tests start and stop, and `cargo xtask servers`, which starts them all for as long as one likes.
 
+use fencelock_testbed::redis;
 use fencelock_testbed::zookeeper::{self, Ensemble};
 
 use crate::packages;
@@ -9,7 +10,7 @@ use crate::shell::{self, Result};
 const WITHOUT: &[(&str, &str)] = &[("file", "a directory"), ("memory", "this process")];
 
 /// The stores that need one, and how it is started.
-const WITH: &[(&str, Start)] = &[("zk", zookeeper)];
+const WITH: &[(&str, Start)] = &[("redis", redis), ("zk", zookeeper)];
 
 type Start = fn() -> Result<Server>;
 
@@ -45,6 +46,13 @@ fn zookeeper() -> Result<Server> {
     let ensemble = Ensemble::start(zookeeper::Settings::default()).map_err(|error| error.to_string())?;
     let address = ensemble.server(0).address().to_string();
     Ok(Server { variable: (zookeeper::SHARED, address), url: ensemble.url("/locks"), _running: Box::new(ensemble) })
+}
+
+fn redis() -> Result<Server> {
+    let server = redis::Server::start(redis::Settings::default()).map_err(|error| error.to_string())?;
+    let address = server.address().to_string();
+    // The first database counts those out that tests use.
+    Ok(Server { variable: (redis::SHARED, address), url: server.url() + "/4095", _running: Box::new(server) })
 }
 
 /// Fails when there is a store whose server nobody starts.

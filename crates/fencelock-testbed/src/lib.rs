@@ -9,12 +9,13 @@ mod packages;
 mod ports;
 pub mod process;
 pub mod proxy;
+pub mod redis;
 mod scratch;
 mod wait;
 pub mod zookeeper;
 
 pub use network::Network;
-pub use packages::{Package, ZOOKEEPER, ZOOKEEPER_COMMAND};
+pub use packages::{Package, REDIS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use wait::{PATIENCE, wait_until};

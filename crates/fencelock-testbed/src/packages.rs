@@ -25,6 +25,12 @@ pub const ZOOKEEPER: Package = Package {
 pub const ZOOKEEPER_COMMAND: Package =
     Package { server: "zkCli.sh", files: &[("/usr/share/zookeeper/bin/zkCli.sh", "zookeeper")] };
 
+/// Redis, which is a Sentinel too when it is asked to.
+pub const REDIS: Package = Package {
+    server: "Redis",
+    files: &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/setpriv", "util-linux")],
+};
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]

@@ -1,0 +1,48 @@
+//! A wall clock that jumps when it is told to, for one server alone.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is preloaded; see there.
+const SOURCE: &str = include_str!("clock.c");
+
+/// The environment variable by which it finds its file.
+const VARIABLE: &str = "FENCELOCK_TESTBED_CLOCK";
+
+/// The clock of one server.
+#[derive(Debug)]
+pub(super) struct Clock {
+    library: PathBuf,
+    offset: PathBuf,
+}
+
+impl Clock {
+    /// Compiles what is preloaded into `directory`, with the C compiler that Rust links with.
+    pub(super) fn new(directory: &Path) -> io::Result<Self> {
+        let clock = Self { library: directory.join("clock.so"), offset: directory.join("clock") };
+        fs::write(&clock.offset, [0; 8])?;
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-x", "c", "-", "-o"]).arg(&clock.library);
+        let mut cc = cc.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        cc.stdin.take().map_or(Ok(()), |mut input| input.write_all(SOURCE.as_bytes()))?;
+        let output = cc.wait_with_output()?;
+        if output.status.success() {
+            Ok(clock)
+        } else {
+            Err(io::Error::other(format!("cc: {}", String::from_utf8_lossy(&output.stderr).trim())))
+        }
+    }
+
+    /// Makes the program that `command` runs read this clock.
+    pub(super) fn give_to(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &self.library).env(VARIABLE, &self.offset);
+    }
+
+    /// Sets how far it is off the true one.
+    pub(super) fn set(&self, seconds: i64) -> io::Result<()> {
+        File::options().write(true).open(&self.offset)?.write_all_at(&seconds.to_ne_bytes(), 0)
+    }
+}

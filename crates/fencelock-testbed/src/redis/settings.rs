@@ -1,0 +1,121 @@
+//! What a server is started with.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Network;
+
+/// How a server is set up.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// What it is among others.
+    pub role: Role,
+    /// The password of the user `default`, who has none otherwise.
+    pub password: Option<String>,
+    /// Whether every change is on disk before it is answered; otherwise nothing outlives the process but what `SAVE` wrote.
+    pub durable: bool,
+    /// A second port with TLS.
+    pub tls: Option<Tls>,
+    /// Whether its wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
+    pub own_clock: bool,
+    /// The host on which it runs, instead of here. There, it listens on all addresses.
+    pub host: Option<(Arc<Network>, usize)>,
+    /// Further lines of its configuration, such as `maxmemory 3mb`; they win over those above.
+    pub extra: Vec<String>,
+}
+
+/// What a server is among others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It is the only one, or the others copy it.
+    #[default]
+    Alone,
+    /// It copies the one at this address.
+    ReplicaOf(SocketAddr),
+    /// It watches over the one at this address, which it calls `locks`.
+    SentinelOf(SocketAddr),
+    /// It is a node of a cluster, which has every slot once it is told so.
+    ClusterNode,
+}
+
+/// TLS on a second port.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// A PEM file with the server's certificate.
+    pub certificate: PathBuf,
+    /// A PEM file with its key.
+    pub key: PathBuf,
+    /// A PEM file with the certificates that clients are checked against.
+    pub trusted: PathBuf,
+    /// Whether clients have to show a certificate.
+    pub asks_clients: bool,
+}
+
+impl Settings {
+    /// A server of this role.
+    #[must_use]
+    pub fn role(role: Role) -> Self {
+        Self { role, ..Self::default() }
+    }
+
+    /// One more line of the configuration.
+    #[must_use]
+    pub fn with(mut self, line: &str) -> Self {
+        self.extra.push(line.to_owned());
+        self
+    }
+
+    /// One more user, by the rules of an access list such as `on >secret ~* &* +@all`.
+    #[must_use]
+    pub fn with_user(self, name: &str, rules: &str) -> Self {
+        self.with(&format!("user {name} {rules}"))
+    }
+
+    /// The configuration of a server with these ports that keeps everything in `directory`.
+    pub(super) fn config(&self, port: u16, tls_port: Option<u16>, directory: &Path) -> String {
+        let mut lines = vec![
+            format!("port {port}"),
+            format!("bind {}", if self.host.is_some() { "0.0.0.0" } else { "127.0.0.1" }),
+            format!("dir {}", directory.display()),
+        ];
+        if let Role::SentinelOf(primary) = self.role {
+            lines.push(format!("sentinel monitor locks {} {} 1", primary.ip(), primary.port()));
+            lines.push("sentinel down-after-milliseconds locks 500".to_owned());
+        } else {
+            lines.extend(self.data(directory));
+        }
+        lines.extend(self.password.iter().map(|password| format!("requirepass {password}")));
+        lines.extend(self.tls.iter().zip(tls_port).flat_map(|(tls, port)| tls.lines(port)));
+        lines.extend(self.extra.iter().cloned());
+        lines.join("\n") + "\n"
+    }
+
+    fn data(&self, directory: &Path) -> Vec<String> {
+        let mut lines = vec![format!("unixsocket {}", directory.join("socket").display())];
+        lines.extend(["save \"\"", "enable-debug-command yes", "databases 4096"].map(str::to_owned));
+        if self.durable {
+            lines.extend(["appendonly yes", "appendfsync always"].map(str::to_owned));
+        }
+        match self.role {
+            Role::ReplicaOf(primary) => lines.push(format!("replicaof {} {}", primary.ip(), primary.port())),
+            Role::ClusterNode => lines.push("cluster-enabled yes".to_owned()),
+            // A copy is made for a replica at once, and not in case that others come too.
+            Role::Alone => lines.push("repl-diskless-sync-delay 0".to_owned()),
+            Role::SentinelOf(_) => {}
+        }
+        lines
+    }
+}
+
+impl Tls {
+    fn lines(&self, port: u16) -> [String; 5] {
+        [
+            format!("tls-port {port}"),
+            format!("tls-cert-file {}", self.certificate.display()),
+            format!("tls-key-file {}", self.key.display()),
+            format!("tls-ca-cert-file {}", self.trusted.display()),
+            format!("tls-auth-clients {}", if self.asks_clients { "yes" } else { "no" }),
+        ]
+    }
+}

@@ -1,0 +1,107 @@
+//! The servers start, serve, break and come back as they are told to.
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime};
+
+use fencelock_testbed::redis::{Reply, Role, Server, Settings, shared};
+use fencelock_testbed::{PATIENCE, wait_until};
+
+#[test]
+fn a_server_forgets_when_it_is_killed_unless_its_changes_are_on_disk() {
+    for durable in [false, true] {
+        let server = Server::start(Settings { durable, ..Settings::default() }).unwrap();
+        server.ask(&["SET", "key", "value"]).unwrap();
+        server.kill();
+        assert!(!server.is_running() && server.ask(&["PING"]).is_err());
+        server.restart().unwrap();
+        server.wait_until_serving().unwrap();
+        assert_eq!(server.ask(&["EXISTS", "key"]).unwrap(), Reply::Int(durable.into()));
+        server.restart_empty().unwrap();
+        server.wait_until_serving().unwrap();
+        assert_eq!(server.ask(&["DBSIZE"]).unwrap(), Reply::Int(0));
+    }
+}
+
+#[test]
+fn a_backup_brings_back_what_was_there() {
+    let server = Server::start(Settings::default()).unwrap();
+    server.ask(&["SET", "key", "old"]).unwrap();
+    let backup = server.backup().unwrap();
+    server.ask(&["SET", "key", "new"]).unwrap();
+    server.restore(&backup).unwrap();
+    server.wait_until_serving().unwrap();
+    assert_eq!(server.ask(&["GET", "key"]).unwrap().to_string(), "old");
+}
+
+#[test]
+fn a_clock_jumps_forth_and_back_and_keys_expire_by_it() {
+    let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
+    let off = || {
+        let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        (server.ask(&["TIME"]).unwrap().items()[0].number().unwrap() - here).div_euclid(10) * 10
+    };
+    server.ask(&["SET", "key", "value", "EX", "30"]).unwrap();
+    server.set_clock(-65).unwrap();
+    assert_eq!(off(), -70);
+    assert!(server.ask(&["TTL", "key"]).unwrap().number().unwrap() > 60);
+    server.set_clock(65).unwrap();
+    assert_eq!(off(), 60);
+    assert_eq!(server.ask(&["EXISTS", "key"]).unwrap(), Reply::Int(0));
+    server.heal().unwrap();
+    assert!(matches!(off(), -10 | 0));
+}
+
+#[test]
+fn a_server_heals_from_a_pause_a_script_without_end_and_clients_that_wait() {
+    let server = Server::start(Settings::default().with("busy-reply-threshold 20")).unwrap();
+    server.pause();
+    server.heal().unwrap();
+    server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
+    let is_busy = || server.ask(&["PING"]).is_err_and(|error| error.to_string().starts_with("BUSY"));
+    assert!(wait_until(PATIENCE, is_busy));
+    server.heal().unwrap();
+    server.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
+    server.heal().unwrap();
+    server.ask(&["SET", "key", "value"]).unwrap();
+}
+
+#[test]
+fn a_server_listens_where_it_is_asked_to_and_knows_its_users() {
+    let settings = Settings { password: Some("secret".to_owned()), ..Settings::default() };
+    let server = Server::start(settings.with_user("reader", "on >other ~* +get +ping")).unwrap();
+    assert!(UnixStream::connect(server.socket()).is_ok());
+    let mut hands = server.hands().unwrap();
+    assert_eq!(hands.ask(&["AUTH", "reader", "other"]).unwrap(), Reply::Status("OK".to_owned()));
+    assert!(matches!(hands.ask(&["SET", "key", "value"]).unwrap(), Reply::Error(error) if error.starts_with("NOPERM")));
+    assert_ne!(shared().database(), shared().database());
+}
+
+#[test]
+fn servers_are_replicas_sentinels_and_nodes_of_a_cluster() {
+    let primary = Server::start(Settings::default()).unwrap();
+    let replica = Server::start(Settings::role(Role::ReplicaOf(primary.address()))).unwrap();
+    let follows = || replica.info("master_link_status").is_ok_and(|status| status == "up");
+    assert!(wait_until(PATIENCE, follows));
+    primary.ask(&["SET", "key", "value"]).unwrap();
+    assert_eq!(primary.hands().unwrap().ask(&["WAIT", "0", "0"]).unwrap(), Reply::Int(1));
+    assert!(wait_until(PATIENCE, || replica.ask(&["EXISTS", "key"]).unwrap() == Reply::Int(1)));
+    let sentinel = Server::start(Settings::role(Role::SentinelOf(primary.address()))).unwrap();
+    assert!(sentinel.ask(&["SENTINEL", "MASTERS"]).unwrap().items().len() == 1);
+    let node = Server::start(Settings::role(Role::ClusterNode)).unwrap();
+    assert_eq!(node.info("cluster_enabled").unwrap(), "1");
+    node.ask(&["SET", "key", "value"]).unwrap();
+}
+
+#[test]
+fn a_server_that_reads_its_data_says_so() {
+    let server = Server::start(
+        Settings::default().with("key-load-delay 500").with("loading-process-events-interval-bytes 1024"),
+    );
+    let server = server.unwrap();
+    server.ask(&["DEBUG", "POPULATE", "20000"]).unwrap();
+    server.backup().unwrap();
+    server.restart().unwrap();
+    let loads = || server.ask(&["DBSIZE"]).is_err_and(|error| error.to_string().starts_with("LOADING"));
+    assert!(wait_until(Duration::from_secs(8), loads));
+    server.kill();
+}
