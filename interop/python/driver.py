@@ -53,7 +53,9 @@ class Driver:
             "acquire": self.acquire,
             "release": self.release,
             "end": self.end,
-            "count": self.count,
+            "count": lambda *words: self.take(words, count),
+            "look": lambda *words: self.take(words, look),
+            "sit": lambda *words: self.take(words, sit),
             "children": self.children,
         }
         self.orders.update(Workloads(client, lambda *lock: Recipe(client, *lock), log).orders)
@@ -87,14 +89,13 @@ class Driver:
         del self.held[int(handle)]
         return "done"
 
-    def count(self, recipe, parent, name, turns, file):
+    def take(self, words, work):
+        recipe, parent, name, turns, *rest = words
         lock = Recipe(self.client, recipe, parent, name)
         for _ in range(int(turns)):
             lock.acquire(-1)
             try:
-                add_one(file)
-            except FileExistsError:
-                return "failed two holders at once"
+                work(*rest)
             finally:
                 lock.release()
         return "done"
@@ -106,17 +107,53 @@ class Driver:
             return "done"
 
 
-def add_one(file):
-    """Loses counts, and says so, when two do it at once."""
+def count(file):
+    """Adds one to a number; loses counts, and says so, when two do it at once."""
     occupied = file + ".occupied"
-    os.close(os.open(occupied, os.O_CREAT | os.O_EXCL))
-    with open(file) as counter:
-        number = int(counter.read())
+    try:
+        os.close(os.open(occupied, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        raise RuntimeError("two holders at once") from None
+    number = number_in(file)
     # Whoever else believes to hold the lock gets its chance here.
     time.sleep(0.001)
     with open(file, "w") as counter:
         counter.write(str(number + 1))
     os.remove(occupied)
+
+
+def look(file):
+    """Reads the number, and says so when somebody counts meanwhile."""
+    occupied = file + ".occupied"
+    was_occupied, number = os.path.exists(occupied), number_in(file)
+    time.sleep(0.001)
+    if was_occupied or os.path.exists(occupied) or number_in(file) != number:
+        raise RuntimeError("a writer among readers")
+
+
+def sit(file, seats):
+    """Takes one of so many seats, and leaves a byte; says so when there is no seat."""
+    seat = free_seat(file, int(seats))
+    with open(file, "a") as visits:
+        visits.write("x")
+    time.sleep(0.001)
+    os.remove(seat)
+
+
+def free_seat(file, seats):
+    for number in range(seats):
+        seat = f"{file}.seat-{number}"
+        try:
+            os.close(os.open(seat, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            continue
+        return seat
+    raise RuntimeError(f"more than {seats} holders at once")
+
+
+def number_in(file):
+    with open(file) as counter:
+        return int(counter.read())
 
 
 def main():

@@ -48,8 +48,10 @@ class Workloads:
             "cycle": lambda count: self.cycle(int(count)),
             "enter": lambda index, hold: self.enter(int(index), hold != "0"),
             "go": self.go,
-            "contend": lambda *numbers: self.contend(False, *map(int, numbers)),
-            "spread": lambda *numbers: self.contend(True, *map(int, numbers)),
+            "contend": lambda *numbers: self.contend(lambda who: self.recipe(*self.lock), *map(int, numbers)),
+            "spread": lambda *numbers: self.contend(self.named, *map(int, numbers)),
+            "share": lambda readers, start, end: self.contend(self.sharing, 1 + int(readers), 0, int(start), int(end)),
+            "permits": self.permits,
             "hold": lambda count, tasks: self.hold(int(count), int(tasks)),
             "wait": lambda count: self.wait(int(count)),
         }
@@ -108,11 +110,22 @@ class Workloads:
         self.write_log([thread.result() for thread in entrants])
         return "done"
 
-    def contend(self, apart, count, first, start, end):
-        locks = [self.named(who) if apart else self.recipe(*self.lock) for who in range(first, first + count)]
+    def contend(self, lock, count, first, start, end):
+        locks = [lock(who) for who in range(first, first + count)]
         threads = [Thread(sections, lock, first + i, start, end) for i, lock in enumerate(locks)]
         self.write_log([thread.result() for thread in threads])
         return "done"
+
+    def sharing(self, number):
+        """One who writes, and all others read."""
+        _, parent, name = self.lock
+        return self.recipe("ReadLock" if number else "WriteLock", parent, name)
+
+    def permits(self, capacity, count, start, end):
+        _, parent, name = self.lock
+        return self.contend(
+            lambda _: self.recipe(f"Semaphore:{capacity}", parent, name), int(count), 0, int(start), int(end)
+        )
 
     def hold(self, count, tasks):
         def take(first):

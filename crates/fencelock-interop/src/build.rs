@@ -94,6 +94,7 @@ impl Built {
             "pom.xml",
             "src/main/java/fencelock/Driver.java",
             "src/main/java/fencelock/Recipe.java",
+            "src/main/java/fencelock/Turns.java",
             "src/main/java/fencelock/Workloads.java",
         ];
         once(&home, &source("java"), &sources, || {

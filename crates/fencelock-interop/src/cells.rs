@@ -1,8 +1,9 @@
 //! Who is played against whom, and what must come of it.
 
 use crate::clients::{
-    BARE, CURATOR, CURATOR_54, CURATOR_59, CURATOR_READ, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE,
-    Client, GO_LOCK, KAZOO, KAZOO_EXTRA, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE, KAZOO_WRITE, OWN, PLAIN, Program,
+    BARE, CURATOR, CURATOR_54, CURATOR_54_READ, CURATOR_54_WRITE, CURATOR_59, CURATOR_READ, CURATOR_SEATS,
+    CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, Client, GO_LOCK, KAZOO, KAZOO_EXTRA,
+    KAZOO_EXTRA_READ_WRITE, KAZOO_LOCK, KAZOO_READ, KAZOO_SEATS, KAZOO_SEMAPHORE, KAZOO_WRITE, OWN, PLAIN, Program,
     SHARED, ZK_LOCK,
 };
 
@@ -19,6 +20,15 @@ pub(crate) enum Expected {
     Refused,
 }
 
+/// What the holder does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scene {
+    /// Holds, and lets go, or is killed.
+    Hold,
+    /// Writes, goes on as a reader, and lets go.
+    Downgrade,
+}
+
 /// One holder and one who tries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
@@ -27,14 +37,17 @@ pub(crate) struct Cell {
     pub(crate) expected: Expected,
     /// Whether each waits for the other, so that both may count together.
     pub(crate) mutual: bool,
+    pub(crate) scene: Scene,
 }
 
 impl Cell {
-    /// Whether two processes of each side take part where more than two can: where fencelock does, and only one may hold.
+    fn is_ours(&self) -> bool {
+        [self.holder, self.contender].iter().any(|client| client.program == Program::Fencelock)
+    }
+
+    /// Whether two processes of each side take part: where fencelock does, and each waits for the other.
     pub(crate) fn has_twins(&self) -> bool {
-        let sides = [self.holder, self.contender];
-        let is_ours = sides.iter().any(|client| client.program == Program::Fencelock);
-        is_ours && self.mutual && !sides.iter().any(|client| client.is_shared())
+        self.scene == Scene::Hold && self.mutual && self.is_ours()
     }
 }
 
@@ -52,8 +65,8 @@ const fn pair(first: &'static Client, second: &'static Client, second_tries: Exp
 
 use Expected::{Granted, Refused, Shares, Waits};
 
-/// fencelock and everybody else.
-static OURS: [Pair; 21] = [
+/// Mutexes of fencelock and everybody else.
+static MUTEXES: [Pair; 21] = [
     pair(&CURATOR, &CURATOR, Waits, Waits),
     pair(&CURATOR, &CURATOR_59, Waits, Waits),
     pair(&CURATOR, &CURATOR_54, Waits, Waits),
@@ -81,8 +94,27 @@ static OURS: [Pair; 21] = [
     pair(&SHARED, &OWN, Granted, Waits),
 ];
 
+/// A writer that goes on as a reader, and somebody who waits for it.
+struct Downgrade {
+    holder: &'static Client,
+    waiter: &'static Client,
+    /// What the downgrade is to who waits.
+    tells: Expected,
+}
+
+const fn downgrade(holder: &'static Client, waiter: &'static Client, tells: Expected) -> Downgrade {
+    Downgrade { holder, waiter, tells }
+}
+
+static DOWNGRADES: [Downgrade; 3] = [
+    downgrade(&CURATOR_WRITE, &CURATOR_WRITE, Waits),
+    downgrade(&CURATOR_WRITE, &CURATOR_READ, Shares),
+    // Up to 5.4 the reader queues anew, behind the writer that waits.
+    downgrade(&CURATOR_54_WRITE, &CURATOR_54_WRITE, Granted),
+];
+
 /// The others among each other.
-static OTHERS: [Pair; 27] = [
+static OTHERS: [Pair; 34] = [
     pair(&CURATOR_59, &CURATOR_59, Waits, Waits),
     pair(&CURATOR_59, &CURATOR_54, Waits, Waits),
     pair(&CURATOR_59, &GO_LOCK, Waits, Waits),
@@ -103,7 +135,12 @@ static OTHERS: [Pair; 27] = [
     pair(&CURATOR_WRITE, &CURATOR_WRITE, Waits, Waits),
     pair(&CURATOR_WRITE, &CURATOR_READ, Waits, Waits),
     pair(&CURATOR_READ, &CURATOR_READ, Shares, Shares),
+    pair(&CURATOR_WRITE, &CURATOR_54_READ, Waits, Waits),
+    pair(&CURATOR_READ, &CURATOR_54_WRITE, Waits, Waits),
     pair(&CURATOR_WRITE, &GO_LOCK, Waits, Granted),
+    pair(&CURATOR_WRITE, &KAZOO_EXTRA_READ_WRITE, Waits, Granted),
+    pair(&CURATOR_READ, &KAZOO_EXTRA_READ_WRITE, Waits, Granted),
+    pair(&CURATOR_WRITE, &KAZOO_SEMAPHORE, Waits, Granted),
     pair(&KAZOO_WRITE, &KAZOO_WRITE, Waits, Waits),
     pair(&KAZOO_WRITE, &KAZOO_READ, Waits, Waits),
     pair(&KAZOO_READ, &KAZOO_READ, Shares, Shares),
@@ -112,6 +149,8 @@ static OTHERS: [Pair; 27] = [
     pair(&KAZOO_SEMAPHORE, &KAZOO_SEMAPHORE, Waits, Waits),
     pair(&CURATOR_SEMAPHORE_MUTEX, &CURATOR_SEMAPHORE_MUTEX, Waits, Waits),
     pair(&CURATOR_SEMAPHORE_MUTEX, &CURATOR_SEMAPHORE, Waits, Waits),
+    pair(&KAZOO_SEATS, &KAZOO_SEATS, Waits, Waits),
+    pair(&CURATOR_SEATS, &CURATOR_SEATS, Waits, Waits),
 ];
 
 /// Which pairs are played.
@@ -125,19 +164,37 @@ pub(crate) enum Among {
     All,
 }
 
-/// Every cell, both ways.
+/// fencelock and everybody else.
+fn ours() -> impl Iterator<Item = &'static Pair> {
+    MUTEXES.iter()
+}
+
+/// Every cell, both ways. Those come first that take longest, and have most processes.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
-    let ours = if among == Among::Others { &[] } else { &OURS[..] };
-    let others = if among == Among::Ours { &[] } else { &OTHERS[..] };
-    ours.iter().chain(others).flat_map(both_ways).collect()
+    let downgrades = DOWNGRADES.iter().map(|&Downgrade { holder, waiter, tells }| Cell {
+        holder,
+        contender: waiter,
+        expected: tells,
+        mutual: false,
+        scene: Scene::Downgrade,
+    });
+    let mut cells: Vec<Cell> = ours().chain(&OTHERS).flat_map(both_ways).chain(downgrades).collect();
+    cells.retain(|cell| match among {
+        Among::Ours => cell.is_ours(),
+        Among::Others => !cell.is_ours(),
+        Among::All => true,
+    });
+    cells.sort_by_key(|cell| (!cell.has_twins(), cell.expected != Waits));
+    cells
 }
 
 fn both_ways(pair: &Pair) -> Vec<Cell> {
     let Pair { first, second, second_tries, first_tries } = *pair;
     let mutual = second_tries == Waits && first_tries == Waits;
-    let mut cells = vec![Cell { holder: first, contender: second, expected: second_tries, mutual }];
+    let cell = |holder, contender, expected| Cell { holder, contender, expected, mutual, scene: Scene::Hold };
+    let mut cells = vec![cell(first, second, second_tries)];
     if first != second {
-        cells.push(Cell { holder: second, contender: first, expected: first_tries, mutual });
+        cells.push(cell(second, first, first_tries));
     }
     cells
 }
@@ -148,15 +205,17 @@ mod tests {
     use crate::clients::Nodes;
 
     #[test]
-    fn every_pair_of_ours_is_played_both_ways_and_once() {
+    fn every_pair_is_played_both_ways_and_once() {
         let cells = all(Among::All);
+        let is_downgrade = |cell: &Cell| cell.scene == Scene::Downgrade;
         let ways: std::collections::BTreeSet<_> =
-            cells.iter().map(|cell| (cell.holder.title, cell.contender.title)).collect();
+            cells.iter().map(|cell| (cell.holder.title, cell.contender.title, is_downgrade(cell))).collect();
         assert_eq!(ways.len(), cells.len());
-        assert!(cells.iter().all(|cell| ways.contains(&(cell.contender.title, cell.holder.title))));
-        let is_ours = |client: &Client| client.program == Program::Fencelock;
-        assert!(all(Among::Ours).iter().all(|cell| is_ours(cell.holder) || is_ours(cell.contender)));
-        assert!(all(Among::Others).iter().all(|cell| !is_ours(cell.holder) && !is_ours(cell.contender)));
+        for cell in cells.iter().filter(|cell| !is_downgrade(cell)) {
+            assert!(ways.contains(&(cell.contender.title, cell.holder.title, false)), "{cell:?}");
+        }
+        assert!(all(Among::Ours).iter().all(Cell::is_ours) && !all(Among::Others).iter().any(Cell::is_ours));
+        assert_eq!(all(Among::Ours).len() + all(Among::Others).len(), cells.len());
     }
 
     #[test]
@@ -177,11 +236,13 @@ mod tests {
             Shares => "shares it",
             Refused => "is refused",
         };
-        for Pair { first, second, second_tries, first_tries } in &OURS {
+        let has = |row: String| assert!(text.contains(&row), "no document says: {row}");
+        for Pair { first, second, second_tries, first_tries } in ours() {
             let words = (word(*second_tries), word(*first_tries));
-            let row = format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1);
-            assert!(text.contains(&row), "no document says: {row}");
+            has(format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1));
         }
-        assert_eq!(text.lines().filter(|line| line.starts_with("| fencelock dialect")).count(), OURS.len());
+        let rows = |of: fn(&&str) -> bool| text.lines().filter(of).count();
+        let is_pair = |line: &&str| line.starts_with("| fencelock dialect") && !line.contains(" downgrades |");
+        assert_eq!(rows(is_pair), ours().count());
     }
 }

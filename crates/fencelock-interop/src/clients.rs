@@ -45,7 +45,7 @@ impl Program {
 impl Client {
     /// Whether several of it may hold at once.
     pub(crate) fn is_shared(&self) -> bool {
-        self.recipe == "ReadLock"
+        self.recipe == "ReadLock" || self.recipe.ends_with(":read")
     }
 
     /// Whether one who waits can be told to stop. Go's locks wait for as long as it takes.
@@ -93,6 +93,8 @@ pub(crate) struct Client {
     /// What its driver calls the lock.
     pub(crate) recipe: &'static str,
     pub(crate) nodes: Nodes,
+    /// How many may hold it: of semaphores, the permits.
+    pub(crate) capacity: usize,
 }
 
 const fn apart(title: &'static str, program: Program, recipe: &'static str) -> Client {
@@ -100,26 +102,40 @@ const fn apart(title: &'static str, program: Program, recipe: &'static str) -> C
 }
 
 const fn at(nodes: Nodes, title: &'static str, program: Program, recipe: &'static str) -> Client {
-    Client { title, program, recipe, nodes }
+    Client { title, program, recipe, nodes, capacity: 1 }
 }
 
-pub(crate) static CURATOR: Client = apart("fencelock dialect=curator", Program::Fencelock, "curator");
-pub(crate) static KAZOO: Client = apart("fencelock dialect=kazoo", Program::Fencelock, "kazoo");
-pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock dialect=shared", Program::Fencelock, "shared");
+const fn seats(client: Client) -> Client {
+    Client { capacity: 3, ..client }
+}
+
+const OURS: Program = Program::Fencelock;
+
+pub(crate) static CURATOR: Client = apart("fencelock dialect=curator", OURS, "curator");
+pub(crate) static KAZOO: Client = apart("fencelock dialect=kazoo", OURS, "kazoo");
+pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock dialect=shared", OURS, "shared");
 
 pub(crate) static CURATOR_59: Client = apart("Curator 5.9 InterProcessMutex", CURATOR_5_9, "InterProcessMutex");
 pub(crate) static CURATOR_54: Client = apart("Curator 5.4 InterProcessMutex", CURATOR_5_4, "InterProcessMutex");
 pub(crate) static CURATOR_WRITE: Client = apart("Curator 5.9 write lock", CURATOR_5_9, "WriteLock");
 pub(crate) static CURATOR_READ: Client = apart("Curator 5.9 read lock", CURATOR_5_9, "ReadLock");
+pub(crate) static CURATOR_54_WRITE: Client = apart("Curator 5.4 write lock", CURATOR_5_4, "WriteLock");
+pub(crate) static CURATOR_54_READ: Client = apart("Curator 5.4 read lock", CURATOR_5_4, "ReadLock");
 pub(crate) static CURATOR_SEMAPHORE_MUTEX: Client =
     at(Nodes::Leases, "Curator 5.9 SemaphoreMutex", CURATOR_5_9, "InterProcessSemaphoreMutex");
 pub(crate) static CURATOR_SEMAPHORE: Client =
     at(Nodes::Leases, "Curator 5.9 SemaphoreV2, 1 lease", CURATOR_5_9, "InterProcessSemaphoreV2:1");
+pub(crate) static CURATOR_SEATS: Client =
+    seats(at(Nodes::Leases, "Curator 5.9 SemaphoreV2, 3 leases", CURATOR_5_9, "InterProcessSemaphoreV2:3"));
 pub(crate) static KAZOO_LOCK: Client = apart("kazoo Lock", PYTHON, "Lock");
 pub(crate) static KAZOO_EXTRA: Client = apart("kazoo Lock + -lock-", PYTHON, "Lock:-lock-");
 pub(crate) static KAZOO_WRITE: Client = apart("kazoo WriteLock", PYTHON, "WriteLock");
 pub(crate) static KAZOO_READ: Client = apart("kazoo ReadLock", PYTHON, "ReadLock");
 pub(crate) static KAZOO_SEMAPHORE: Client = at(Nodes::Beside, "kazoo Semaphore, 1 lease", PYTHON, "Semaphore:1");
+pub(crate) static KAZOO_SEATS: Client = seats(at(Nodes::Beside, "kazoo Semaphore, 3 leases", PYTHON, "Semaphore:3"));
+/// Sees Curator's read-write locks.
+pub(crate) static KAZOO_EXTRA_READ_WRITE: Client =
+    apart("kazoo Lock + __WRIT__, __READ__", PYTHON, "Lock:__WRIT__,__READ__");
 pub(crate) static GO_LOCK: Client = apart("go-zk Lock", GO, "Lock");
 pub(crate) static PLAIN: Client = apart("plain lock-N, last ten", GO, "plain");
 pub(crate) static ZK_LOCK: Client = at(Nodes::Together, "zk-lock's shared parent", GO, "shared");

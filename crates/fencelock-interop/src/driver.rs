@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     child: Child,
     orders: ChildStdin,
     answers: Receiver<String>,
+    is_ready: bool,
+    is_alive: bool,
 }
 
 impl Driver {
@@ -47,16 +49,32 @@ impl Driver {
                 }
             }
         });
-        Ok(Self { name, child, orders, answers })
+        Ok(Self { name, child, orders, answers, is_ready: false, is_alive: true })
     }
 
     /// Waits until it is connected.
-    pub(crate) fn ready(self) -> Result<Self> {
+    pub(crate) fn ready(mut self) -> Result<Self> {
+        if self.is_ready {
+            return Ok(self);
+        }
         match self.line(PATIENCE)?.as_deref() {
-            Some("ready") => Ok(self),
+            Some("ready") => {
+                self.is_ready = true;
+                Ok(self)
+            }
             Some(other) => bail!("the driver of {} said {other:?} for a start", self.name),
             None => bail!("the driver of {} is not ready after {} s", self.name, PATIENCE.as_secs()),
         }
+    }
+
+    /// Names it in errors, from now on.
+    pub(crate) fn rename(&mut self, name: &'static str) {
+        self.name = name;
+    }
+
+    /// Whether nobody killed it.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.is_alive
     }
 
     /// Sends an order, without waiting for the answer.
@@ -92,6 +110,7 @@ impl Driver {
 
     /// Kills it, as `kill -9` does.
     pub(crate) fn kill(&mut self) -> Result<()> {
+        self.is_alive = false;
         self.child.kill().context("cannot kill a driver")?;
         self.child.wait().context("cannot wait for a killed driver")?;
         Ok(())

@@ -3,11 +3,14 @@
 
 mod cells;
 mod clients;
+mod downgrade;
 mod driver;
 mod ours;
 mod play;
+mod pool;
 mod report;
 mod run;
+mod turns;
 mod workloads;
 
 use std::process::ExitCode;

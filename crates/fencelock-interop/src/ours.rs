@@ -2,13 +2,13 @@
 //! workers of its own for.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
-use std::io::ErrorKind as IoErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use fencelock::{AnyGuard, Client, ErrorKind, Name};
+use fencelock::{AnyGuard, Client, ErrorKind, Name, WriteGuard};
 use tokio::runtime::Runtime;
+
+use crate::turns::Work;
 
 /// Takes orders until stdin ends. What follows a `?` in `servers` are options for the URL of the store.
 pub(crate) fn serve(servers: &str, session_timeout_ms: u64) -> Result<()> {
@@ -34,8 +34,31 @@ struct Ours {
     servers: String,
     /// By dialect and parent.
     clients: HashMap<(String, String), Client>,
-    held: HashMap<u64, AnyGuard>,
+    held: HashMap<u64, Held>,
     handles: u64,
+}
+
+/// A guard, and whether it can be downgraded.
+enum Held {
+    Writing(WriteGuard),
+    Other(AnyGuard),
+}
+
+impl Held {
+    async fn release(self) -> Result<()> {
+        match self {
+            Self::Writing(guard) => guard.release().await?,
+            Self::Other(guard) => guard.release().await?,
+        }
+        Ok(())
+    }
+
+    async fn downgrade(self) -> Result<Self> {
+        match self {
+            Self::Writing(guard) => Ok(Self::Other(guard.downgrade().await?.into_any())),
+            Self::Other(_) => bail!("only a writer can become a reader"),
+        }
+    }
 }
 
 impl Ours {
@@ -56,12 +79,20 @@ impl Ours {
                 self.runtime.block_on(held.release())?;
                 Ok(format!("done at={at}"))
             }
+            ["downgrade", handle] => {
+                let handle = handle.parse()?;
+                let held = self.held.remove(&handle).context("no such handle")?;
+                let at = now();
+                self.held.insert(handle, self.runtime.block_on(held.downgrade())?);
+                Ok(format!("done at={at}"))
+            }
             ["end", handle] => {
                 self.held.remove(&handle.parse()?);
                 Ok("done".to_owned())
             }
-            ["count", recipe, parent, name, turns, file] => {
-                self.count((recipe, parent, name), turns.parse()?, file)?;
+            [verb @ ("count" | "look" | "sit"), recipe, parent, name, turns, file, ref rest @ ..] => {
+                let work = Work::new(verb, file, rest)?;
+                self.turns((recipe, parent, name), turns.parse()?, &work)?;
                 Ok("done".to_owned())
             }
             ["queue", recipe, parent, name] => self.queue((recipe, parent, name)),
@@ -70,7 +101,7 @@ impl Ours {
     }
 
     /// Nothing when time ran out. Without a time, however long it takes.
-    fn acquire(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<AnyGuard>> {
+    fn acquire(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
         let (dialect, kind) = recipe.split_once(':').unwrap_or((recipe, "mutex"));
         let client = self.client(dialect, parent)?;
         let acquired = self.runtime.block_on(take(&client, kind, name, wait_ms.map(Duration::from_millis)));
@@ -101,10 +132,10 @@ impl Ours {
         Ok(client)
     }
 
-    fn count(&mut self, lock: Lock<'_>, turns: u64, file: &str) -> Result<()> {
+    fn turns(&mut self, lock: Lock<'_>, turns: u64, work: &Work<'_>) -> Result<()> {
         for _ in 0..turns {
             let held = self.acquire(lock, None)?.context("it was given up")?;
-            add_one(file)?;
+            work.once()?;
             self.runtime.block_on(held.release())?;
         }
         Ok(())
@@ -115,34 +146,22 @@ impl Ours {
 type Lock<'a> = (&'a str, &'a str, &'a str);
 
 /// Takes a lock of `kind`: `mutex`, `read`, `write`, or a number, the capacity of a semaphore of which one permit is taken.
-async fn take(client: &Client, kind: &str, name: &str, limit: Option<Duration>) -> fencelock::Result<AnyGuard> {
+async fn take(client: &Client, kind: &str, name: &str, limit: Option<Duration>) -> fencelock::Result<Held> {
     let limit = limit.unwrap_or(Duration::MAX);
-    Ok(match kind {
+    if kind == "write" {
+        return client.rwlock(name)?.purpose(PURPOSE).write_within(limit).await.map(Held::Writing);
+    }
+    Ok(Held::Other(match kind {
         "mutex" => client.mutex(name)?.purpose(PURPOSE).acquire_within(limit).await?.into_any(),
         "read" => client.rwlock(name)?.purpose(PURPOSE).read_within(limit).await?.into_any(),
-        "write" => client.rwlock(name)?.purpose(PURPOSE).write_within(limit).await?.into_any(),
         capacity => {
             let semaphore = client.semaphore(name, capacity.parse().unwrap_or(0))?;
             semaphore.purpose(PURPOSE).acquire_within(limit).await?.into_any()
         }
-    })
+    }))
 }
 
 const PURPOSE: &str = "interop";
-
-/// Loses counts, and says so, when two do it at once.
-fn add_one(file: &str) -> Result<()> {
-    let occupied = format!("{file}.occupied");
-    match OpenOptions::new().write(true).create_new(true).open(&occupied) {
-        Err(fault) if fault.kind() == IoErrorKind::AlreadyExists => bail!("two holders at once"),
-        opened => drop(opened?),
-    }
-    let number: u64 = fs::read_to_string(file)?.trim().parse()?;
-    // Whoever else believes to hold the lock gets its chance here.
-    std::thread::sleep(Duration::from_millis(1));
-    fs::write(file, (number + 1).to_string())?;
-    Ok(fs::remove_file(occupied)?)
-}
 
 /// Nanoseconds on `CLOCK_MONOTONIC`, which all processes of a machine share.
 pub(crate) fn now() -> u64 {

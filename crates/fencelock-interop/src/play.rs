@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use fencelock_interop::Built;
 use fencelock_testbed::wait_until;
 
-use crate::cells::{Cell, Expected};
+use crate::cells::{Cell, Expected, Scene};
 use crate::clients::{Client, Nodes, Program};
 use crate::driver::{Answer, Driver, value};
+use crate::pool::Pool;
 
 /// Of every client. Much shorter, and a busy machine would end sessions that nobody wants to end.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
@@ -32,18 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A waiter that is told has the lock within milliseconds, one that polls after half its period. Generous, since several
 /// cells are played at a time.
-const WAKE_BOUND: Duration = Duration::from_secs(1);
+pub(crate) const WAKE_BOUND: Duration = Duration::from_secs(1);
 
 /// How much later than its session's end the lock of a killed holder may be somebody else's.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(5);
 
-/// What is needed to play: a server, the drivers, two that look on, and a place for files.
+/// What is needed to play: drivers, two that look on, and a place for files.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
-    pub(crate) servers: &'a str,
-    /// Options that fencelock needs for this server.
-    pub(crate) options: &'a str,
-    pub(crate) built: &'a Built,
+    pub(crate) pool: &'a Pool,
     pub(crate) scratch: &'a Path,
     /// Lists nodes.
     pub(crate) observer: &'a Mutex<Driver>,
@@ -65,32 +62,28 @@ pub(crate) struct Played {
 }
 
 impl Stage<'_> {
-    /// Starts a driver, without waiting until it is ready.
-    pub(crate) fn start(&self, program: Program, name: &'static str) -> Result<Driver> {
-        let mut command = program.command(self.built)?;
-        command.arg(program.servers(self.servers, self.options));
-        command.arg(SESSION.as_millis().to_string()).arg(self.scratch.join("unused.log"));
-        Driver::start(name, command)
-    }
-
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
-        let holder = self.start(cell.holder.program, cell.holder.title)?;
-        let contender = self.start(cell.contender.program, cell.contender.title)?;
+        let hire = |client: &Client| self.pool.hire(client.program, client.title);
+        let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
         let twins = if cell.has_twins() {
-            let holder = self.start(cell.holder.program, cell.holder.title)?;
-            let contender = self.start(cell.contender.program, cell.contender.title)?;
+            let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
             Some(Twins { holder: holder.ready()?, contender: contender.ready()? })
         } else {
             None
         };
         let (holder, contender) = (holder.ready()?, contender.ready()?);
         let mut game = Game { stage: self, cell, number, holder, contender, twins, rounds: 0 };
-        match cell.expected {
-            Expected::Waits => game.waits(),
-            Expected::Granted | Expected::Shares => game.granted(),
-            Expected::Refused => game.refused(),
-        }
+        let played = match (cell.scene, cell.expected) {
+            (Scene::Downgrade, _) => game.downgraded(),
+            (Scene::Hold, Expected::Waits) => game.waits(),
+            (Scene::Hold, Expected::Granted | Expected::Shares) => game.granted(),
+            (Scene::Hold, Expected::Refused) => game.refused(),
+        }?;
+        let Game { holder, contender, .. } = game;
+        self.pool.dismiss(cell.holder.program, holder);
+        self.pool.dismiss(cell.contender.program, contender);
+        Ok(played)
     }
 
     /// How many contend for a lock.
@@ -106,12 +99,12 @@ impl Stage<'_> {
 }
 
 /// Two processes in the middle of a cell.
-struct Game<'a> {
+pub(crate) struct Game<'a> {
     stage: &'a Stage<'a>,
-    cell: &'a Cell,
+    pub(crate) cell: &'a Cell,
     number: usize,
-    holder: Driver,
-    contender: Driver,
+    pub(crate) holder: Driver,
+    pub(crate) contender: Driver,
     twins: Option<Twins>,
     rounds: usize,
 }
@@ -139,14 +132,20 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
 
-    /// The lock goes from one to the other.
+    /// The lock, or one permit, goes from one to the other.
     fn turn(&mut self, is_watched: bool) -> Result<Duration> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
         self.queue_up(&lock, is_watched)?;
-        let released: u64 = value(&self.holder.ask(&format!("release {held}"))?, "at")?.parse()?;
+        self.hand_over(&held)
+    }
+
+    /// The holder lets go, of one of several permits first; whoever waits for it gets it, and gives it back.
+    pub(crate) fn hand_over(&mut self, held: &[String]) -> Result<Duration> {
+        let released: u64 = value(&self.holder.ask(&format!("release {}", held[0]))?, "at")?.parse()?;
         let acquired = self.contender.done().context("after the release")?;
-        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        give_back(&mut self.contender, &acquired)?;
+        self.let_go(&held[1..])?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(released)))
     }
@@ -161,37 +160,42 @@ impl Game<'_> {
             other => bail!("it should have given up, and was told {other:?}"),
         }
         self.is_alone(&lock)?;
-        self.holder.ask(&format!("release {held}"))?;
+        self.let_go(&held)?;
+        self.comes_and_goes(&lock)
+    }
+
+    /// The contender gets what is free, and gives it back.
+    fn comes_and_goes(&mut self, lock: &Lock) -> Result<()> {
         let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
-        Ok(())
+        give_back(&mut self.contender, &acquired)
     }
 
     /// Whoever else tried has left nothing behind.
     fn is_alone(&self, lock: &Lock) -> Result<()> {
-        self.wait_for(1, lock).context("who did not get the lock should leave nothing behind")
+        self.wait_for(self.cell.holder.capacity, lock).context("who did not get the lock should leave nothing behind")
     }
 
-    /// All add to a counter that loses what two add at once.
+    /// All add to a counter that loses what two add at once, or see that nobody does while they read, or take one of as
+    /// many seats as there are permits.
     fn count(&mut self) -> Result<u64> {
         let lock = self.fresh();
         let file = self.stage.scratch.join(format!("counter-{}", self.number));
-        std::fs::write(&file, "0").with_context(|| file.display().to_string())?;
-        let order = |client: &Client| format!("count {} {COUNTS} {}", lock.of(client), file.display());
-        let (holders, contenders) = (order(self.cell.holder), order(self.cell.contender));
-        let mut all = vec![(&mut self.holder, &holders), (&mut self.contender, &contenders)];
+        let are_seats = self.cell.holder.capacity > 1;
+        std::fs::write(&file, if are_seats { "" } else { "0" }).with_context(|| file.display().to_string())?;
+        let cell = self.cell;
+        let mut all = vec![(&mut self.holder, cell.holder), (&mut self.contender, cell.contender)];
         if let Some(Twins { holder, contender }) = &mut self.twins {
-            all.extend([(holder, &holders), (contender, &contenders)]);
+            all.extend([(holder, cell.holder), (contender, cell.contender)]);
         }
-        for (driver, order) in &mut all {
-            driver.send(order)?;
+        for (driver, client) in &mut all {
+            driver.send(&turns(client, &lock, &file))?;
         }
         for (driver, _) in &all {
             driver.done()?;
         }
-        let expected = COUNTS * all.len() as u64;
+        let expected = COUNTS * all.iter().filter(|(_, client)| !client.is_shared()).count() as u64;
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let counted = text.trim().parse()?;
+        let counted = if are_seats { text.len() as u64 } else { text.trim().parse()? };
         ensure!(counted == expected, "{expected} were counted, and the counter says {counted}");
         Ok(counted)
     }
@@ -203,19 +207,21 @@ impl Game<'_> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
         middle.send(&lock.acquire(self.cell.contender))?;
-        self.wait_for(2, &lock)?;
+        self.wait_for(held.len() + 1, &lock)?;
         last.send(&lock.acquire(self.cell.holder))?;
-        self.wait_for(3, &lock)?;
+        self.wait_for(held.len() + 2, &lock)?;
         let killed = Instant::now();
         middle.kill()?;
         if self.number % 2 == 1 {
-            self.wait_for(2, &lock)?;
+            self.wait_for(held.len() + 1, &lock)?;
         }
-        self.holder.ask(&format!("release {held}"))?;
+        self.holder.ask(&format!("release {}", held[0]))?;
         let acquired = last.done().context("after the one ahead was killed")?;
         let took = killed.elapsed();
         ensure!(took <= SESSION + TAKEOVER_SLACK, "one behind a dead one waited for {} s", took.as_secs_f64());
-        last.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        give_back(&mut last, &acquired)?;
+        self.let_go(&held[1..])?;
+        self.stage.pool.dismiss(self.cell.holder.program, last);
         Ok(())
     }
 
@@ -228,7 +234,7 @@ impl Game<'_> {
         self.holder.kill()?;
         let acquired = self.contender.done().context("after the holder was killed")?;
         let took = killed.elapsed();
-        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        give_back(&mut self.contender, &acquired)?;
         Ok(took)
     }
 
@@ -237,8 +243,8 @@ impl Game<'_> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
         let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        self.contender.ask(&format!("release {}", value(&also, "handle")?))?;
-        self.holder.ask(&format!("release {held}"))?;
+        give_back(&mut self.contender, &also)?;
+        self.let_go(&held)?;
         Ok(Played::default())
     }
 
@@ -252,9 +258,8 @@ impl Game<'_> {
             other => bail!("it should have been refused, and was told {other:?}"),
         };
         self.is_alone(&lock)?;
-        self.holder.ask(&format!("release {held}"))?;
-        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        self.contender.ask(&format!("release {}", value(&acquired, "handle")?))?;
+        self.let_go(&held)?;
+        self.comes_and_goes(&lock)?;
         Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
@@ -269,18 +274,23 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// fencelock shows both, whoever they are.
+    /// fencelock shows everybody, whoever they are.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let clients = [self.cell.holder, self.cell.contender];
         let Some(ours) = clients.iter().find(|client| client.program == Program::Fencelock) else { return Ok(()) };
+        if clients[0].nodes != clients[1].nodes {
+            // Who waits elsewhere is not in its queue.
+            return Ok(());
+        }
         let mut fencelock = self.stage.fencelock.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = fencelock.ask(&format!("queue {}", lock.of(ours)))?;
-        ensure!(shown == "contenders=2 strangers=0", "fencelock shows {shown}");
+        let contenders = self.cell.holder.capacity + 1;
+        ensure!(shown == format!("contenders={contenders} strangers=0"), "fencelock shows {shown}");
         Ok(())
     }
 
     /// A name that nobody has used.
-    fn fresh(&mut self) -> Lock {
+    pub(crate) fn fresh(&mut self) -> Lock {
         self.rounds += 1;
         // A name that ended in a digit could be taken for the beginning of a number.
         let name = format!("cell-{}-{}-x", self.number, self.rounds);
@@ -295,28 +305,56 @@ impl Game<'_> {
         Lock { parent, name, queues, is_alone: holder != Nodes::Together }
     }
 
-    fn hold(&mut self, lock: &Lock) -> Result<String> {
-        let held = self.holder.ask(&lock.acquire(self.cell.holder))?;
-        Ok(value(&held, "handle")?.to_owned())
+    /// The holder takes all that there is: the handles.
+    pub(crate) fn hold(&mut self, lock: &Lock) -> Result<Vec<String>> {
+        let order = lock.acquire(self.cell.holder);
+        let holder = &mut self.holder;
+        let mut take = || Ok(value(&holder.ask(&order)?, "handle")?.to_owned());
+        (0..self.cell.holder.capacity).map(|_| take()).collect()
+    }
+
+    /// The holder gives back what it has.
+    pub(crate) fn let_go(&mut self, held: &[String]) -> Result<()> {
+        held.iter().try_for_each(|handle| self.holder.ask(&format!("release {handle}")).map(drop))
     }
 
     /// The contender tries, and is in the queue behind the holder.
-    fn queue_up(&mut self, lock: &Lock, is_watched: bool) -> Result<()> {
+    pub(crate) fn queue_up(&mut self, lock: &Lock, is_watched: bool) -> Result<()> {
         self.contender.send(&lock.acquire(self.cell.contender))?;
-        self.wait_for(2, lock)?;
+        self.wait_for(self.cell.holder.capacity + 1, lock)?;
         if !is_watched {
             return Ok(());
         }
         self.is_shown(lock)?;
-        if let Some(answer) = self.contender.answer(SILENCE)? {
-            bail!("it should wait, and was told {answer:?} while the other holds");
+        self.is_kept_waiting()
+    }
+
+    /// The contender, who has tried, has not got it.
+    pub(crate) fn is_kept_waiting(&self) -> Result<()> {
+        match self.contender.answer(SILENCE)? {
+            None => Ok(()),
+            Some(answer) => bail!("it should wait, and was told {answer:?} while the other holds"),
         }
-        Ok(())
+    }
+}
+
+/// Gives back what an answer says that it has.
+pub(crate) fn give_back(driver: &mut Driver, acquired: &str) -> Result<()> {
+    driver.ask(&format!("release {}", value(acquired, "handle")?)).map(drop)
+}
+
+/// The order to be there again and again, and to find whoever should not be.
+fn turns(client: &Client, lock: &Lock, file: &Path) -> String {
+    let order = |verb| format!("{verb} {} {COUNTS} {}", lock.of(client), file.display());
+    match client.capacity {
+        1 if client.is_shared() => order("look"),
+        1 => order("count"),
+        seats => format!("{} {seats}", order("sit")),
     }
 }
 
 /// A name and where its nodes are.
-struct Lock {
+pub(crate) struct Lock {
     parent: String,
     name: String,
     /// Whose children contend for it.
@@ -331,7 +369,7 @@ impl Lock {
         format!("{} {} {}", client.recipe, self.parent, self.name)
     }
 
-    fn acquire(&self, client: &Client) -> String {
+    pub(crate) fn acquire(&self, client: &Client) -> String {
         format!("acquire {} -1", self.of(client))
     }
 

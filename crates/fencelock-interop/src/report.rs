@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cells::{Cell, Expected};
+use crate::cells::{Cell, Expected, Scene};
 use crate::play::Played;
 
 /// What a cell is called.
 pub(crate) fn title(cell: &Cell) -> String {
-    format!("{} holds, {} tries", cell.holder.title, cell.contender.title)
+    let does = match cell.scene {
+        Scene::Hold => "holds",
+        Scene::Downgrade => "downgrades",
+    };
+    format!("{} {does}, {} tries", cell.holder.title, cell.contender.title)
 }
 
 /// A cell on one line, as soon as it is played.
@@ -32,7 +36,7 @@ fn said(cell: &Cell, played: &Played) -> String {
 /// All cells.
 pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
     let mut table = format!(
-        "{:<34}{:<34}{:<9}{:>8}{:>9}{:>11}  result\n",
+        "{:<45}{:<37}{:<9}{:>8}{:>9}{:>11}  result\n",
         "holds", "tries", "it", "wake ms", "counted", "takeover s"
     );
     for (cell, outcome) in cells.iter().zip(played) {
@@ -47,8 +51,9 @@ pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
             Err(_) => (figures(&Played::default()), "FAILED"),
         };
         table.push_str(&format!(
-            "{:<34}{:<34}{verdict:<9}{figures}  {result}\n",
-            cell.holder.title, cell.contender.title
+            "{:<45}{:<37}{verdict:<9}{figures}  {result}\n",
+            format!("{}{}", cell.holder.title, if cell.scene == Scene::Downgrade { ", downgrading" } else { "" }),
+            cell.contender.title
         ));
     }
     table

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_interop::Built;
@@ -13,43 +13,38 @@ use crate::cells::{self, Among, Cell};
 use crate::clients::{Client, GO, Program};
 use crate::driver::Driver;
 use crate::play::{Played, Stage};
+use crate::pool::Pool;
 use crate::report;
 use crate::workloads::{self, PEERS};
 
+/// What a whole run may take on a machine that does nothing else.
+const BUDGET: Duration = Duration::from_secs(240);
+
 /// Plays every cell whose line contains `only`, `jobs` at a time; if that is empty, the workloads too.
 pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
-    let start = Instant::now();
     let mut cells = cells::all(among);
     cells.retain(|cell| report::title(cell).contains(only));
     ensure!(!cells.is_empty(), "no line of the table contains {only:?}");
     let built = Built::all()?;
+    let start = Instant::now();
     // What is played does not depend on the disk, and a slow one would only make everybody late.
     let settings = Settings::default().with("forceSync", "no");
     let options = format!("tick_ms={}", settings.tick_ms);
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
     let scratch = tempfile::tempdir().context("no scratch directory")?;
-    let servers = server.connect_string();
     let log = scratch.path().join("driver.log");
-    let start_driver = |program: Program| {
-        let mut command = program.command(&built)?;
-        command.arg(program.servers(&servers, &options)).arg("10000").arg(&log);
-        Driver::start("a client", command)?.ready()
-    };
-    println!("versions: {}", versions(&cells, start_driver)?);
-    let observer = Mutex::new(start_driver(GO)?);
-    let fencelock = Mutex::new(start_driver(Program::Fencelock)?);
-    let stage = Stage {
-        servers: &servers,
-        options: &options,
-        built: &built,
-        scratch: scratch.path(),
-        observer: &observer,
-        fencelock: &fencelock,
-    };
-    let played = play_all(&stage, &cells, jobs);
-    let drilled = if only.is_empty() { drill_all(&start_driver, &log) } else { Vec::new() };
+    let pool = Pool::new(built, server.connect_string(), options, log.clone());
+    println!("versions: {}", versions(&cells, &pool)?);
+    let observer = Mutex::new(pool.hire(GO, "the observer")?.ready()?);
+    let fencelock = Mutex::new(pool.hire(Program::Fencelock, "fencelock")?.ready()?);
+    let stage = Stage { pool: &pool, scratch: scratch.path(), observer: &observer, fencelock: &fencelock };
+    let (played, drilled) = std::thread::scope(|scope| {
+        let drilled = scope.spawn(|| if only.is_empty() { drill_all(&pool, &log) } else { Vec::new() });
+        (play_all(&stage, &cells, jobs), drilled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     println!("\n{}", report::table(&cells, &played));
-    println!("{} cells in {:.0} s", cells.len(), start.elapsed().as_secs_f64());
+    let (took, budget) = (start.elapsed().as_secs_f64(), BUDGET.as_secs());
+    println!("{} cells in {took:.0} s; the budget of a whole run is {budget} s", cells.len());
     verdict(&played, &drilled)
 }
 
@@ -61,10 +56,12 @@ fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {
     Ok(())
 }
 
-/// What benchmarks ask of the drivers of others.
-fn drill_all(start: &impl Fn(Program) -> Result<Driver>, log: &Path) -> Vec<Result<()>> {
+/// What benchmarks ask of the drivers of others. One after the other, since they share a log.
+fn drill_all(pool: &Pool, log: &Path) -> Vec<Result<()>> {
     let drill = |(number, peer): (usize, &&Client)| {
-        let done = start(peer.program).and_then(|mut driver| workloads::drill(&mut driver, peer, number, log));
+        let hired = pool.hire(peer.program, peer.title).and_then(Driver::ready);
+        // What it holds at the end is nobody else's business, so it is not dismissed.
+        let done = hired.and_then(|mut driver| workloads::drill(&mut driver, peer, number, log));
         match &done {
             Ok(()) => println!("ok      {} does the workloads", peer.title),
             Err(fault) => println!("FAILED  {} and the workloads: {fault:#}", peer.title),
@@ -75,11 +72,16 @@ fn drill_all(start: &impl Fn(Program) -> Result<Driver>, log: &Path) -> Vec<Resu
 }
 
 /// What runs: every program that takes part says so itself.
-fn versions(cells: &[Cell], start: impl Fn(Program) -> Result<Driver>) -> Result<String> {
+fn versions(cells: &[Cell], pool: &Pool) -> Result<String> {
     let takes_part =
         |program: &Program| cells.iter().any(|c| c.holder.program == *program || c.contender.program == *program);
-    let said = Program::all().filter(takes_part).map(|program| start(program)?.ask("version"));
-    Ok(said.collect::<Result<Vec<_>>>()?.join("; "))
+    let mut said = Vec::new();
+    for program in Program::all().filter(takes_part) {
+        let mut driver = pool.hire(program, "a client")?.ready()?;
+        said.push(driver.ask("version")?);
+        pool.dismiss(program, driver);
+    }
+    Ok(said.join("; "))
 }
 
 fn play_all(stage: &Stage<'_>, cells: &[Cell], jobs: usize) -> Vec<Result<Played>> {

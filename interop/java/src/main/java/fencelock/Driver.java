@@ -4,8 +4,6 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.FileAlreadyExistsException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Collections;
 import java.util.HashMap;
@@ -64,11 +62,17 @@ public final class Driver {
                 return acquire(recipe(words), Long.parseLong(words[4]));
             case "release":
                 return release(Integer.parseInt(words[1]));
+            case "downgrade":
+                return downgrade(Integer.parseInt(words[1]));
             case "end":
                 held.remove(Integer.parseInt(words[1]));
                 return "done";
             case "count":
-                return count(recipe(words), Integer.parseInt(words[4]), Path.of(words[5]));
+                return Turns.count(recipe(words), Integer.parseInt(words[4]), Path.of(words[5]));
+            case "look":
+                return Turns.look(recipe(words), Integer.parseInt(words[4]), Path.of(words[5]));
+            case "sit":
+                return Turns.sit(recipe(words), Integer.parseInt(words[4]), Path.of(words[5]), Integer.parseInt(words[6]));
             case "children":
                 return ("done " + String.join(" ", children(words[1]))).trim();
             default:
@@ -109,24 +113,10 @@ public final class Driver {
         return "done at=" + at;
     }
 
-    private static String count(Recipe recipe, int turns, Path file) throws Exception {
-        Path occupied = Path.of(file + ".occupied");
-        for (int turn = 0; turn < turns; turn++) {
-            Recipe.Held acquired = recipe.acquire(-1);
-            try {
-                Files.createFile(occupied);
-                long number = Long.parseLong(Files.readString(file).trim());
-                // Whoever else believes to hold the lock gets its chance here.
-                Thread.sleep(1);
-                Files.writeString(file, Long.toString(number + 1));
-                Files.delete(occupied);
-            } catch (FileAlreadyExistsException twice) {
-                return "failed two holders at once";
-            } finally {
-                acquired.release();
-            }
-        }
-        return "done";
+    private String downgrade(int handle) throws Exception {
+        long at = System.nanoTime();
+        held.put(handle, held.get(handle).downgrade());
+        return "done at=" + at;
     }
 
     private List<String> children(String path) throws Exception {

@@ -14,6 +14,11 @@ interface Recipe {
     /** Something that was acquired. Curator's mutexes belong to the thread that acquired them. */
     interface Held {
         void release() throws Exception;
+
+        /** Goes on as a reader, without letting go. */
+        default Held downgrade() throws Exception {
+            throw new UnsupportedOperationException("only a writer can become a reader");
+        }
     }
 
     /** Null when time ran out; a negative time is without limit. */
@@ -30,7 +35,7 @@ interface Recipe {
             case "InterProcessMutex":
                 return lock(new InterProcessMutex(client, path), path);
             case "WriteLock":
-                return lock(new InterProcessReadWriteLock(client, path).writeLock(), path);
+                return writer(new InterProcessReadWriteLock(client, path), path);
             case "ReadLock":
                 return lock(new InterProcessReadWriteLock(client, path).readLock(), path);
             case "InterProcessSemaphoreMutex":
@@ -58,6 +63,39 @@ interface Recipe {
             @Override
             public String queue() {
                 return queue;
+            }
+        };
+    }
+
+    private static Recipe writer(InterProcessReadWriteLock both, String queue) {
+        Recipe writer = lock(both.writeLock(), queue);
+        return new Recipe() {
+            @Override
+            public Held acquire(long waitMs) throws Exception {
+                Held held = writer.acquire(waitMs);
+                return held == null ? null : writing(both, held);
+            }
+
+            @Override
+            public String queue() {
+                return queue;
+            }
+        };
+    }
+
+    /** As Curator's documentation has a downgrade: read under the write lock, then release that. */
+    private static Held writing(InterProcessReadWriteLock both, Held held) {
+        return new Held() {
+            @Override
+            public void release() throws Exception {
+                held.release();
+            }
+
+            @Override
+            public Held downgrade() throws Exception {
+                both.readLock().acquire();
+                held.release();
+                return both.readLock()::release;
             }
         };
     }

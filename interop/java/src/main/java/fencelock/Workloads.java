@@ -11,6 +11,9 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import java.util.function.LongFunction;
+import java.util.stream.Collectors;
+import java.util.stream.LongStream;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.zookeeper.data.Stat;
 
@@ -48,8 +51,14 @@ final class Workloads {
             case "go":
                 return go();
             case "contend":
+                return contend(locks(number(words, 1), any -> lock()), number(words, 2), number(words, 3), number(words, 4));
             case "spread":
-                return contend(words[0].equals("spread"), number(words, 1), number(words, 2), number(words, 3), number(words, 4));
+                long first = number(words, 2);
+                return contend(locks(number(words, 1), i -> neighbour(first + i)), first, number(words, 3), number(words, 4));
+            case "share":
+                return contend(locks(1 + number(words, 1), this::sharing), 0, number(words, 2), number(words, 3));
+            case "permits":
+                return contend(locks(number(words, 2), any -> permit(words[1])), 0, number(words, 3), number(words, 4));
             case "hold":
                 return hold(number(words, 1), number(words, 2));
             case "wait":
@@ -66,6 +75,19 @@ final class Workloads {
 
     private Recipe neighbour(long number) {
         return Recipe.of(client, recipe, parent, name + "-" + number);
+    }
+
+    /** One who writes, and all others read. */
+    private Recipe sharing(long number) {
+        return Recipe.of(client, number == 0 ? "WriteLock" : "ReadLock", parent, name);
+    }
+
+    private Recipe permit(String capacity) {
+        return Recipe.of(client, "InterProcessSemaphoreV2:" + capacity, parent, name);
+    }
+
+    private static List<Recipe> locks(long count, LongFunction<Recipe> lock) {
+        return LongStream.range(0, count).mapToObj(lock).collect(Collectors.toList());
     }
 
     private static long number(String[] words, int index) {
@@ -120,11 +142,12 @@ final class Workloads {
         return "done";
     }
 
-    private String contend(boolean apart, long count, long first, long start, long end) throws Exception {
+    /** Each of them is taken as often as can be between two moments. */
+    private String contend(List<Recipe> locks, long first, long start, long end) throws Exception {
         List<FutureTask<long[]>> tasks = new ArrayList<>();
-        for (long who = first; who < first + count; who++) {
-            long number = who;
-            Recipe mine = apart ? neighbour(who) : lock();
+        for (int i = 0; i < locks.size(); i++) {
+            Recipe mine = locks.get(i);
+            long number = first + i;
             tasks.add(start(() -> sections(mine, number, start, end)));
         }
         writeLog(results(tasks));

@@ -1,0 +1,64 @@
+//! A writer that goes on as a reader: who gets in beside it, and who does not.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::cells::Expected;
+use crate::driver::value;
+use crate::play::{Game, Played, WAKE_BOUND, give_back};
+
+/// When the contender comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    Before,
+    After,
+}
+
+impl Game<'_> {
+    pub(crate) fn downgraded(&mut self) -> Result<Played> {
+        let wakes = match self.cell.expected {
+            Expected::Shares => [Comes::Before, Comes::After].map(|comes| self.is_let_in(comes)),
+            // Who comes afterwards queues behind the reader, and is nobody's mistake.
+            Expected::Granted => [Comes::Before, Comes::Before].map(|comes| self.is_let_in(comes)),
+            Expected::Waits | Expected::Refused => [Comes::Before, Comes::After].map(|comes| self.is_kept_out(comes)),
+        };
+        let [before, after] = wakes;
+        let wake = before?.max(after?);
+        ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
+        Ok(Played { wake: Some(wake), ..Played::default() })
+    }
+
+    /// One who must not be beside a reader gets the lock from it, and not before.
+    fn is_kept_out(&mut self, comes: Comes) -> Result<Duration> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        if comes == Comes::Before {
+            self.queue_up(&lock, false)?;
+        }
+        self.holder.ask(&format!("downgrade {}", held[0]))?;
+        if comes == Comes::After {
+            self.queue_up(&lock, false)?;
+        }
+        self.is_kept_waiting().context("after the downgrade")?;
+        self.hand_over(&held)
+    }
+
+    /// Both have it: from the downgrade to the moment that the other one has it.
+    fn is_let_in(&mut self, comes: Comes) -> Result<Duration> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        if comes == Comes::Before {
+            self.queue_up(&lock, true)?;
+        }
+        let downgraded: u64 = value(&self.holder.ask(&format!("downgrade {}", held[0]))?, "at")?.parse()?;
+        let acquired = match comes {
+            Comes::Before => self.contender.done().context("after the downgrade")?,
+            Comes::After => self.contender.ask(&lock.acquire(self.cell.contender))?,
+        };
+        give_back(&mut self.contender, &acquired)?;
+        self.let_go(&held)?;
+        let acquired: u64 = value(&acquired, "at")?.parse()?;
+        Ok(Duration::from_nanos(acquired.saturating_sub(downgraded)))
+    }
+}
