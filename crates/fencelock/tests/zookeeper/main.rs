@@ -6,5 +6,6 @@ mod foreign;
 mod hand_over;
 mod lab;
 mod outage;
+mod requests;
 mod sequence;
 mod tls;

@@ -60,13 +60,13 @@ impl Joining<'_> {
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
         let mut last = None;
         for attempt in 0..TRIES {
-            let parents: Vec<_> = match attempt {
-                0 => Vec::new(),
-                _ => self.missing_parents(attempt).map(|path| self.make_parent(path)).collect(),
-            };
+            let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
             let created = client.create(&path, &data, CreateMode::EphemeralSequential, &config.node_acl());
             let listed = client.get_children(self.home.parent());
             let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
+            if attempt == 0 {
+                self.learn(&parents, &created);
+            }
             match created {
                 Ok(created) => return self.created(created, &prefix, listed).await,
                 Err(error) if error.kind() == Wire::NoNode => {
@@ -84,15 +84,33 @@ impl Joining<'_> {
         Err(last.map_or_else(gone, |error| self.not_created(&error)))
     }
 
-    /// The parents to make: all of them, but at first only those below what this session saw to be there. Each one that is
-    /// made in vain is a write that the servers agree on and log.
+    /// The parents to make. Each one that is made in vain is a write that the servers agree on and log, so the first try makes
+    /// none, or only the last one where names have been new of late; the second one those below what this session saw to be
+    /// there, and then all.
     fn missing_parents(&self, attempt: usize) -> impl Iterator<Item = &str> {
-        let known = match attempt {
-            1 if self.core.parent_was_there.load(Ordering::Relaxed) => self.core.config.parent.matches('/').count(),
+        let all = self.home.ancestors().count();
+        let but_one = all.saturating_sub(1);
+        let there = match attempt {
+            0 if self.core.names_are_new.load(Ordering::Relaxed) => but_one,
+            0 => all,
+            1 if self.core.parent_was_there.load(Ordering::Relaxed) => {
+                self.core.config.parent.matches('/').count().min(but_one)
+            }
             _ => 0,
         };
-        let below = self.home.ancestors().count().saturating_sub(1);
-        self.home.ancestors().skip(known.min(below))
+        self.home.ancestors().skip(there)
+    }
+
+    /// Whether the next name is likely to be new as well, by what became of the first try: then its parent is made in the same
+    /// round trip.
+    fn learn(&self, parents: &[wire::Result<wire::Created>], created: &wire::Result<wire::Created>) {
+        let was_missing = |made: &wire::Result<_>| made.as_ref().err().is_none_or(|error| error.kind() == Wire::NoNode);
+        let are_new = match (parents.last(), created) {
+            (Some(made), _) => was_missing(made),
+            (None, Err(error)) => error.kind() == Wire::NoNode,
+            (None, Ok(_)) => return,
+        };
+        self.core.names_are_new.store(are_new, Ordering::Relaxed);
     }
 
     fn make_parent(&self, path: &str) -> wire::Answer<wire::Created> {

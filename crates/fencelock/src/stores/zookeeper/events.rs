@@ -17,9 +17,9 @@ use super::session::Core;
 use super::table::Node;
 use crate::store::{Loss, PlaceId, SessionEvent};
 
-/// How long a lock is held before its node is watched. A shorter section costs no watch; somebody who deletes the node in it
-/// is noticed a moment later.
-const WATCHED_AFTER: Duration = Duration::from_millis(10);
+/// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
+/// section costs no watch; somebody who deletes the node in it is noticed a moment later.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
 
@@ -109,14 +109,14 @@ impl Events {
     fn ask_in_time(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) {
         while self.timer.is_some() || core.table.has_unwatched() {
             let timer = self.timer.get_or_insert_with(|| {
-                let (clock, at) = (Arc::clone(&core.clock), core.clock.now().after(WATCHED_AFTER));
+                let (clock, at) = (Arc::clone(&core.clock), core.clock.now().after(LOOK_EVERY));
                 Box::pin(async move { clock.sleep_until(at).await })
             });
             if timer.as_mut().poll(cx).is_pending() {
                 return;
             }
             self.timer = None;
-            for (place, node) in core.table.take_unwatched() {
+            for (place, node) in core.table.take_ripe() {
                 self.ask(core, place, node);
             }
         }

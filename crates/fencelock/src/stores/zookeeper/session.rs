@@ -45,6 +45,8 @@ pub(super) struct Core {
     grants_run_out: AtomicBool,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
+    /// The last lock whose parent was looked for had none yet.
+    pub(super) names_are_new: AtomicBool,
     over: AtomicBool,
 }
 
@@ -52,8 +54,9 @@ impl Core {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
         let no = || AtomicBool::new(false);
-        let (grants_run_out, parent_was_there, over) = (no(), no(), no());
-        Self { client, config, clock, owner, id, table: Table::default(), grants_run_out, parent_was_there, over }
+        let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
+        let table = Table::default();
+        Self { client, config, clock, owner, id, table, grants_run_out, parent_was_there, names_are_new, over }
     }
 
     /// The path of the node that the request `id` made.

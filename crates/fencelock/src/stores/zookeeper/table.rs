@@ -41,6 +41,8 @@ struct Placed {
     node: Node,
     /// On the node, once it is a holder's.
     watch: Option<Watch>,
+    /// Its deletion was asked for.
+    leaving: bool,
 }
 
 /// What `enter` has to do for a request.
@@ -60,8 +62,18 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Inner {
     requests: HashMap<RequestId, Known>,
-    /// Holders whose nodes are not watched yet.
+    /// Holders since the last [`Table::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
+    /// Those from before it.
+    ripe: Vec<RequestId>,
+}
+
+impl Inner {
+    /// Notes a holder to be watched; says whether it is the only one.
+    fn to_watch(&mut self, id: RequestId) -> bool {
+        self.unwatched.push(id);
+        self.unwatched.len() == 1 && self.ripe.is_empty()
+    }
 }
 
 /// Rung by whatever the events of the session wait for.
@@ -111,7 +123,7 @@ impl Table {
 
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
-        let placed = Placed { name: name.clone(), node, watch: None };
+        let placed = Placed { name: name.clone(), node, watch: None, leaving: false };
         self.lock().requests.insert(id, Known::Placed(placed));
     }
 
@@ -130,7 +142,7 @@ impl Table {
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
         let mut inner = self.lock();
         match (watch, inner.requests.get_mut(&id)) {
-            (Some(mut watch), Some(Known::Placed(placed))) => {
+            (Some(mut watch), Some(Known::Placed(placed))) if !placed.leaving => {
                 let waker = Waker::from(Arc::clone(&self.bell));
                 let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
                 placed.watch = Some(watch);
@@ -139,11 +151,11 @@ impl Table {
                     waker.wake();
                 }
             }
-            (None, Some(Known::Placed(_))) => {
-                inner.unwatched.push(id);
-                let is_first = inner.unwatched.len() == 1;
+            (None, Some(Known::Placed(placed))) => {
+                placed.leaving = false;
+                let is_only = inner.to_watch(id);
                 drop(inner);
-                if is_first {
+                if is_only {
                     self.bell.listener.wake();
                 }
             }
@@ -154,28 +166,34 @@ impl Table {
     /// Stops watching the node of a holder that leaves: its end is no news.
     pub(super) fn unwatch(&self, id: RequestId) {
         let watch = match self.lock().requests.get_mut(&id) {
-            Some(Known::Placed(placed)) => placed.watch.take(),
+            Some(Known::Placed(placed)) => {
+                placed.leaving = true;
+                placed.watch.take()
+            }
             _ => None,
         };
         drop(watch);
     }
 
-    /// Asks to be woken for whatever [`Table::take_fired`] and [`Table::take_unwatched`] will return.
+    /// Asks to be woken for whatever [`Table::take_fired`] and [`Table::take_ripe`] will return.
     pub(super) fn listen(&self, waker: &Waker) {
         self.bell.listener.register(waker);
     }
 
     /// Whether somebody waits to be watched.
     pub(super) fn has_unwatched(&self) -> bool {
-        !self.lock().unwatched.is_empty()
+        let inner = self.lock();
+        !(inner.unwatched.is_empty() && inner.ripe.is_empty())
     }
 
-    /// The holders whose nodes are to be watched now.
-    pub(super) fn take_unwatched(&self) -> Vec<(PlaceId, Node)> {
+    /// The holders whose nodes are to be watched now: those that were there at the last call, and do not leave. Whoever
+    /// holds for less than the time between two calls costs nothing.
+    pub(super) fn take_ripe(&self) -> Vec<(PlaceId, Node)> {
         let mut inner = self.lock();
-        let unwatched = std::mem::take(&mut inner.unwatched);
-        let held = unwatched.into_iter().filter_map(|id| match inner.requests.get(&id)? {
-            Known::Placed(placed) if placed.watch.is_none() => {
+        let ripe = std::mem::take(&mut inner.ripe);
+        inner.ripe = std::mem::take(&mut inner.unwatched);
+        let held = ripe.into_iter().filter_map(|id| match inner.requests.get(&id)? {
+            Known::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
                 Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
             }
             _ => None,
@@ -205,7 +223,7 @@ impl Table {
                 (WatchEvent::SessionOver, _) => {}
                 (_, Some(Known::Placed(placed))) => {
                     watches.push(placed.watch.take());
-                    inner.unwatched.push(id);
+                    inner.to_watch(id);
                 }
                 _ => {}
             }
