@@ -93,6 +93,18 @@ impl Worker {
         Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
     }
 
+    /// Processor time of its threads so far; none may have ended.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("a worker is gone")?;
+        let mut total = Duration::ZERO;
+        for thread in threads {
+            let times = std::fs::read_to_string(thread?.path().join("schedstat")).context("no schedstat")?;
+            let running = times.split(' ').next().unwrap_or_default();
+            total += Duration::from_nanos(running.parse().with_context(|| times.clone())?);
+        }
+        Ok(total)
+    }
+
     /// The numbers that the last order left.
     pub(crate) fn log(&self) -> Result<Vec<u64>> {
         read_log(&self.log)

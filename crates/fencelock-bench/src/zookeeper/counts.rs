@@ -29,9 +29,13 @@ const TOGETHER: Shape = Shape { waiters: 100, sessions: 1 };
 /// Requests and notifications of one queue, and the watches that waited.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerRelease {
-    pub(super) requests: f64,
-    pub(super) notifications: f64,
+    requests: f64,
+    notifications: f64,
     watches: f64,
+    /// Wake-ups of waiters, where the contestant counts them.
+    pub(super) woken: f64,
+    /// Notifications to whom neither the release was nor the lock: off the way of the hand-over.
+    pub(super) beside: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,11 +76,20 @@ fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRel
     let mut crew = Crew::on(&run.bench, contestant, shape.sessions, &target, Placement::Dealt)?;
     let drain = Drain::fill(run, &mut crew, contestant, shape)?;
     let watches = drain.watches as f64 / shape.waiters as f64;
+    let own_watches = drain.own_watches as f64;
     let drained = drain.go(run, &mut crew, Network::Loopback)?;
     run.site.is_quiet()?;
     let (requests, notifications) = run.site.traffic()?.since(drained.before);
     let releases = drained.sections.len() as f64;
-    Ok(PerRelease { requests: requests / releases, notifications: notifications / releases, watches })
+    let woken = drained.woken as f64;
+    Ok(PerRelease {
+        requests: requests / releases,
+        notifications: notifications / releases,
+        watches,
+        // The last release finds nobody.
+        woken: woken / shape.waiters as f64,
+        beside: (notifications - own_watches - woken) / releases,
+    })
 }
 
 pub(super) fn table(rows: &[Row<Counts>]) -> Table {

@@ -109,9 +109,12 @@ fn locks(measured: &Measured) -> Vec<Goal> {
     [goal(what, AtMost(1.0), took)].into_iter().chain(memory).collect()
 }
 
-/// A release tells the releaser itself too, who watches its own node: that is no wake-up.
+/// A release tells the releaser itself too, who watches its own node: that is no wake-up, and is not counted here.
 fn wake_ups(measured: &Measured) -> Vec<Goal> {
-    let counts = figure(&measured.counts, Current, Loopback);
-    let others = counts.and_then(|counts| Some(counts.apart?.notifications - counts.cycle.1));
-    vec![goal("others told of a release, each in a session of its own".to_owned(), AtMost(2.0), others)]
+    let apart = figure(&measured.counts, Current, Loopback).and_then(|counts| counts.apart);
+    let goal = |what: &str, value| goal(format!("{what}, each in a session of its own"), AtMost(1.0), value);
+    vec![
+        goal("waiters woken per hand-over", apart.map(|apart| apart.woken)),
+        goal("others told of a release, off the way of the hand-over", apart.map(|apart| apart.beside)),
+    ]
 }

@@ -99,12 +99,16 @@ pub(super) struct Drain {
     shape: Shape,
     /// Watches that came with the waiters.
     pub(super) watches: u64,
+    /// Those of contenders on their own nodes, which tell nobody else of the release.
+    pub(super) own_watches: usize,
 }
 
 /// A queue that is empty again.
 pub(super) struct Drained {
     pub(super) sections: Vec<Section>,
     pub(super) before: Traffic,
+    /// How often waiters heard that they are next, or of anything else that is not the store's own business.
+    pub(super) woken: u64,
 }
 
 impl Drain {
@@ -122,7 +126,8 @@ impl Drain {
             }
         }
         run.site.is_quiet()?;
-        Ok(Self { shape, watches: run.site.watches()?.saturating_sub(watches) })
+        let own_watches = run.site.own_watches()?;
+        Ok(Self { shape, watches: run.site.watches()?.saturating_sub(watches), own_watches })
     }
 
     /// Everybody takes the lock once.
@@ -139,10 +144,10 @@ impl Drain {
             run.site.delays(false);
             cut
         });
-        let (_, mut sections) = crew.finish()?;
+        let (woken, mut sections) = crew.finish()?;
         run.site.delays(false);
         sections.retain(|section| cut.is_none_or(|cut| section.acquired < cut));
-        Ok(Drained { sections, before })
+        Ok(Drained { sections, before, woken })
     }
 }
 

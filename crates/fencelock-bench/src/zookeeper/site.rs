@@ -1,5 +1,6 @@
 //! The server that a run measures, the delay before it, and what it says of its clients.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -131,13 +132,20 @@ impl Site {
         self.ensemble.server(0).monitor("zk_watch_count").context("mntr")
     }
 
+    /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
+    pub(crate) fn own_watches(&self) -> Result<usize> {
+        let server = self.ensemble.server(0);
+        let (owned, watched) = (server.word("dump").context("dump")?, server.word("wchc").context("wchc")?);
+        Ok(by_session(&owned).intersection(&by_session(&watched)).count())
+    }
+
     /// Waits until nobody asks for anything: everybody has its place, and watches what it wants to watch.
     pub(crate) fn is_quiet(&self) -> Result<()> {
         let mut before = self.traffic()?;
         let mut fault = None;
         let quiet = wait_until(Duration::from_secs(20), || {
-            // Two looks must be so far apart that a request and its answer fit between them.
-            std::thread::sleep(Duration::from_millis(15));
+            // Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
+            std::thread::sleep(Duration::from_millis(40));
             match self.traffic() {
                 Ok(now) => std::mem::replace(&mut before, now) == now,
                 Err(failed) => {
@@ -151,6 +159,22 @@ impl Site {
     }
 }
 
+/// Pairs of a session and a path, where each session has a line and each of its paths an indented one below.
+fn by_session(words: &str) -> HashSet<(&str, &str)> {
+    let mut session = "";
+    let mut pairs = HashSet::new();
+    for line in words.lines() {
+        match line.strip_prefix('\t') {
+            Some(path) if session.starts_with("0x") => {
+                pairs.insert((session, path));
+            }
+            Some(_) => {}
+            None => session = line.trim_end_matches(':'),
+        }
+    }
+    pairs
+}
+
 fn field(line: &str, key: &str) -> Option<u64> {
     let (_, rest) = line.split_once(key)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -160,6 +184,14 @@ fn field(line: &str, key: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_watches_what_is_read_alike_wherever_the_server_says_it() {
+        let dump = "ephemeral nodes dump:\nSessions with Ephemerals (2):\n0x1a:\n\t/b/x\n0x1b:\n\t/b/y\nConnections dump:\n\tz\n";
+        let watched = "0x1b\n\t/b/x\n\t/b/y\n";
+        assert_eq!(by_session(dump), HashSet::from([("0x1a", "/b/x"), ("0x1b", "/b/y")]));
+        assert_eq!(by_session(dump).intersection(&by_session(watched)).count(), 1);
+    }
 
     #[test]
     fn what_a_connection_says_of_itself_is_read() {

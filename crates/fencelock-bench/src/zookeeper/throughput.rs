@@ -7,7 +7,7 @@ use super::{Row, Run, figure};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::{Order, Section, now};
-use crate::report::{Table, decimals};
+use crate::report::{Table, decimals, micros};
 use crate::stats::{hand_overs, least_and_most, median};
 
 const APART: [Contestant; 8] = [
@@ -49,6 +49,10 @@ pub(super) struct Throughput {
     pub(super) rate: f64,
     /// The one served least over the one served most, in the worst round.
     pub(super) served: f64,
+    /// Requests that the server received for each section, those that make the parents included.
+    requests: f64,
+    /// Processor time that the client took for each section, in nanoseconds.
+    processor: f64,
 }
 
 /// The server learns what to compile, and the disk what is coming.
@@ -77,9 +81,11 @@ fn measure(run: &Run, contestants: &[Contestant], is_apart: bool) -> Result<Vec<
             }
         }
         rows.extend(contestants.into_iter().zip(rounds).map(|(contestant, rounds)| {
-            let rate = median(rounds.iter().map(|round| round.rate));
-            let served = rounds.iter().map(|round| round.served).fold(1.0, f64::min);
-            Row { contestant, network, figure: Throughput { rate, served } }
+            let of = |figure: fn(&Throughput) -> f64| median(rounds.iter().map(figure));
+            let (rate, requests) = (of(|round| round.rate), of(|round| round.requests));
+            let (processor, served) = (of(|round| round.processor), rounds.iter().map(|round| round.served));
+            let figure = Throughput { rate, requests, processor, served: served.fold(1.0, f64::min) };
+            Row { contestant, network, figure }
         }));
     }
     run.site.delays(false);
@@ -93,11 +99,16 @@ fn round(run: &Run, contestant: Contestant, network: Network, is_apart: bool) ->
     let start = now() + LEAD_NANOS;
     let end = start + WARM_NANOS + u64::try_from(contend.as_nanos())?;
     let waiters = if is_apart { LANES } else { CROWD };
+    let (before, processor) = (run.site.traffic()?, crew.0[0].processor_time()?);
     crew.0[0].send(match is_apart {
         true => Order::Spread { waiters, first: 0, start, end },
         false => Order::Contend { waiters, first: 0, start, end },
     })?;
     let (_, mut sections) = crew.finish()?;
+    // Everybody takes the lock once more than it says, after the end.
+    let all = sections.len() as f64 + waiters as f64;
+    let processor = (crew.0[0].processor_time()? - processor).as_nanos() as f64 / all;
+    let (requests, _) = run.site.traffic()?.since(before);
     if !is_apart {
         // Fails when two had the lock at once.
         hand_overs(&mut sections)?;
@@ -105,17 +116,18 @@ fn round(run: &Run, contestant: Contestant, network: Network, is_apart: bool) ->
     sections.retain(|section: &Section| section.acquired >= start + WARM_NANOS);
     let (least, most) = least_and_most(&sections, waiters);
     let rate = sections.len() as f64 / contend.as_secs_f64();
-    Ok(Throughput { rate, served: least as f64 / most.max(1) as f64 })
+    Ok(Throughput { rate, served: least as f64 / most.max(1) as f64, requests: requests / all, processor })
 }
 
 /// Of [`apart`] with the column "× floor", of [`together`] with how evenly they were served.
 pub(super) fn table(rows: &[Row<Throughput>], is_apart: bool) -> Table {
-    let mut table = if is_apart {
-        Table::new(&["64 tasks on 64 names", "loopback cycles/s", "× floor", "2 ms each way cycles/s", "× floor"])
-    } else {
-        let served = "least ÷ most served";
-        Table::new(&["32 waiters on one name", "loopback sections/s", served, "2 ms each way sections/s", served])
+    let (first, each, second) = match is_apart {
+        true => ("64 tasks on 64 names", "cycles/s", "× floor"),
+        false => ("32 waiters on one name", "sections/s", "least ÷ most served"),
     };
+    let (near, far) = (format!("loopback {each}"), format!("2 ms each way {each}"));
+    let cost = ["requests each", "client's processor µs each"];
+    let mut table = Table::new(&[first, &near, second, cost[0], cost[1], &far, second]);
     for Row { contestant, figure: near, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
         let Some(far) = figure(rows, *contestant, Network::Delay) else { continue };
         let second = |network, throughput: &Throughput| match is_apart {
@@ -126,6 +138,8 @@ pub(super) fn table(rows: &[Row<Throughput>], is_apart: bool) -> Table {
             contestant.title().to_owned(),
             format!("{:.0}", near.rate),
             second(Network::Loopback, near),
+            decimals(near.requests),
+            micros(near.processor),
             format!("{:.0}", far.rate),
             second(Network::Delay, far),
         ]);
