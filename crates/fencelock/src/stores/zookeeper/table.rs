@@ -70,7 +70,7 @@ struct Inner {
 
 impl Inner {
     /// Notes a holder to be watched; says whether it is the only one.
-    fn to_watch(&mut self, id: RequestId) -> bool {
+    fn note_unwatched(&mut self, id: RequestId) -> bool {
         self.unwatched.push(id);
         self.unwatched.len() == 1 && self.ripe.is_empty()
     }
@@ -153,7 +153,7 @@ impl Table {
             }
             (None, Some(Known::Placed(placed))) => {
                 placed.leaving = false;
-                let is_only = inner.to_watch(id);
+                let is_only = inner.note_unwatched(id);
                 drop(inner);
                 if is_only {
                     self.bell.listener.wake();
@@ -223,7 +223,7 @@ impl Table {
                 (WatchEvent::SessionOver, _) => {}
                 (_, Some(Known::Placed(placed))) => {
                     watches.push(placed.watch.take());
-                    inner.to_watch(id);
+                    inner.note_unwatched(id);
                 }
                 _ => {}
             }
