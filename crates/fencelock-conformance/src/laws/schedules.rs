@@ -224,7 +224,11 @@ impl Schedule {
         }
         let index = self.chance.below(granted.len());
         let (id, claim) = self.model.queue[index];
-        let lighter = permits(1 + self.chance.below(claim.weight().min(3) as usize) as u32, claim.capacity());
+        let lighter = match claim.capacity() {
+            // A read-write lock has no claim between its two.
+            Claim::UNBOUNDED => Claim::READER,
+            capacity => permits(1 + self.chance.below(claim.weight().min(3) as usize) as u32, capacity),
+        };
         if let Some(attendant) = self.attendants.get(&id) {
             attendant.lighten(lighter).await?;
         }

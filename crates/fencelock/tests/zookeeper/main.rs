@@ -4,6 +4,7 @@ mod crowd;
 mod edges;
 mod foreign;
 mod hand_over;
+mod kinds;
 mod lab;
 mod outage;
 mod requests;

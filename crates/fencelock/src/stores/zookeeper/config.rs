@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use fencelock_zookeeper as wire;
 
-use super::layout::{DIALECTS, Dialect};
+use super::dialect::{DIALECTS, Dialect};
+use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
 use crate::store::StoreUrl;
 
 /// The options of a `zk:` URL, besides those that every store takes.
@@ -70,6 +72,18 @@ impl Config {
         // Refuses bad servers now, not when the first session is opened.
         config.client()?;
         Ok(config)
+    }
+
+    /// The layout for `claim`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the dialect has none.
+    pub(super) fn layout_for(&self, claim: Claim) -> Result<Layout> {
+        self.dialect.layout_for(claim).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "claim", "the nodes of this dialect cannot tell such a claim")
+                .with("dialect", self.dialect.name)
+                .with("claim", claim)
+        })
     }
 
     /// What the client is told, but for the session.

@@ -7,13 +7,15 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future;
 
+use super::dialect::Kind;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::line::{View, view};
 use super::note;
 use super::path::Home;
-use super::place::ZooKeeperPlace;
+use super::place::{State, ZooKeeperPlace};
 use super::session::{Core, Found};
+use super::share::{Seen, Share, see};
 use super::table::{Begun, Node};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Entered, Entry, Loss, PlaceId};
@@ -26,9 +28,9 @@ const TRIES: usize = 5;
 /// One `enter` under way.
 struct Joining<'e> {
     core: &'e Arc<Core>,
-    entry: &'e Entry,
+    entry: &'e Arc<Entry>,
     home: Home<'e>,
-    layout: &'static Layout,
+    layout: Layout,
 }
 
 /// Our node and the children of its parent, itself included.
@@ -38,13 +40,11 @@ struct Joined {
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
-    let layout = core.config.dialect.layout_for(entry.claim).ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "enter", "this dialect knows mutexes only").with("claim", entry.claim)
-    })?;
+    let layout = core.config.layout_for(entry.claim)?;
     let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
-    let joined = match core.table.begin(entry.id) {
+    let joined = match core.table.begin(entry.id, entry.claim) {
         Begun::Fresh => joining.create().await?,
-        Begun::Doubtful => match core.find(&entry.name, entry.id).await? {
+        Begun::Doubtful => match core.find(&entry.name, entry.id, entry.claim).await? {
             Some(found) => joining.adopt(found).await?,
             None => joining.create().await?,
         },
@@ -56,7 +56,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
 impl Joining<'_> {
     async fn create(&self) -> Result<Joined> {
         let (client, config) = (&self.core.client, &self.core.config);
-        let prefix = self.layout.prefix(self.entry.id, self.home.key);
+        let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
         let mut last = None;
         for attempt in 0..TRIES {
@@ -149,7 +149,8 @@ impl Joining<'_> {
     async fn adopt(&self, found: Found) -> Result<Joined> {
         let Found { path, stat, children } = found;
         let name = path.rsplit_once('/').map_or("", |(_, node)| node);
-        let number = own_number(name, &self.layout.prefix(self.entry.id, self.home.key)).unwrap_or(-1);
+        let number =
+            own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
         match self.grant(number, &stat) {
             Ok(node) => {
                 self.core.table.placed(self.entry.id, &self.entry.name, node);
@@ -175,7 +176,7 @@ impl Joining<'_> {
         }
         self.core.warn_of_the_last_grants(stat.czxid);
         let czxid = u64::try_from(stat.czxid).ok().filter(|czxid| *czxid < FencingToken::GRANT_LIMIT);
-        czxid.map(|czxid| Node { number, czxid }).ok_or_else(|| {
+        czxid.map(|czxid| Node { number, czxid, claim: self.entry.claim }).ok_or_else(|| {
             let message = "the ensemble's transaction numbers are past the last fencing token";
             Error::new(ErrorKind::Exhausted, "enter", message).with("czxid", stat.czxid)
         })
@@ -198,9 +199,12 @@ impl Joining<'_> {
     async fn decide(&self, joined: Joined) -> Result<Entered> {
         let Joined { node, children } = joined;
         let (id, core) = (self.entry.id, self.core);
-        let name = numbered(self.layout.prefix(id, self.home.key), node.number);
+        let name = numbered(self.layout.prefix(id, node.claim, self.home.key), node.number);
         let path = || self.home.child(&name);
         let place = PlaceId { name: self.entry.name.clone(), request: id };
+        if self.layout.kind() != Kind::Mutex {
+            return self.decide_among(place, node, &children, &name).await;
+        }
         match view(self.layout, self.home.key, &children, &name, node.number) {
             View::First => {
                 core.table.hold(id, None);
@@ -221,6 +225,44 @@ impl Joining<'_> {
             View::Missing => {
                 core.table.forget(id);
                 Ok(Entered::In(Box::new(ZooKeeperPlace::lost(core, place, node, Loss::Removed))))
+            }
+        }
+    }
+
+    /// The same for readers, writers and permits.
+    async fn decide_among(&self, place: PlaceId, node: Node, children: &[String], name: &str) -> Result<Entered> {
+        let (core, path, request) = (self.core, self.home.child(name), place.request);
+        let shared = |state, hears| {
+            let share = Share::new(Arc::clone(self.entry), hears);
+            Ok(Entered::In(Box::new(ZooKeeperPlace::shared(core, place, node, state, share))))
+        };
+        match see(self.layout, children, name, node.number, node.claim) {
+            Seen::Granted { tell } => {
+                let is_there = !tell
+                    || match core.mark("enter", &path, self.entry).await {
+                        Ok(is_there) => is_there,
+                        Err(error) => return Err(self.give_back(&path, error).await),
+                    };
+                if !is_there {
+                    core.table.forget(request);
+                    return shared(State::Lost(Loss::Removed), None);
+                }
+                core.table.hold(request, None);
+                shared(State::Granted, None)
+            }
+            Seen::Waits(waits) if self.entry.wait => shared(State::Waiting(waits.ahead), Some(waits.hears)),
+            Seen::Waits(_) => {
+                self.take_back(&path).await?;
+                Ok(Entered::Busy)
+            }
+            Seen::Conflict(claim) => {
+                self.take_back(&path).await?;
+                Ok(Entered::Conflict(claim))
+            }
+            Seen::Twice => Err(self.give_back(&path, exhausted(&self.home, node.number)).await),
+            Seen::Missing => {
+                core.table.forget(request);
+                shared(State::Lost(Loss::Removed), None)
             }
         }
     }

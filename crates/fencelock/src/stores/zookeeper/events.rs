@@ -130,8 +130,8 @@ impl Events {
     }
 
     fn answered(&mut self, core: &Arc<Core>, place: PlaceId, node: Node, watched: Watched) {
-        // Left meanwhile.
-        if core.table.node(place.request) != Some(Some(node)) {
+        // Left meanwhile, or replaced.
+        if !core.table.is_at(place.request, node) {
             return;
         }
         match watched {

@@ -1,118 +1,60 @@
-//! Which node names a dialect writes and understands: data, and the few functions that read it.
+//! The names of nodes: how ours are written, and what those of all families say.
 
 use std::fmt::Write as _;
 
+use super::dialect::{After, CURATOR_MARKS, Dialect, Form, IdForm, Kind, LOCK, Mark, RLOCK};
 use crate::queue::Claim;
 use crate::store::RequestId;
-
-/// How clients of one family name the nodes of their locks, by kind of lock.
-#[derive(Debug)]
-pub(super) struct Dialect {
-    /// The value of the URL option `dialect`.
-    pub(super) name: &'static str,
-    /// What the capability calls the layout.
-    pub(super) layout: &'static str,
-    /// Whether the nodes of all locks are children of one node.
-    pub(super) one_parent: bool,
-    mutex: Layout,
-    read_write: Option<Layout>,
-    semaphore: Option<Layout>,
-}
-
-/// The node names of one kind of lock: ours are `before` + request id + `after` (or the name of the lock) + number.
-#[derive(Debug)]
-pub(super) struct Layout {
-    before: &'static str,
-    id: IdForm,
-    after: After,
-    /// Who else is in the queue.
-    marks: &'static [Mark],
-}
-
-#[derive(Debug, Clone, Copy)]
-enum IdForm {
-    /// `a0000000-0000-0001-…`: 36 characters.
-    Dashed,
-    /// 32 hexadecimal digits.
-    Plain,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum After {
-    Text(&'static str),
-    /// `-` and the name of the lock: many locks share one parent.
-    Key,
-}
-
-/// What stands before the number tells who a node belongs to.
-#[derive(Debug)]
-struct Mark {
-    text: &'static str,
-    claim: Claim,
-    /// Another kind of lock altogether: ahead of us, it is a conflict.
-    alien: bool,
-}
-
-const fn mark(text: &'static str, claim: Claim, alien: bool) -> Mark {
-    Mark { text, claim, alien }
-}
-
-/// All of these draw their numbers from one counter, so waiting for whoever has a smaller one deadlocks with nobody.
-const MUTEX_MARKS: &[Mark] = &[
-    mark("lock-", Claim::MUTEX, false),
-    mark("__lock__", Claim::MUTEX, false),
-    mark("__rlock__", Claim::READER, false),
-    mark("__READ__", Claim::READER, true),
-    mark("__WRIT__", Claim::WRITER, true),
-];
-
-/// Every dialect; the first one is the default.
-pub(super) static DIALECTS: [Dialect; 3] = [
-    Dialect {
-        name: "curator",
-        layout: "_c_<id>-lock-<number> under a node of its own, as Curator's mutex",
-        one_parent: false,
-        mutex: Layout { before: "_c_", id: IdForm::Dashed, after: After::Text("-lock-"), marks: MUTEX_MARKS },
-        read_write: None,
-        semaphore: None,
-    },
-    Dialect {
-        name: "kazoo",
-        layout: "<id>__lock__<number> under a node of its own, as kazoo's lock",
-        one_parent: false,
-        mutex: Layout { before: "", id: IdForm::Plain, after: After::Text("__lock__"), marks: MUTEX_MARKS },
-        read_write: None,
-        semaphore: None,
-    },
-    Dialect {
-        name: "shared",
-        layout: "_c_<id>-<name><number> under one node for all locks",
-        one_parent: true,
-        mutex: Layout { before: "_c_", id: IdForm::Plain, after: After::Key, marks: &[] },
-        read_write: None,
-        semaphore: None,
-    },
-];
 
 /// The highest number that is used: clients disagree about what comes after 2^31 - 1, so we stop a million before.
 pub(super) const NUMBER_LIMIT: i64 = i32::MAX as i64 - 1_000_000;
 
+/// The node names of one kind of lock in one dialect.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    dialect: &'static Dialect,
+    kind: Kind,
+}
+
 impl Dialect {
-    /// The layout for `claim`; `None` where this release knows none.
-    pub(super) fn layout_for(&self, claim: Claim) -> Option<&Layout> {
-        if claim == Claim::MUTEX {
-            Some(&self.mutex)
-        } else if claim.is_reader() || claim == Claim::WRITER {
-            self.read_write.as_ref()
-        } else {
-            self.semaphore.as_ref()
-        }
+    /// The layout for `claim`; `None` where there is none.
+    pub(super) fn layout_for(&'static self, claim: Claim) -> Option<Layout> {
+        let layout = Layout { dialect: self, kind: Kind::of(claim) };
+        layout.form(claim).map(|_| layout)
     }
 
-    /// The layout that a queue is read with.
-    pub(super) fn mutex(&self) -> &Layout {
-        &self.mutex
+    pub(super) fn mutex(&'static self) -> Layout {
+        Layout { dialect: self, kind: Kind::Mutex }
     }
+
+    /// The layout of the queue that `children` are, as far as they tell: by the one in front. What may be a mutex as well
+    /// as a writer is one among readers.
+    pub(super) fn layout_of(&'static self, children: &[String]) -> Layout {
+        let kinds = || children.iter().filter_map(|child| kind_of(child));
+        let front = kinds().min_by_key(|(number, _)| *number).and_then(|(_, kind)| kind);
+        let has_readers = || kinds().any(|(_, kind)| kind == Some(Kind::ReadWrite));
+        let kind = match front {
+            _ if self.one_parent => Kind::Mutex,
+            None if has_readers() => Kind::ReadWrite,
+            front => front.unwrap_or(Kind::Mutex),
+        };
+        Layout { dialect: self, kind }
+    }
+}
+
+/// The number of `node`, and the kind of lock that it belongs to as far as its name tells; `None` for a stranger.
+fn kind_of(node: &str) -> Option<(i64, Option<Kind>)> {
+    numbers(node).find_map(|(head, number)| {
+        if permit(head).is_some() {
+            return Some((number, Some(Kind::Semaphore)));
+        }
+        let mark = CURATOR_MARKS.iter().find(|mark| head.ends_with(mark.text))?;
+        let kind = match mark.text {
+            LOCK => ours(node),
+            _ => Some(Kind::of(mark.claim)),
+        };
+        Some((number, kind))
+    })
 }
 
 /// A node that is in the queue, or ahead of it in another one.
@@ -126,40 +68,72 @@ pub(super) struct Ticket {
 }
 
 impl Layout {
-    /// What our node for `id` is called, up to the number.
-    pub(super) fn prefix(&self, id: RequestId, key: &str) -> String {
-        let mut name = String::from(self.before);
-        // Writing to a string does not fail.
-        let _ = match self.id {
-            IdForm::Dashed => write_dashed(&mut name, id),
-            IdForm::Plain => write!(name, "{:032x}", to_bits(id)),
-        };
-        match self.after {
-            After::Text(text) => name.push_str(text),
-            After::Key => {
-                name.push('-');
-                name.push_str(key);
-            }
+    pub(super) fn kind(self) -> Kind {
+        self.kind
+    }
+
+    fn form(self, claim: Claim) -> Option<&'static Form> {
+        match self.kind {
+            Kind::Mutex => Some(&self.dialect.mutex),
+            Kind::Semaphore => self.dialect.semaphore.as_ref(),
+            Kind::ReadWrite if claim.is_reader() => self.dialect.read_write.as_ref().map(|(reader, _)| reader),
+            Kind::ReadWrite if claim.is_whole() => self.dialect.read_write.as_ref().map(|(_, writer)| writer),
+            Kind::ReadWrite => None,
         }
+    }
+
+    /// What our node for `id` is called, up to the number.
+    pub(super) fn prefix(self, id: RequestId, claim: Claim, key: &str) -> String {
+        let form = self.form(claim).unwrap_or(&self.dialect.mutex);
+        let mut name = String::from(form.before);
+        let bits = to_bits(id, self.kind);
+        // Writing to a string does not fail.
+        let _ = match form.id {
+            IdForm::Dashed => write_dashed(&mut name, bits),
+            IdForm::Plain => write!(name, "{bits:032x}"),
+        };
+        let _ = match form.after {
+            After::Text(text) => write!(name, "{text}"),
+            After::Key => write!(name, "-{key}"),
+            After::Permit => write!(name, "-{PERM}{}of{}__", claim.weight(), claim.capacity()),
+        };
         name
     }
 
     /// What `node` is in the queue of `key`; `None` for a stranger.
-    pub(super) fn read(&self, node: &str, key: &str) -> Option<Ticket> {
-        numbers(node).find_map(|(head, number)| match self.after {
-            After::Text(_) => {
-                let mark = self.marks.iter().find(|mark| head.ends_with(mark.text))?;
-                Some(Ticket { number, claim: mark.claim, alien: mark.alien })
-            }
-            After::Key => {
+    pub(super) fn read(self, node: &str, key: &str) -> Option<Ticket> {
+        numbers(node).find_map(|(head, number)| {
+            if self.dialect.one_parent {
                 let is_of_key = head == key || key_of(head) == Some(key);
-                is_of_key.then_some(Ticket { number, claim: Claim::MUTEX, alien: false })
+                return is_of_key.then_some(Ticket { number, claim: Claim::MUTEX, alien: false });
             }
+            if let Some(claim) = permit(head) {
+                return Some(Ticket { number, claim, alien: self.kind != Kind::Semaphore });
+            }
+            let mark = self.dialect.marks.iter().find(|mark| head.ends_with(mark.text))?;
+            let (claim, alien) = self.marked(mark, node);
+            Some(Ticket { number, claim, alien })
         })
     }
 
+    /// What a node with this mark asks for, and whether it belongs to another kind of lock.
+    fn marked(self, mark: &Mark, node: &str) -> (Claim, bool) {
+        let (claim, alien) = match (self.kind, mark.with_readers) {
+            (Kind::Mutex, _) => (mark.claim, !mark.with_mutexes),
+            (Kind::ReadWrite, Some(claim)) => (claim, false),
+            _ => (mark.claim, true),
+        };
+        // kazoo's names do not tell a mutex from a writer. Ours do, by the id.
+        match (mark.text, ours(node)) {
+            (LOCK, Some(Kind::ReadWrite)) => (Claim::WRITER, alien || self.kind != Kind::ReadWrite),
+            (RLOCK, Some(Kind::ReadWrite)) => (Claim::READER, alien || self.kind != Kind::ReadWrite),
+            (LOCK, Some(kind)) => (Claim::MUTEX, alien || self.kind != kind),
+            _ => (claim, alien),
+        }
+    }
+
     /// The lock that `node` belongs to, where many share one parent.
-    pub(super) fn key<'n>(&self, node: &'n str) -> Option<&'n str> {
+    pub(super) fn key(self, node: &str) -> Option<&str> {
         let (head, _) = numbers(node).next()?;
         Some(key_of(head).unwrap_or(head)).filter(|key| !key.is_empty())
     }
@@ -202,20 +176,53 @@ pub(super) fn disturbs_curator(segment: &str) -> bool {
 
 /// Whether some client's queue would count a child of this name.
 pub(super) fn looks_like_a_contender(segment: &str) -> bool {
-    numbers(segment).any(|(head, _)| MUTEX_MARKS.iter().any(|mark| head.ends_with(mark.text)))
+    kind_of(segment).is_some()
 }
 
-/// Set in the first digit of every id of ours, so that no name begins with digits that Curator would sort ahead.
-const OURS: u64 = 0xa << 60;
+/// Before what a permit asks for; a new form of it needs another mark.
+const PERM: &str = "__PERM__";
+
+/// What the permit asks for whose node begins with `head`.
+fn permit(head: &str) -> Option<Claim> {
+    let (_, claim) = head.strip_suffix("__")?.rsplit_once(PERM)?;
+    let (weight, capacity) = claim.split_once("of")?;
+    let claim = Claim::new(decimal(weight)?, decimal(capacity)?).ok()?;
+    (Kind::of(claim) == Kind::Semaphore).then_some(claim)
+}
+
+/// A number as it is written, and in no other way.
+fn decimal(text: &str) -> Option<u32> {
+    let number: u32 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The first digit of every id of ours: a letter, so that no name begins with digits that Curator would sort ahead.
+const fn letter(kind: Kind) -> u64 {
+    match kind {
+        Kind::Mutex => 0xa << 60,
+        Kind::ReadWrite => 0xb << 60,
+        Kind::Semaphore => 0xc << 60,
+    }
+}
+
+const KINDS: [Kind; 3] = [Kind::Mutex, Kind::ReadWrite, Kind::Semaphore];
 
 /// The request as the 128 bits of a uuid. Request numbers beyond 2^60 do not occur.
-fn to_bits(id: RequestId) -> u128 {
-    u128::from(OURS | id.number) << 64 | u128::from(id.client)
+fn to_bits(id: RequestId, kind: Kind) -> u128 {
+    u128::from(letter(kind) | id.number) << 64 | u128::from(id.client)
 }
 
-fn write_dashed(name: &mut String, id: RequestId) -> std::fmt::Result {
-    let bits = format!("{:032x}", to_bits(id));
+fn write_dashed(name: &mut String, bits: u128) -> std::fmt::Result {
+    let bits = format!("{bits:032x}");
     write!(name, "{}-{}-{}-{}-{}", &bits[..8], &bits[8..12], &bits[12..16], &bits[16..20], &bits[20..])
+}
+
+/// The kind of lock that a node of ours in kazoo's form belongs to. Only one in 2^30 random ids begins like ours, whose
+/// numbers are small; past 2^32 requests of one client its nodes are taken for kazoo's.
+fn ours(node: &str) -> Option<Kind> {
+    let (bits, _) = leading_id(node)?;
+    let high = (bits >> 64) as u64;
+    KINDS.into_iter().find(|kind| high >> 32 == letter(*kind) >> 32)
 }
 
 /// The request that `node` names. Every contender of others gets a stable one, made up from its name if it has no id.
@@ -223,7 +230,8 @@ pub(super) fn request_of(node: &str) -> RequestId {
     let id = node.strip_prefix("_c_").unwrap_or(node);
     if let Some((bits, _)) = leading_id(id) {
         let (high, low) = ((bits >> 64) as u64, bits as u64);
-        let number = if high & (0xf << 60) == OURS { high & !(0xf << 60) } else { high };
+        let is_ours = KINDS.iter().any(|kind| high & (0xf << 60) == letter(*kind));
+        let number = if is_ours { high & !(0xf << 60) } else { high };
         return RequestId { client: low, number };
     }
     let hash = node
@@ -248,6 +256,7 @@ fn leading_id(text: &str) -> Option<(u128, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dialect::DIALECTS;
     use super::*;
 
     const ID: RequestId = RequestId { client: 0x0123_4567_89ab_cdef, number: 5 };
@@ -257,22 +266,22 @@ mod tests {
     }
 
     fn number(node: &str) -> Option<i64> {
-        dialect("curator").mutex.read(node, "").map(|ticket| ticket.number)
+        dialect("curator").mutex().read(node, "").map(|ticket| ticket.number)
     }
 
     #[test]
     fn our_nodes_are_named_as_each_family_names_them() {
-        let prefix = |name| dialect(name).mutex.prefix(ID, "job");
+        let prefix = |name| dialect(name).mutex().prefix(ID, Claim::MUTEX, "job");
         assert_eq!(prefix("curator"), "_c_a0000000-0000-0005-0123-456789abcdef-lock-");
         assert_eq!(prefix("kazoo"), "a0000000000000050123456789abcdef__lock__");
         assert_eq!(prefix("shared"), "_c_a0000000000000050123456789abcdef-job");
         for dialect in &DIALECTS {
-            let prefix = dialect.mutex.prefix(ID, "job");
+            let prefix = dialect.mutex().prefix(ID, Claim::MUTEX, "job");
             let node = numbered(prefix.clone(), 42);
             assert_eq!(own_number(&node, &prefix), Some(42));
             assert_eq!(own_number(&format!("{prefix}00000000421"), &prefix), None);
             assert_eq!(request_of(&node), ID);
-            let ticket = dialect.mutex.read(&node, "job").unwrap();
+            let ticket = dialect.mutex().read(&node, "job").unwrap();
             assert_eq!((ticket.number, ticket.claim, ticket.alien), (42, Claim::MUTEX, false));
         }
     }
@@ -303,7 +312,7 @@ mod tests {
 
     #[test]
     fn another_kind_of_lock_is_told_apart() {
-        let read = |node| dialect("curator").mutex.read(node, "").unwrap();
+        let read = |node| dialect("curator").mutex().read(node, "").unwrap();
         let reader = read("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__0000000001");
         let writer = read("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__0000000001");
         assert_eq!(
@@ -314,7 +323,7 @@ mod tests {
 
     #[test]
     fn under_one_parent_keys_that_contain_each_other_are_told_apart() {
-        let read = |node, key| dialect("shared").mutex.read(node, key).is_some();
+        let read = |node, key| dialect("shared").mutex().read(node, key).is_some();
         assert!(read("lock0000000001", "lock"));
         assert!(read("_c_9043e340783bca239f63470b2f5c0243-job0000000001", "job"));
         assert!(read("_c_9043e340783bca239f63470b2f5c0243-my-job0000000001", "my-job"));
@@ -326,14 +335,15 @@ mod tests {
         ] {
             assert!(!read(node, key), "{node} {key}");
         }
-        assert_eq!(dialect("shared").mutex.key("lock10000000001"), Some("lock1"));
+        assert_eq!(dialect("shared").mutex().key("lock10000000001"), Some("lock1"));
     }
 
     #[test]
     fn requests_are_written_injectively() {
         let other = RequestId { client: ID.client, number: 6 };
         for dialect in &DIALECTS {
-            assert_ne!(dialect.mutex.prefix(ID, "a"), dialect.mutex.prefix(other, "a"));
+            let prefix = |id| dialect.mutex().prefix(id, Claim::MUTEX, "a");
+            assert_ne!(prefix(ID), prefix(other));
         }
         assert_ne!(request_of("lock-0000000001"), request_of("lock-0000000002"));
     }
@@ -347,5 +357,84 @@ mod tests {
             assert!(!disturbs_curator(segment), "{segment:?}");
         }
         assert!(looks_like_a_contender("a__lock__0000000001") && !looks_like_a_contender("a__lock__1"));
+    }
+
+    fn permits(weight: u32, capacity: u32) -> Claim {
+        Claim::new(weight, capacity).unwrap()
+    }
+
+    #[test]
+    fn readers_writers_and_permits_are_named_as_each_family_names_them() {
+        for (name, claim, expected) in [
+            ("curator", Claim::READER, "_c_b0000000-0000-0005-0123-456789abcdef-__READ__"),
+            ("curator", Claim::WRITER, "_c_b0000000-0000-0005-0123-456789abcdef-__WRIT__"),
+            ("kazoo", Claim::READER, "b0000000000000050123456789abcdef__rlock__"),
+            ("kazoo", Claim::WRITER, "b0000000000000050123456789abcdef__lock__"),
+            ("curator", permits(2, 5), "_c_c0000000000000050123456789abcdef-__PERM__2of5__"),
+            ("kazoo", permits(2, 5), "_c_c0000000000000050123456789abcdef-__PERM__2of5__"),
+        ] {
+            let layout = dialect(name).layout_for(claim).unwrap();
+            let prefix = layout.prefix(ID, claim, "");
+            assert_eq!(prefix, expected);
+            let node = numbered(prefix, 7);
+            assert_eq!(layout.read(&node, ""), Some(Ticket { number: 7, claim, alien: false }));
+            assert_eq!(request_of(&node), ID);
+            assert_eq!(dialect(name).layout_of(&[node]).kind(), Kind::of(claim));
+        }
+        assert!(dialect("shared").layout_for(Claim::READER).is_none());
+        assert!(dialect("shared").layout_for(permits(1, 2)).is_none());
+        assert!(dialect("curator").layout_for(permits(2, Claim::UNBOUNDED)).is_none());
+    }
+
+    #[test]
+    fn another_kind_is_alien_and_kazoos_names_are_told_apart_by_our_ids() {
+        let ours = |claim: Claim| {
+            let layout = dialect("kazoo").layout_for(claim).unwrap();
+            numbered(layout.prefix(ID, claim, ""), 7)
+        };
+        let kazoo = "94b6e5cf49364b1f8706ee06e5d07c35__lock__0000000007".to_owned();
+        let seen = |mine: Claim, node: &str| {
+            let ticket = dialect("kazoo").layout_for(mine).unwrap().read(node, "").unwrap();
+            (ticket.claim, ticket.alien)
+        };
+        let (mutex, reader, writer, permit) = (Claim::MUTEX, Claim::READER, Claim::WRITER, permits(2, 5));
+        for (mine, theirs, alien) in [
+            (mutex, mutex, false),
+            (mutex, writer, true),
+            (mutex, reader, true),
+            (mutex, permit, true),
+            (reader, mutex, true),
+            (reader, writer, false),
+            (writer, reader, false),
+            (writer, permit, true),
+            (permit, mutex, true),
+            (permit, reader, true),
+            (permit, writer, true),
+            (permit, permits(1, 3), false),
+        ] {
+            assert_eq!(seen(mine, &ours(theirs)), (theirs, alien), "{mine} {theirs}");
+        }
+        assert_eq!(seen(mutex, &kazoo), (mutex, false));
+        assert_eq!(seen(reader, &kazoo), (writer, false));
+        assert_eq!(seen(permit, &kazoo), (mutex, true));
+        let reads = |nodes: &[String]| dialect("kazoo").layout_of(nodes).kind();
+        assert_eq!(reads(std::slice::from_ref(&kazoo)), Kind::Mutex);
+        assert_eq!(reads(&[kazoo.clone(), kazoo.replace("__lock__", "__rlock__")]), Kind::ReadWrite);
+        assert_eq!(reads(&[kazoo, ours(mutex)]), Kind::Mutex);
+    }
+
+    #[test]
+    fn what_only_resembles_a_permit_is_a_stranger() {
+        let read = |claim: &str| {
+            let node = format!("_c_9043e340783bca239f63470b2f5c0243-__PERM__{claim}__0000000007");
+            dialect("curator").layout_for(permits(1, 2)).unwrap().read(&node, "").map(|ticket| ticket.claim)
+        };
+        assert_eq!(read("2of5"), Some(permits(2, 5)));
+        assert_eq!(read("4294967294of4294967294"), Some(permits(u32::MAX - 1, u32::MAX - 1)));
+        for claim in
+            ["", "2", "of5", "2of", "0of5", "6of5", "1of1", "02of5", "+2of5", "2of05", "1of4294967295", "2 of 5"]
+        {
+            assert_eq!(read(claim), None, "{claim}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Who is ahead, read off a listing of children.
 
+use std::cmp::Reverse;
+
 use super::layout::{Layout, Ticket};
+use super::share;
 use crate::queue::Claim;
 
 /// What a listing says about one of its nodes.
@@ -32,7 +35,7 @@ pub(super) struct Ahead {
 }
 
 /// What `children` say about `mine`, one of them with the number `number`, in the queue of `key`.
-pub(super) fn view(layout: &Layout, key: &str, children: &[String], mine: &str, number: i64) -> View {
+pub(super) fn view(layout: Layout, key: &str, children: &[String], mine: &str, number: i64) -> View {
     let (mut nearest, mut second) = (None::<(i64, &str)>, None::<(i64, &str)>);
     let (mut count, mut pure, mut found, mut conflict) = (0_u32, true, false, None);
     for child in children {
@@ -68,7 +71,7 @@ pub(super) fn view(layout: &Layout, key: &str, children: &[String], mine: &str, 
 }
 
 /// The contenders among `children`, front first, and the rest.
-pub(super) fn line(layout: &Layout, key: &str, children: Vec<String>) -> (Vec<(Ticket, String)>, Vec<String>) {
+pub(super) fn line(layout: Layout, key: &str, children: Vec<String>) -> (Vec<(Ticket, String)>, Vec<String>) {
     let mut contenders = Vec::new();
     let mut others = Vec::new();
     for child in children {
@@ -77,14 +80,16 @@ pub(super) fn line(layout: &Layout, key: &str, children: Vec<String>) -> (Vec<(T
             None => others.push(child),
         }
     }
-    contenders.sort_by(|(a, a_node), (b, b_node)| (a.number, a_node).cmp(&(b.number, b_node)));
+    let key = |ticket: &Ticket| (ticket.number, Reverse(ticket.claim.weight()));
+    contenders.sort_by(|(a, a_node), (b, b_node)| (key(a), a_node).cmp(&(key(b), b_node)));
+    contenders.dedup_by(|(second, other), (first, node)| share::is_one(layout, (first, node), (second, other)));
     others.sort_unstable();
     (contenders, others)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::DIALECTS;
+    use super::super::dialect::DIALECTS;
     use super::*;
 
     fn node(number: i64) -> String {

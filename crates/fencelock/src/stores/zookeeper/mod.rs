@@ -4,6 +4,7 @@
 //! who else it excludes, and what a failover and a restored backup do.
 
 mod config;
+mod dialect;
 mod enter;
 mod events;
 mod fault;
@@ -13,6 +14,7 @@ mod note;
 mod path;
 mod place;
 mod session;
+mod share;
 mod show;
 mod table;
 
@@ -25,9 +27,9 @@ use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 
 use self::config::{Config, TICK};
+use self::dialect::{DIALECTS, Dialect};
 use self::events::Events;
 use self::fault::fault;
-use self::layout::DIALECTS;
 use self::session::{Core, WireClock, ZooKeeperSession, moment};
 use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -40,14 +42,14 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     feature: "zookeeper",
     example: "zk://host1:2181,host2,host3/locks",
     options: config::OPTIONS,
-    capability: Some(|| capability(DIALECTS[0].layout, TICK)),
+    capability: Some(|| capability(&DIALECTS[0], TICK)),
     open: Some(open),
 };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let config = Config::from_url(url)?;
-        let capability = capability(config.dialect.layout, config.tick);
+        let capability = capability(config.dialect, config.tick);
         let store = ZooKeeperStore { config: Arc::new(config), capability, newest: Mutex::new(Weak::new()) };
         Ok(Arc::new(store) as Arc<dyn Store>)
     })
@@ -56,15 +58,15 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
 /// The shortest ttl, in ticks of the servers.
 const LEAST_TICKS: u32 = 4;
 
-fn capability(layout: &'static str, tick: Duration) -> Capability {
+fn capability(dialect: &Dialect, tick: Duration) -> Capability {
     Capability {
         store: "zk",
-        layout,
+        layout: dialect.layout,
         liveness: Liveness::Session,
         order: Order::Fifo,
         tokens: Tokens::CommitNumber,
         certainty: "the leader hears from each follower in time (no ping between them late by more than ttl/4 - tick/2, no pause of the leader longer than the margin right before it is cut off), and a majority keeps its memory",
-        shared_claims: false,
+        shared_claims: dialect.is_shared(),
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),

@@ -19,6 +19,8 @@ const VERSION: u32 = 1;
 pub(super) struct Told {
     pub(super) owner: Option<Owner>,
     pub(super) purpose: Option<Arc<str>>,
+    /// The grant, where it is not the node's own transaction.
+    pub(super) grant: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -31,6 +33,12 @@ struct Note<'a> {
     #[serde(default, skip_serializing_if = "is_zero")]
     pid: u32,
     claim: [u32; 2],
+    /// Written into the node of a permit once it is granted, for the one behind it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    granted: bool,
+    /// The grant of a lighter claim, whose node is younger. A number as text: JSON's are too small.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grant: Option<std::borrow::Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,17 +49,37 @@ fn is_zero(pid: &u32) -> bool {
     *pid == 0
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// The data of our own node: JSON of at most 1 KiB. A purpose that does not fit is cut, and ends in `…`.
 pub(super) fn write(owner: &Owner, entry: &Entry) -> Vec<u8> {
+    encode(owner, entry, entry.claim, false, None)
+}
+
+/// The same, of a permit that is granted.
+pub(super) fn granted(owner: &Owner, entry: &Entry) -> Vec<u8> {
+    encode(owner, entry, entry.claim, true, None)
+}
+
+/// The same, of a place that was granted by the transaction `grant` and has become lighter.
+pub(super) fn lighter(owner: &Owner, entry: &Entry, claim: Claim, grant: u64) -> Vec<u8> {
+    encode(owner, entry, claim, false, Some(grant))
+}
+
+fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Option<u64>) -> Vec<u8> {
+    let grant = grant.map(|grant| grant.to_string());
     let client = format!("{:016x}", owner.client);
     let encode = |purpose: Option<&str>, host: &str| {
-        let Claim { .. } = entry.claim;
         let note = Note {
             fencelock: VERSION,
             client: &client,
             host: host.into(),
             pid: owner.pid,
-            claim: [entry.claim.weight(), entry.claim.capacity()],
+            claim: [claim.weight(), claim.capacity()],
+            granted,
+            grant: grant.as_deref().map(Into::into),
             lease_ms: entry.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
             purpose: purpose.map(Into::into),
         };
@@ -78,6 +106,11 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
+/// Whether a fencelock wrote it.
+pub(super) fn is_ours(data: &[u8]) -> bool {
+    serde_json::from_slice::<Note<'_>>(data).is_ok()
+}
+
 /// What the data of anybody's node says: ours in full, Curator's address as the host, any other text as the purpose.
 pub(super) fn read(data: &[u8]) -> Told {
     let Ok(text) = std::str::from_utf8(data) else { return Told::default() };
@@ -86,13 +119,13 @@ pub(super) fn read(data: &[u8]) -> Told {
     {
         let owner = Owner { client, host: note.host.into_owned(), pid: note.pid };
         let purpose = note.purpose.map(|purpose| Arc::from(&*purpose));
-        return Told { owner: Some(owner), purpose };
+        return Told { owner: Some(owner), purpose, grant: note.grant.and_then(|grant| grant.parse().ok()) };
     }
     if text.parse::<IpAddr>().is_ok() {
-        return Told { owner: Some(Owner { client: 0, host: text.to_owned(), pid: 0 }), purpose: None };
+        return Told { owner: Some(Owner { client: 0, host: text.to_owned(), pid: 0 }), purpose: None, grant: None };
     }
     let shown: String = cut(text, Entry::MAX_PURPOSE).chars().filter(|c| !c.is_control()).collect();
-    Told { owner: None, purpose: (!shown.is_empty()).then(|| shown.into()) }
+    Told { purpose: (!shown.is_empty()).then(|| shown.into()), ..Told::default() }
 }
 
 #[cfg(test)]
@@ -115,7 +148,7 @@ mod tests {
     fn what_is_written_is_read_and_an_opaque_owner_shows_neither_host_nor_pid() {
         for host in ["db-1", "", "ü\"\\"] {
             let data = write(&owner(host), &entry(Some("nightly \"import\"\n")));
-            let told = Told { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()) };
+            let told = Told { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
             assert_eq!(read(&data), told);
         }
         let opaque = String::from_utf8(write(&owner(""), &entry(None))).unwrap();
@@ -143,7 +176,7 @@ mod tests {
         for data in [&b""[..], &[0x12, 0x34], &[0xff, 0xfe], b"\x01\x02"] {
             assert_eq!(
                 read(data),
-                Told { owner: None, purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None } }
+                Told { purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None }, ..Told::default() }
             );
         }
         assert_eq!(read(br#"{"fencelock":9,"client":"zz"}"#).owner, None);

@@ -22,31 +22,34 @@ use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
 use futures_core::future::BoxFuture;
 
 use super::config::HandOver;
-use super::fault::{fault, is_over};
+use super::fault::fault;
 use super::layout::numbered;
 use super::line::{self, View};
 use super::session::Core;
-use super::table::Node;
+use super::share::Share;
+use super::table::{Node, Nodes};
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{self, Left, Loss, Place, PlaceId, Standing};
 
 pub(super) struct ZooKeeperPlace {
-    core: Arc<Core>,
-    id: PlaceId,
-    node: Node,
-    state: State,
-    /// Only while waiting.
+    pub(super) core: Arc<Core>,
+    pub(super) id: PlaceId,
+    pub(super) node: Node,
+    pub(super) state: State,
+    /// Only while waiting for a mutex.
     cursor: Option<Box<Cursor>>,
+    /// Of a reader, a writer or a permit.
+    pub(super) share: Option<Box<Share>>,
 }
 
 /// Where the place stands, in few bytes.
 #[derive(Clone, Copy)]
-enum State {
+pub(super) enum State {
     Granted,
     /// So many are ahead.
-    Waiting(u32),
+    Waiting(store::Ahead),
     Lost(Loss),
 }
 
@@ -74,20 +77,25 @@ enum Heard {
 
 impl ZooKeeperPlace {
     pub(super) fn granted(core: &Arc<Core>, id: PlaceId, node: Node) -> Self {
-        Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None }
+        Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None, share: None }
     }
 
     pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead) -> Self {
-        let state = State::Waiting(ahead.count);
+        let state = State::Waiting(behind(ahead.count));
         let cursor = Some(Box::new(Cursor { ahead: Some(ahead), ..Cursor::default() }));
-        Self { core: Arc::clone(core), id, node, state, cursor }
+        Self { core: Arc::clone(core), id, node, state, cursor, share: None }
+    }
+
+    /// A reader's, a writer's or a permit's.
+    pub(super) fn shared(core: &Arc<Core>, id: PlaceId, node: Node, state: State, share: Box<Share>) -> Self {
+        Self { core: Arc::clone(core), id, node, state, cursor: None, share: Some(share) }
     }
 
     pub(super) fn lost(core: &Arc<Core>, id: PlaceId, node: Node, loss: Loss) -> Self {
-        Self { core: Arc::clone(core), id, node, state: State::Lost(loss), cursor: None }
+        Self { core: Arc::clone(core), id, node, state: State::Lost(loss), cursor: None, share: None }
     }
 
-    fn path(&self) -> Result<String> {
+    pub(super) fn path(&self) -> Result<String> {
         self.core.path(&self.id.name, self.id.request, self.node)
     }
 
@@ -96,6 +104,7 @@ impl ZooKeeperPlace {
         if self.core.is_over() {
             return Err(over());
         }
+        self.settle_share().await?;
         while let Some(cursor) = &mut self.cursor {
             let heard = match &cursor.ahead {
                 None => self.look().await?,
@@ -125,7 +134,7 @@ impl ZooKeeperPlace {
             Err(error) => return Err(fault("next", &error)),
         };
         let layout = self.core.config.dialect.mutex();
-        let own = numbered(layout.prefix(self.id.request, home.key), self.node.number);
+        let own = numbered(layout.prefix(self.id.request, self.node.claim, home.key), self.node.number);
         let ahead = match line::view(layout, home.key, &children, &own, self.node.number) {
             View::First => return Ok(Some(Heard::First)),
             View::Missing => return Ok(Some(Heard::Removed)),
@@ -134,7 +143,7 @@ impl ZooKeeperPlace {
             View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
             View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
-        self.state = State::Waiting(ahead.count);
+        self.state = State::Waiting(behind(ahead.count));
         if let Some(cursor) = &mut self.cursor {
             if cursor.epoch != self.core.client.connection_epoch() {
                 **cursor = Cursor::default();
@@ -169,14 +178,20 @@ impl ZooKeeperPlace {
         Ok(cursor.set(own, nearest, second, &client))
     }
 
-    fn is_granted(&mut self) {
+    pub(super) fn is_granted(&mut self) {
         self.state = State::Granted;
+        if let Some(share) = &mut self.share {
+            share.settled();
+        }
         let own = self.cursor.take().and_then(|cursor| cursor.own);
         self.core.table.hold(self.id.request, own);
     }
 
-    fn is_lost(&mut self, loss: Loss) {
+    pub(super) fn is_lost(&mut self, loss: Loss) {
         self.state = State::Lost(loss);
+        if let Some(share) = &mut self.share {
+            share.settled();
+        }
         self.cursor = None;
         self.core.table.forget(self.id.request);
     }
@@ -279,11 +294,16 @@ async fn answer(asked: Option<wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>>)
     }
 }
 
-fn over() -> Error {
+/// Behind so many in a queue of mutexes.
+fn behind(count: u32) -> store::Ahead {
+    store::Ahead { holders: 1, waiters: count.saturating_sub(1) }
+}
+
+pub(super) fn over() -> Error {
     Error::new(ErrorKind::Lost, "next", "the session is over")
 }
 
-fn intruder(kind: ErrorKind, path: &str) -> Error {
+pub(super) fn intruder(kind: ErrorKind, path: &str) -> Error {
     Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", path)
 }
 
@@ -295,9 +315,7 @@ impl Place for ZooKeeperPlace {
     fn standing(&self) -> Standing {
         match self.state {
             State::Granted => Standing::Granted(self.node.grant()),
-            State::Waiting(ahead) => {
-                Standing::Waiting(Some(store::Ahead { holders: 1, waiters: ahead.saturating_sub(1) }))
-            }
+            State::Waiting(ahead) => Standing::Waiting(Some(ahead)),
             State::Lost(loss) => Standing::Lost(loss),
         }
     }
@@ -315,31 +333,26 @@ impl Place for ZooKeeperPlace {
     }
 
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            if claim == Claim::MUTEX {
-                return Ok(());
-            }
-            let message = "a mutex has no lighter claim, and this store knows no other lock";
-            Err(Error::new(ErrorKind::Unsupported, "lighten", message).with("claim", claim))
-        })
+        Box::pin(self.lighten_to(claim))
     }
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            let request = self.id.request;
-            let path = self.path()?;
-            self.core.table.unwatch(request);
-            let left = match self.core.client.delete(&path, None).await {
-                Ok(()) => Left::Released,
-                Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Left::AlreadyGone,
+            let (table, request) = (&self.core.table, self.id.request);
+            let nodes = match table.nodes(request) {
+                Some(Nodes::Placed(node, lighter)) => (node, lighter),
+                _ => (self.node, None),
+            };
+            table.unwatch(request);
+            let left = match self.core.delete_place("leave", &self.id.name, request, nodes).await {
+                Ok(true) => Left::Released,
+                Ok(false) => Left::AlreadyGone,
                 Err(error) => {
-                    self.core.table.hold(request, None);
-                    return Err(fault("leave", &error));
+                    table.hold(request, None);
+                    return Err(error);
                 }
             };
-            self.core.table.forget(request);
-            self.state = State::Lost(Loss::Removed);
-            self.cursor = None;
+            self.is_lost(Loss::Removed);
             Ok(left)
         })
     }

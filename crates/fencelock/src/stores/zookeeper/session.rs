@@ -12,10 +12,11 @@ use super::config::Config;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
-use super::table::{Node, Table};
+use super::table::{Node, Nodes, Table};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
+use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session};
 
 /// The engine's clock, for the client's evidence of life.
@@ -62,7 +63,7 @@ impl Core {
     /// The path of the node that the request `id` made.
     pub(super) fn path(&self, name: &Name, id: RequestId, node: Node) -> Result<String> {
         let home = self.config.home(name)?;
-        let prefix = self.config.dialect.mutex().prefix(id, home.key);
+        let prefix = self.config.layout_for(node.claim)?.prefix(id, node.claim, home.key);
         Ok(home.child(&numbered(prefix, node.number)))
     }
 
@@ -92,11 +93,26 @@ impl Core {
         }
     }
 
+    /// Deletes the node of a place, and first the lighter one beside it, if there is one; says whether any was there.
+    pub(super) async fn delete_place(
+        &self,
+        operation: &'static str,
+        name: &Name,
+        id: RequestId,
+        (node, lighter): (Node, Option<Node>),
+    ) -> Result<bool> {
+        let mut was_there = false;
+        if let Some(lighter) = lighter {
+            was_there = self.delete(operation, &self.path(name, id, lighter)?).await?;
+        }
+        Ok(self.delete(operation, &self.path(name, id, node)?).await? || was_there)
+    }
+
     /// The node that a request made whose answer was lost, by its id and by our session. Whatever was sent before on any
     /// connection of this session has taken effect by now, or never will.
-    pub(super) async fn find(&self, name: &Name, id: RequestId) -> Result<Option<Found>> {
+    pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
         let home = self.config.home(name)?;
-        let prefix = self.config.dialect.mutex().prefix(id, home.key);
+        let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
         let synced = self.client.sync(home.parent());
         let listed = self.client.get_children(home.parent());
         synced.await.map_err(|error| fault("find request", &error))?;
@@ -116,14 +132,13 @@ impl Core {
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        match self.table.node(id) {
+        match self.table.nodes(id) {
             None => return Ok(()),
-            Some(Some(node)) => {
+            Some(Nodes::Placed(node, lighter)) => {
                 self.table.unwatch(id);
-                let path = self.path(name, id, node)?;
-                self.delete("withdraw", &path).await?;
+                self.delete_place("withdraw", name, id, (node, lighter)).await?;
             }
-            Some(None) => match self.find(name, id).await {
+            Some(Nodes::Doubtful(claim)) => match self.find(name, id, claim).await {
                 Ok(Some(found)) => {
                     self.delete("withdraw", &found.path).await?;
                 }
@@ -167,7 +182,7 @@ impl Session for ZooKeeperSession {
                 }
                 Err(error) => return Err(fault("renew", &error)),
             };
-            let gone = places.iter().filter(|place| self.0.table.node(place.request).is_none());
+            let gone = places.iter().filter(|place| self.0.table.nodes(place.request).is_none());
             let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
             Ok(Renewal { confirmed: moment(confirmed), gone, expired })
         })

@@ -27,11 +27,11 @@ type Answered<T> = wire::Result<T>;
 
 /// The queue of `name`, as of some moment after the call.
 pub(super) async fn queue(client: &wire::Client, config: &Config, name: &Name, home: &Home<'_>) -> Answered<Queue> {
-    let layout = config.dialect.mutex();
     let synced = client.sync(home.parent());
     let listed = client.get_children(home.parent());
     synced.await?;
     let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
+    let layout = config.dialect.layout_of(&children);
     let (tickets, mut others) = line::line(layout, home.key, children);
     if config.dialect.one_parent {
         others.retain(|node| layout.key(node).is_none());
@@ -72,13 +72,16 @@ fn contender(
     let mut told = note::read(&data);
     if stat.ephemeral_owner == 0 {
         let purpose = format!("no session's: the node {path} blocks until somebody deletes it");
-        told = Told { owner: None, purpose: Some(purpose.into()) };
+        told = Told { purpose: Some(purpose.into()), ..Told::default() };
     }
     let (mut contender, _) = unseen(ticket, node);
     contender.owner = told.owner;
     contender.purpose = told.purpose;
     contender.since = since(stat.ctime_ms);
-    Ok(Some((contender, u64::try_from(stat.czxid).ok().and_then(|czxid| FencingToken::new(czxid, 0)))))
+    // No older transaction than its own made it so; what others write is not believed beyond that.
+    let made_by = u64::try_from(stat.czxid).ok();
+    let grant = told.grant.filter(|grant| made_by.is_some_and(|made_by| *grant < made_by)).or(made_by);
+    Ok(Some((contender, grant.and_then(|grant| FencingToken::new(grant, 0)))))
 }
 
 fn unseen(ticket: &Ticket, node: &str) -> Shown {

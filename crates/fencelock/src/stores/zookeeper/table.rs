@@ -10,6 +10,7 @@ use fencelock_zookeeper::{Watch, WatchEvent};
 use futures_util::task::AtomicWaker;
 
 use crate::name::Name;
+use crate::queue::Claim;
 use crate::store::{Grant, PlaceId, RequestId};
 use crate::token::FencingToken;
 
@@ -17,8 +18,9 @@ use crate::token::FencingToken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) number: i64,
-    /// The transaction that made it.
+    /// The transaction that made it, or the heavier one before it.
     pub(super) czxid: u64,
+    pub(super) claim: Claim,
 }
 
 impl Node {
@@ -26,12 +28,17 @@ impl Node {
     pub(super) fn grant(self) -> Grant {
         Grant { token: FencingToken::new(self.czxid, 0) }
     }
+
+    /// The same place with another claim.
+    pub(super) fn with(self, claim: Claim) -> Self {
+        Self { claim, ..self }
+    }
 }
 
 /// What is known of a request of this session.
 enum Known {
-    /// It was sent and not answered yet, or never: it may have made a node.
-    Doubtful,
+    /// It was sent and not answered yet, or never: it may have made a node for this claim.
+    Doubtful(Claim),
     /// It made a node that nobody has left yet.
     Placed(Placed),
 }
@@ -43,6 +50,23 @@ struct Placed {
     watch: Option<Watch>,
     /// Its deletion was asked for.
     leaving: bool,
+    /// The claim of a second node, while this one is about to be replaced by it.
+    lighter: Option<Claim>,
+}
+
+impl Placed {
+    /// Whether the end of its node would be news.
+    fn is_watched(&self) -> bool {
+        !self.leaving && self.lighter.is_none()
+    }
+}
+
+/// The nodes that a request may have made.
+pub(super) enum Nodes {
+    /// One for this claim, or none.
+    Doubtful(Claim),
+    /// This one, and perhaps a lighter one beside it.
+    Placed(Node, Option<Node>),
 }
 
 /// What `enter` has to do for a request.
@@ -100,30 +124,56 @@ impl Table {
     }
 
     /// Notes that `id` is about to be sent.
-    pub(super) fn begin(&self, id: RequestId) -> Begun {
+    pub(super) fn begin(&self, id: RequestId, claim: Claim) -> Begun {
         match self.lock().requests.entry(id) {
             Slot::Vacant(slot) => {
-                slot.insert(Known::Doubtful);
+                slot.insert(Known::Doubtful(claim));
                 Begun::Fresh
             }
             Slot::Occupied(slot) => match slot.get() {
-                Known::Doubtful => Begun::Doubtful,
+                Known::Doubtful(_) => Begun::Doubtful,
                 Known::Placed(placed) => Begun::Placed(placed.node),
             },
         }
     }
 
-    /// The node of a request; `Some(None)` while that is not known.
-    pub(super) fn node(&self, id: RequestId) -> Option<Option<Node>> {
+    /// What a request may have in the store; `None` for nothing.
+    pub(super) fn nodes(&self, id: RequestId) -> Option<Nodes> {
         self.lock().requests.get(&id).map(|known| match known {
-            Known::Doubtful => None,
-            Known::Placed(placed) => Some(placed.node),
+            Known::Doubtful(claim) => Nodes::Doubtful(*claim),
+            Known::Placed(placed) => Nodes::Placed(placed.node, placed.lighter.map(|claim| placed.node.with(claim))),
         })
+    }
+
+    /// Whether `node` is where a request is, and not about to be replaced.
+    pub(super) fn is_at(&self, id: RequestId, node: Node) -> bool {
+        matches!(self.nodes(id), Some(Nodes::Placed(known, None)) if known == node)
+    }
+
+    /// The node of a request is about to be replaced by one of this claim: its end is no news.
+    pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
+        let watch = match self.lock().requests.get_mut(&id) {
+            Some(Known::Placed(placed)) => {
+                placed.lighter = Some(claim);
+                placed.watch.take()
+            }
+            _ => None,
+        };
+        drop(watch);
+    }
+
+    /// The node of a request was replaced by one of this claim, which is to be watched.
+    pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
+        if let Some(Known::Placed(placed)) = self.lock().requests.get_mut(&id) {
+            placed.node = placed.node.with(claim);
+            placed.lighter = None;
+        }
+        self.hold(id, None);
     }
 
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
-        let placed = Placed { name: name.clone(), node, watch: None, leaving: false };
+        let placed = Placed { name: name.clone(), node, watch: None, leaving: false, lighter: None };
         self.lock().requests.insert(id, Known::Placed(placed));
     }
 
@@ -142,7 +192,7 @@ impl Table {
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
         let mut inner = self.lock();
         match (watch, inner.requests.get_mut(&id)) {
-            (Some(mut watch), Some(Known::Placed(placed))) if !placed.leaving => {
+            (Some(mut watch), Some(Known::Placed(placed))) if placed.is_watched() => {
                 let waker = Waker::from(Arc::clone(&self.bell));
                 let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
                 placed.watch = Some(watch);
@@ -193,7 +243,7 @@ impl Table {
         let ripe = std::mem::take(&mut inner.ripe);
         inner.ripe = std::mem::take(&mut inner.unwatched);
         let held = ripe.into_iter().filter_map(|id| match inner.requests.get(&id)? {
-            Known::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
+            Known::Placed(placed) if placed.watch.is_none() && placed.is_watched() => {
                 Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
             }
             _ => None,
@@ -209,7 +259,7 @@ impl Table {
         let mut inner = self.lock();
         let heard = inner.requests.iter().filter_map(|(id, known)| match known {
             Known::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            Known::Doubtful => None,
+            Known::Doubtful(_) => None,
         });
         let heard: Vec<_> = heard.collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());

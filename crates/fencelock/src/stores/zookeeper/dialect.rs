@@ -1,0 +1,148 @@
+//! Which node names each family of clients writes and understands: data.
+
+use crate::queue::Claim;
+
+/// A kind of lock. Each has nodes of its own, and only one kind is in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutex,
+    ReadWrite,
+    Semaphore,
+}
+
+impl Kind {
+    pub(super) const fn of(claim: Claim) -> Self {
+        match (claim.weight(), claim.capacity()) {
+            (1, 1) => Self::Mutex,
+            (_, Claim::UNBOUNDED) => Self::ReadWrite,
+            _ => Self::Semaphore,
+        }
+    }
+}
+
+/// How clients of one family name the nodes of their locks, by kind of lock.
+#[derive(Debug)]
+pub(super) struct Dialect {
+    /// The value of the URL option `dialect`.
+    pub(super) name: &'static str,
+    /// What the capability calls the layout.
+    pub(super) layout: &'static str,
+    /// Whether the nodes of all locks are children of one node.
+    pub(super) one_parent: bool,
+    pub(super) mutex: Form,
+    /// A reader's and a writer's.
+    pub(super) read_write: Option<(Form, Form)>,
+    pub(super) semaphore: Option<Form>,
+    /// Who else is in the queues.
+    pub(super) marks: &'static [Mark],
+}
+
+/// What our node is called: `before` + request id + `after` + number.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub(super) before: &'static str,
+    pub(super) id: IdForm,
+    pub(super) after: After,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum IdForm {
+    /// `a0000000-0000-0001-…`: 36 characters.
+    Dashed,
+    /// 32 hexadecimal digits.
+    Plain,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum After {
+    Text(&'static str),
+    /// `-` and the name of the lock: many locks share one parent.
+    Key,
+    /// `-__PERM__2of5__`: what is asked for stands in the name, or every listing would cost a read of each node.
+    Permit,
+}
+
+/// What stands before the number tells who a node belongs to.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) text: &'static str,
+    pub(super) claim: Claim,
+    /// Whether mutexes queue with it. Otherwise it is another kind of lock: ahead of one, a conflict.
+    pub(super) with_mutexes: bool,
+    /// What it is among readers and writers; `None` for another kind of lock.
+    pub(super) with_readers: Option<Claim>,
+}
+
+const fn mark(text: &'static str, claim: Claim, with_mutexes: bool, with_readers: Option<Claim>) -> Mark {
+    Mark { text, claim, with_mutexes, with_readers }
+}
+
+/// kazoo's, which writes the same for its mutex and for its writers.
+pub(super) const LOCK: &str = "__lock__";
+pub(super) const RLOCK: &str = "__rlock__";
+
+/// All of these draw their numbers from one counter, so waiting for whoever has a smaller one deadlocks with nobody.
+pub(super) const CURATOR_MARKS: &[Mark] = &[
+    mark("lock-", Claim::MUTEX, true, None),
+    mark(LOCK, Claim::MUTEX, true, None),
+    mark(RLOCK, Claim::READER, true, None),
+    mark("__READ__", Claim::READER, false, Some(Claim::READER)),
+    mark("__WRIT__", Claim::WRITER, false, Some(Claim::WRITER)),
+];
+
+const KAZOO_MARKS: &[Mark] = &[
+    mark("lock-", Claim::MUTEX, true, None),
+    mark(LOCK, Claim::MUTEX, true, Some(Claim::WRITER)),
+    mark(RLOCK, Claim::READER, true, Some(Claim::READER)),
+    mark("__READ__", Claim::READER, false, None),
+    mark("__WRIT__", Claim::WRITER, false, None),
+];
+
+const fn form(before: &'static str, id: IdForm, after: After) -> Form {
+    Form { before, id, after }
+}
+
+/// The same in every dialect: nobody else has such semaphores.
+const PERMIT: Form = form("_c_", IdForm::Plain, After::Permit);
+
+/// Every dialect; the first one is the default.
+pub(super) static DIALECTS: [Dialect; 3] = [
+    Dialect {
+        name: "curator",
+        layout: "_c_<id>-lock-<number> under a node of its own, as Curator's mutex; __READ__ and __WRIT__, as its read-write lock; __PERM__<k>of<n>__ for semaphores",
+        one_parent: false,
+        mutex: form("_c_", IdForm::Dashed, After::Text("-lock-")),
+        read_write: Some((
+            form("_c_", IdForm::Dashed, After::Text("-__READ__")),
+            form("_c_", IdForm::Dashed, After::Text("-__WRIT__")),
+        )),
+        semaphore: Some(PERMIT),
+        marks: CURATOR_MARKS,
+    },
+    Dialect {
+        name: "kazoo",
+        layout: "<id>__lock__<number> under a node of its own, as kazoo's locks and writers; __rlock__, as its readers; __PERM__<k>of<n>__ for semaphores",
+        one_parent: false,
+        mutex: form("", IdForm::Plain, After::Text(LOCK)),
+        read_write: Some((form("", IdForm::Plain, After::Text(RLOCK)), form("", IdForm::Plain, After::Text(LOCK)))),
+        semaphore: Some(PERMIT),
+        marks: KAZOO_MARKS,
+    },
+    Dialect {
+        name: "shared",
+        layout: "_c_<id>-<name><number> under one node for all locks",
+        one_parent: true,
+        mutex: form("_c_", IdForm::Plain, After::Key),
+        // What could tell a reader apart would be a part of the name: of another lock, to every other client.
+        read_write: None,
+        semaphore: None,
+        marks: &[],
+    },
+];
+
+impl Dialect {
+    /// Whether it has more than mutexes.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.read_write.is_some() && self.semaphore.is_some()
+    }
+}
