@@ -1,7 +1,7 @@
 //! The checker finds each kind of planted violation, calls it by its name, and finds nothing in clean histories.
 
 use fencelock::Claim;
-use fencelock_conformance::history::{Answer, Enqueue, History, Law, Laws, Section, Write, check};
+use fencelock_conformance::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
 
 /// A clean history: `rounds` sections one after the other, each queueing before the one before has left.
 fn one_after_the_other(claim: Claim, rounds: u64) -> History {
@@ -255,4 +255,34 @@ fn acquires_and_releases_without_an_answer_are_no_violation() {
     history.sections[4].gone = None;
     history.sections.push(Section::called(0, 1, Claim::MUTEX, 3));
     assert_clean(&history);
+}
+
+#[test]
+fn an_overlap_is_excused_only_between_a_grant_before_a_lapse_and_one_after() {
+    let lapse = Lapse { from: 100, by: 110, believed_until: 150 };
+    let with_lapse = |cores: &[(u64, u64)]| {
+        let cores: Vec<_> = cores.iter().map(|(start, end)| (Claim::MUTEX, *start, *end)).collect();
+        let mut history = holders(&cores);
+        history.lapses.push(lapse);
+        history
+    };
+    let excused = with_lapse(&[(90, 140), (120, 130), (130, 160)]);
+    assert_clean(&excused);
+    assert_eq!(check(&excused, Laws::ALL).excused, 1);
+    // Both before it, both after it, or believed for too long.
+    for cores in [[(10, 30), (20, 40)], [(120, 140), (130, 160)], [(90, 151), (120, 130)]] {
+        assert_broken(&with_lapse(&cores), Law::Exclusion);
+    }
+    // The one from before hides no overlap of those after.
+    assert_broken(&with_lapse(&[(90, 125), (120, 140), (130, 160)]), Law::Exclusion);
+}
+
+#[test]
+fn a_lapse_excuses_no_write() {
+    let mut history = history();
+    history.lapses.push(Lapse { from: 0, by: 100, believed_until: 200 });
+    for token in [2, 1] {
+        history.writes.push(Write { lock: 0, token, accepted: true });
+    }
+    assert_broken(&history, Law::FencedResource);
 }

@@ -5,6 +5,7 @@
 
 mod bed;
 mod hosts;
+pub mod redis;
 mod rounds;
 mod ways;
 pub mod zookeeper;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::Site;
 use fencelock_torture::zookeeper::ZooKeeper;
-use fencelock_torture::{Bed, Rounds, Tally};
+use fencelock_torture::{Bed, Rounds, Tally, redis};
 
 /// Hurts real servers, the network before them and the processes that use them, in random order, and checks what the locks
 /// made of it.
@@ -25,7 +25,7 @@ struct Args {
     /// Decides the schedule; a new one every time by default. The n-th round of seed s is the first of seed s + n.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many servers there are.
+    /// How many servers there are, of ZooKeeper.
     #[arg(long, default_value_t = 3, value_parser = one_or_three)]
     servers: usize,
     /// How many tasks take locks, in four processes.
@@ -35,6 +35,7 @@ struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
+    Redis,
     Zookeeper,
 }
 
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> io::Result<Tally> {
     match args.store {
+        Kind::Redis => torture(&redis::Servers::start()?, args),
         Kind::Zookeeper => torture(&ZooKeeper::start(args.servers)?, args),
     }
 }

@@ -95,6 +95,8 @@ pub struct Tally {
     pub writes: (usize, usize),
     /// Two that held an exclusive lock at once.
     pub overlaps: usize,
+    /// The same, across a lapse of the store that its certainty excludes.
+    pub excused: usize,
     /// Everything else that is against a law, stuck or left behind.
     pub others: usize,
     /// The logs of rounds that were not clean.
@@ -113,6 +115,7 @@ impl Tally {
         self.writes.0 += report.writes.0;
         self.writes.1 += report.writes.1;
         self.overlaps += overlaps;
+        self.excused += report.excused;
         self.others += report.violations.len() - overlaps + verdict.faults.len();
     }
 
@@ -133,6 +136,9 @@ impl fmt::Display for Tally {
         if self.overlaps == 0 && self.grants > 0 {
             // The rule of three: what never happened in n trials has, with 95 % confidence, a rate below 3/n.
             write!(f, "; with 95 % confidence fewer than {:.1e} overlaps a grant (3/n)", 3.0 / self.grants as f64)?;
+        }
+        if self.excused > 0 {
+            write!(f, "\n{} overlaps across a loss of memory or a jump of the clock", self.excused)?;
         }
         self.kept.iter().try_for_each(|logs| write!(f, "\nlogs: {}", logs.display()))
     }

@@ -103,7 +103,7 @@ impl Site for ZooKeeper {
 
     fn can(&self, outage: Outage) -> bool {
         let needs_followers = matches!(outage, Outage::FollowerCut | Outage::LeaderCutOff);
-        self.ensemble.len() > 1 || !needs_followers
+        (self.ensemble.len() > 1 || !needs_followers) && !outage.is_of_memory_and_clock()
     }
 
     fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {

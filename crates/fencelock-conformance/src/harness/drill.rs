@@ -97,7 +97,8 @@ impl Drill {
             faults.push(fault);
             (Laws::ALL, u64::MAX)
         });
-        let history = read_directory(&self.directory, linger)?;
+        let mut history = read_directory(&self.directory, linger)?;
+        history.lapses = self.site.lapses();
         let report = check(&history, laws);
         Ok(Verdict { strategy: self.strategy, uses: self.uses, seed: self.seed, toll, faults, report, history })
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::history::Lapse;
+
 /// Something that befalls the servers of a store, or the network between them and the workers, until it is mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -31,6 +33,18 @@ pub enum Outage {
     /// One worker's connection ends somewhere in the middle of an answer: after so many bytes as the random number says,
     /// modulo [`Outage::ANSWER_BYTES`].
     AnswerCut,
+    /// The server that decides forgets everything.
+    MemoryLost,
+    /// The clock that leases are judged by is a minute ahead.
+    ClockAhead,
+    /// The clock that leases are judged by is a minute late.
+    ClockBehind,
+    /// The server is busy with something that does not end, and says so to everybody.
+    ServerBusy,
+    /// The server lets everybody wait.
+    ServerWaits,
+    /// The server forgets the programs that were loaded into it, once.
+    ScriptsForgotten,
 }
 
 impl Outage {
@@ -38,7 +52,7 @@ impl Outage {
     pub const ANSWER_BYTES: u64 = 400;
 
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::LeaderKilled,
         Self::LeaderPaused,
         Self::LeaderCutOff,
@@ -50,7 +64,28 @@ impl Outage {
         Self::ServerRestarted,
         Self::ConnectionsReset,
         Self::AnswerCut,
+        Self::MemoryLost,
+        Self::ClockAhead,
+        Self::ClockBehind,
+        Self::ServerBusy,
+        Self::ServerWaits,
+        Self::ScriptsForgotten,
     ];
+
+    /// Whether only a server can suffer it that keeps all in memory, runs what clients load into it, and judges leases by
+    /// its wall clock.
+    #[must_use]
+    pub fn is_of_memory_and_clock(self) -> bool {
+        matches!(
+            self,
+            Self::MemoryLost
+                | Self::ClockAhead
+                | Self::ClockBehind
+                | Self::ServerBusy
+                | Self::ServerWaits
+                | Self::ScriptsForgotten
+        )
+    }
 }
 
 /// A store as a drill finds it: where it is, and what can be broken there. Every kind of server has one of its own, and
@@ -88,6 +123,11 @@ pub trait Site: fmt::Debug + Send + Sync {
     /// middle: where to cut.
     fn answer_fields(&self, name: &str) -> Vec<u64> {
         let _ = name;
+        Vec::new()
+    }
+
+    /// When leases ended early so far, as the store's certainty says that they can.
+    fn lapses(&self) -> Vec<Lapse> {
         Vec::new()
     }
 

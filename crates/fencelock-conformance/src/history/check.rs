@@ -76,6 +76,8 @@ pub struct Report {
     pub busy_answers: usize,
     /// How many writes the resources saw, and how many of them they refused.
     pub writes: (usize, usize),
+    /// How many times two held conflicting locks at once, one granted before a [`Lapse`](super::Lapse) and one after.
+    pub excused: usize,
     /// The violations, by law.
     pub violations: Vec<Violation>,
 }
@@ -127,13 +129,14 @@ fn describe_section(history: &History, index: usize) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sections, grants, busy_answers, writes: (writes, refused), violations } = self;
+        let Self { sections, grants, busy_answers, writes: (writes, refused), excused, violations } = self;
         write!(
             f,
             "{sections} sections, {grants} grants, {busy_answers} busy answers, {writes} writes ({refused} refused): {}",
             violations.len()
         )?;
-        f.write_str(" violations")
+        f.write_str(" violations")?;
+        if *excused > 0 { write!(f, ", {excused} overlaps across a lapse of the store") } else { Ok(()) }
     }
 }
 

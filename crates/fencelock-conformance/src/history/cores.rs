@@ -21,7 +21,7 @@ pub(super) fn check(history: &History, laws: Laws, report: &mut Report) {
     // Ends break ties: a section of no length fits beside one that starts at the same moment, in that order only.
     cores.sort_unstable_by_key(|core| (core.lock, core.start, core.end));
     for of_lock in cores.chunk_by(|a, b| a.lock == b.lock) {
-        overlaps(history, of_lock, &mut report.violations);
+        overlaps(history, of_lock, report);
         if laws.tokens {
             tokens(history, of_lock, &mut report.violations);
         }
@@ -35,7 +35,7 @@ fn core_of((index, section): (usize, &Section)) -> Option<Core> {
     section.core().map(|(start, end)| Core { lock: section.lock, start, end, section: index })
 }
 
-fn overlaps(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
+fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
     // Those inside, the next to leave first.
     let mut inside: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut taken = 0_u64;
@@ -47,15 +47,38 @@ fn overlaps(history: &History, cores: &[Core], violations: &mut Vec<Violation>) 
             inside.pop();
         }
         let mine = history.sections[core.section].claim;
+        if !history.lapses.is_empty() {
+            let before = taken;
+            taken -= let_go(history, &mut inside, core);
+            let breaks = |taken: u64| taken + u64::from(mine.weight()) > u64::from(mine.capacity());
+            report.excused += usize::from(breaks(before) && !breaks(taken));
+        }
         taken += u64::from(mine.weight());
         let rival = inside.peek().map(|Reverse((_, rival))| *rival);
         if let Some(rival) = rival
             && let Some(law) = broken(mine, history.sections[rival].claim, taken)
         {
-            violations.push(Violation { law, lock: core.lock, who: core.section, against: Some(rival) });
+            report.violations.push(Violation { law, lock: core.lock, who: core.section, against: Some(rival) });
         }
         inside.push(Reverse((core.end, core.section)));
     }
+}
+
+/// Forgets those inside whom a lapse of the store parts from `core`, and so from all that start later. Says how much they
+/// had taken.
+fn let_go(history: &History, inside: &mut BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> u64 {
+    let mut taken = 0;
+    inside.retain(|Reverse((_, section))| {
+        let section = &history.sections[*section];
+        let parted = section.core().is_some_and(|other| is_parted(history, other, core.start));
+        taken += if parted { u64::from(section.claim.weight()) } else { 0 };
+        !parted
+    });
+    taken
+}
+
+fn is_parted(history: &History, core: (u64, u64), later: u64) -> bool {
+    history.lapses.iter().any(|lapse| lapse.parts(core, later))
 }
 
 /// The law that `mine` breaks when it comes inside beside `other`, and `taken` is taken by then.
@@ -72,7 +95,7 @@ fn broken(mine: Claim, other: Claim, taken: u64) -> Option<Law> {
 }
 
 fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
-    let mut highest: Option<(i64, usize)> = None;
+    let mut highest: Option<(i64, &Core)> = None;
     for core in cores {
         let section = &history.sections[core.section];
         let Answer::Granted { token: Some(token), .. } = section.answer else { continue };
@@ -80,13 +103,15 @@ fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
             continue;
         }
         match highest {
-            Some((highest, against)) if token <= highest => violations.push(Violation {
+            // Its answer was read only after a lapse, and after somebody's who was granted after that.
+            Some((highest, other)) if token < highest && is_parted(history, (core.start, core.end), other.start) => {}
+            Some((highest, other)) if token <= highest => violations.push(Violation {
                 law: Law::TokensRise,
                 lock: core.lock,
                 who: core.section,
-                against: Some(against),
+                against: Some(other.section),
             }),
-            _ => highest = Some((token, core.section)),
+            _ => highest = Some((token, core)),
         }
     }
 }

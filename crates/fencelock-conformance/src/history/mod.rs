@@ -22,4 +22,4 @@ mod section;
 pub use check::{Law, Laws, Report, Violation, check};
 pub use log::{LogEvent, LogWriter, RegisterLog};
 pub use parse::{read_directory, read_log};
-pub use section::{Answer, Enqueue, History, Section, Write};
+pub use section::{Answer, Enqueue, History, Lapse, Section, Write};

@@ -17,6 +17,8 @@ pub struct History {
     pub locks: Vec<String>,
     /// The names of the clients, by [`Section::client`].
     pub clients: Vec<String>,
+    /// When the store lost what it knew, or its clock jumped ahead.
+    pub lapses: Vec<Lapse>,
     numbers: HashMap<String, u32>,
 }
 
@@ -43,6 +45,29 @@ impl History {
 /// The number of the next of `list`; a history that names more than four thousand million locks saturates.
 fn numbered(list: &[String]) -> u32 {
     u32::try_from(list.len()).unwrap_or(u32::MAX)
+}
+
+/// A moment at which leases ended early, as [`Capability::certainty`](fencelock::Capability::certainty) says that they can:
+/// the store lost its memory, or the clock that it judges them by jumped ahead.
+///
+/// Who was granted before and who was granted after may both believe in their locks for a while, since nobody can be told
+/// what nobody knows; that the older one's belief ends in time, that tokens rise, and that resources refuse the older one
+/// once they saw the newer one, are laws all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lapse {
+    /// Not before this.
+    pub from: u64,
+    /// Everybody knows by then of the grants that came before: it was over, and their answers are read.
+    pub by: u64,
+    /// When the belief of those who were granted before has to be over.
+    pub believed_until: u64,
+}
+
+impl Lapse {
+    /// Whether it may lie between the grants of two cores: one that starts and ends then, and one that starts then.
+    pub(super) fn parts(&self, (start, end): (u64, u64), later: u64) -> bool {
+        start <= self.by && self.from <= later && end <= self.believed_until
+    }
 }
 
 /// One attempt to take a lock, and what became of it, as its client saw it.
