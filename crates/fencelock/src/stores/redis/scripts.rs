@@ -1,0 +1,291 @@
+//! The scripts, what they are given and what they answer. No I/O: each function here makes a [`Call`] that somebody else
+//! sends.
+
+mod messages;
+mod replies;
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::{Duration, UNIX_EPOCH};
+
+use redis::{Cmd, Value};
+
+#[allow(unused_imports, reason = "the session that reads them is still to come")]
+pub(super) use self::messages::{News, news};
+#[allow(unused_imports, reason = "the session that reads them is still to come")]
+pub(super) use self::replies::{
+    Broken, Enter, Lightened, Look, Looked, Open, Refusal, Renewed, Seen, Shown, Withdrawn, refusal,
+};
+use super::layout::{Layout, VERSION};
+use crate::error::Result;
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Break, Entry, Owner, PlaceId, RequestId};
+
+/// One script, as the server keeps it.
+pub(super) struct Script {
+    /// The name of its file.
+    pub(super) name: &'static str,
+    /// Its text.
+    pub(super) source: &'static str,
+    digest: String,
+}
+
+impl Script {
+    fn new(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, digest: redis::Script::new(source).get_hash().to_owned() }
+    }
+
+    /// Teaches the server the script. Repeatable.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.source);
+        command
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.digest)
+    }
+}
+
+macro_rules! scripts {
+    ($($constant:ident = $name:literal of $($part:literal)+;)+) => {
+        $(static $constant: LazyLock<Script> =
+            LazyLock::new(|| Script::new($name, concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+)));)+
+        /// All of them, to be loaded when a connection is made.
+        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+            [$(&$constant),+].into_iter().map(|script: &'static LazyLock<Script>| &**script)
+        }
+    };
+}
+
+scripts! {
+    OPEN = "open" of "open";
+    RESUME = "resume" of "resume";
+    RENEW = "renew" of "renew";
+    ENTER = "enter" of "enter_free" "queue" "enter";
+    LOOK = "look" of "start" "queue" "look";
+    LIGHTEN = "lighten" of "start" "queue" "lighten";
+    LEAVE = "leave" of "leave_free" "queue" "leave";
+    WITHDRAW = "withdraw" of "start" "queue" "withdraw";
+    EVICT = "evict" of "start" "queue" "evict";
+    SHOW = "show" of "start" "queue" "show";
+    NAMES = "names" of "start" "queue" "names";
+    CLOSE = "close" of "start" "queue" "close";
+}
+
+/// A script with its keys and arguments, and how its answer is read.
+#[derive(Clone)]
+pub(super) struct Call<R> {
+    script: &'static Script,
+    command: Cmd,
+    read: fn(Value) -> Result<R>,
+}
+
+impl<R> Call<R> {
+    fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.digest.as_str()).arg(keys.len()).arg(keys);
+        Self { script, command, read }
+    }
+
+    fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// The script by its digest; the server answers `NOSCRIPT` when it does not know it, and has done nothing then.
+    pub(super) fn command(&self) -> &Cmd {
+        &self.command
+    }
+
+    /// Which script it is, to be loaded after a `NOSCRIPT`.
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    /// What the answer says.
+    ///
+    /// # Errors
+    /// `Layout` for what no script answers.
+    pub(super) fn read(&self, answer: Value) -> Result<R> {
+        (self.read)(answer)
+    }
+}
+
+impl<R> fmt::Debug for Call<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call of {}", self.script.name)
+    }
+}
+
+/// Milliseconds, at least one: a shorter ttl would delete the session.
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 11).clamp(1, u64::MAX >> 11)
+}
+
+/// Opens a session that nobody had before, or again when the answer was lost.
+pub(super) fn open(layout: &Layout, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
+    let keys = [layout.session_key(session), layout.layout_key()];
+    Call::new(&OPEN, &[&keys[0], &keys[1]], replies::open)
+        .arg(VERSION)
+        .arg(milliseconds(ttl))
+        .arg(owner.host.as_str())
+        .arg(owner.pid)
+        .arg(format!("{:016x}", owner.client))
+}
+
+/// Goes on with a session on another connection: the epoch from now on, or `None` when the session is over.
+pub(super) fn resume(layout: &Layout, session: u64, ttl: Duration) -> Call<Option<u64>> {
+    Call::new(&RESUME, &[&layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
+}
+
+/// Keeps a session alive with everything that hangs on it. `acknowledged` are broken grants that an answer told before.
+pub(super) fn renew(layout: &Layout, session: u64, ttl: Duration, acknowledged: &[PlaceId]) -> Call<Renewed> {
+    let call = Call::new(&RENEW, &[&layout.session_key(session)], replies::renewed).arg(milliseconds(ttl));
+    acknowledged.iter().fold(call, |call, place| call.arg(format!("{}\n{}", place.name, place.request)))
+}
+
+/// Joins a queue at its tail, with the epoch that the session had last.
+pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
+    let slot = layout.slot(&entry.name);
+    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.session_key(session)];
+    Call::new(&ENTER, &keys, replies::enter)
+        .arg(entry.name.as_str())
+        .arg(entry.id.to_string())
+        .arg(epoch)
+        .arg(entry.claim.weight())
+        .arg(entry.claim.capacity())
+        .arg(u8::from(entry.wait))
+        .arg(entry.lease.map_or(0, milliseconds))
+        .arg(entry.purpose.as_deref().unwrap_or_default())
+}
+
+/// Keys and arguments of scripts that take the places of one session under any number of names.
+fn places<R>(
+    script: &'static Script,
+    read: fn(Value) -> Result<R>,
+    session_key: String,
+    layout: &Layout,
+    flag: bool,
+    places: &[(Name, Vec<RequestId>)],
+) -> Call<R> {
+    let mut keys = vec![session_key];
+    for (name, _) in places {
+        let slot = layout.slot(name);
+        keys.extend([slot.bucket_key, slot.queue_key]);
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut call = Call::new(script, &keys, read).arg(u8::from(flag));
+    for (name, ids) in places {
+        call = call.arg(name.as_str()).arg(ids.len());
+        call = ids.iter().fold(call, |call, id| call.arg(id.to_string()));
+    }
+    call
+}
+
+/// How many names and how many places [`look`] and [`close`] should be given at most, so that no script takes long.
+pub(super) const PLACES_PER_CALL: usize = 256;
+
+/// How places of a session stand; with `exact`, also how many are ahead of each.
+pub(super) fn look(layout: &Layout, session: u64, asked: &[(Name, Vec<RequestId>)], exact: bool) -> Call<Look> {
+    places(&LOOK, replies::look, layout.session_key(session), layout, exact, asked)
+}
+
+/// Gives up places of a session, and with `last` the session itself.
+pub(super) fn close(layout: &Layout, session: u64, given_up: &[(Name, Vec<RequestId>)], last: bool) -> Call<()> {
+    places(&CLOSE, replies::done, layout.session_key(session), layout, last, given_up)
+}
+
+fn on_name<R>(
+    script: &'static Script,
+    read: fn(Value) -> Result<R>,
+    layout: &Layout,
+    session: u64,
+    place: (&Name, RequestId),
+) -> Call<R> {
+    let slot = layout.slot(place.0);
+    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.session_key(session)];
+    Call::new(script, &keys, read).arg(place.0.as_str()).arg(place.1.to_string())
+}
+
+/// Replaces the claim of the grant `seq` by a lighter one.
+pub(super) fn lighten(
+    layout: &Layout,
+    session: u64,
+    place: (&Name, RequestId),
+    seq: u64,
+    claim: Claim,
+) -> Call<Lightened> {
+    on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight()).arg(claim.capacity())
+}
+
+/// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.
+pub(super) fn leave(layout: &Layout, session: u64, place: (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
+    let seq = seq.map(|seq| seq.to_string()).unwrap_or_default();
+    on_name(&LEAVE, replies::yes, layout, session, place).arg(seq)
+}
+
+/// Takes a request back, so that it has no effect from now on, whenever it arrives.
+pub(super) fn withdraw(layout: &Layout, session: u64, place: (&Name, RequestId)) -> Call<Withdrawn> {
+    on_name(&WITHDRAW, replies::withdrawn, layout, session, place)
+}
+
+/// Breaks exactly the grant that `order` names and keeps `record` of it: whether it was there, or this record is kept
+/// already. `None` for an order without a token, which no grant here is without.
+pub(super) fn evict(layout: &Layout, order: &Break, record: &str) -> Option<Call<bool>> {
+    let (name, token) = (&order.place.name, order.token?);
+    let slot = layout.slot(name);
+    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.breaks_key(name)];
+    let call = Call::new(&EVICT, &keys, replies::yes)
+        .arg(name.as_str())
+        .arg(order.place.request.to_string())
+        .arg(token.grant())
+        .arg(record)
+        .arg(&*order.reason)
+        .arg(layout.session_prefix());
+    Some(call)
+}
+
+/// The records of broken grants of `name`, oldest first: a command, and no script.
+pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
+    let mut command = redis::cmd("LRANGE");
+    command.arg(layout.breaks_key(name)).arg(0).arg(-1);
+    command
+}
+
+/// A whole queue, front first; whoever is dead is removed.
+pub(super) fn show(layout: &Layout, name: &Name) -> Call<Vec<Shown>> {
+    let slot = layout.slot(name);
+    Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
+        .arg(name.as_str())
+        .arg(layout.session_prefix())
+}
+
+/// Up to `limit` names of some buckets, the first after `from` that begin with `prefix`, in no order. A call for 64
+/// buckets takes a millisecond or so with 10,000 locks in the store.
+pub(super) fn names(
+    layout: &Layout,
+    buckets: std::ops::Range<u16>,
+    prefix: &str,
+    from: Option<&Name>,
+    limit: usize,
+) -> Call<Vec<Name>> {
+    let keys: Vec<String> = buckets.map(|bucket| layout.bucket_key(bucket)).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    Call::new(&NAMES, &keys, replies::names)
+        .arg(prefix)
+        .arg(from.map_or("", Name::as_str))
+        .arg(limit)
+        .arg(layout.session_prefix())
+}
+
+/// A moment that a script wrote down.
+fn moment(milliseconds: u64) -> std::time::SystemTime {
+    UNIX_EPOCH + Duration::from_millis(milliseconds)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+-- Gives up places of one session, and with `last` the session itself.
+-- KEYS: session, then bucket and queue of each name. ARGV: last, then for each name: the name, how many ids, the ids.
+prefix = string.sub(KEYS[1], 1, -17)
+local own_session = string.sub(KEYS[1], -16)
+-- Nobody is granted anything for a session that ends here.
+if ARGV[1] == '1' then
+  call('DEL', KEYS[1])
+  lives[own_session] = false
+end
+
+local function give_up(bucket, order, name, ids)
+  local fields = { name }
+  for index, id in ipairs(ids) do fields[index + 1] = name .. '\n' .. id end
+  local found = call('HMGET', bucket, unpack(fields))
+  local queue = open_queue(bucket, order, name, found[1])
+  for index, id in ipairs(ids) do
+    local text = found[index + 1]
+    local place = text and read_place(id, text, bucket)
+    if place and place.session == own_session then remove(queue, place) end
+  end
+  departed(queue)
+  save(queue)
+end
+
+local at = 2
+for index = 2, #KEYS, 2 do
+  local name, count, ids = ARGV[at], tonumber(ARGV[at + 1]), {}
+  for number = 1, count do ids[number] = ARGV[at + 1 + number] end
+  at = at + 2 + count
+  give_up(KEYS[index], KEYS[index + 1], name, ids)
+end
+send()
+return 1

@@ -1,0 +1,29 @@
+-- Breaks exactly one grant, and keeps the record of it.
+-- KEYS: bucket, queue, breaks. ARGV: name, id, seq, record, reason, prefix of session keys.
+prefix = ARGV[6]
+local field = ARGV[1] .. '\n' .. ARGV[2]
+local found = call('HMGET', KEYS[1], ARGV[1], field)
+local place = found[2] and read_place(ARGV[2], found[2], KEYS[1])
+-- Asked first, so that a key of another type stops everything.
+local kept = call('LRANGE', KEYS[3], 0, -1)
+if not place or place.seq ~= ARGV[3] or not place.granted then
+  for _, record in ipairs(kept) do
+    if record == ARGV[4] then return 1 end
+  end
+  return 0
+end
+local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
+if queue.count == 0 then unlike(KEYS[1], 'a place and no record of its queue') end
+call('HDEL', KEYS[1], field)
+remove(queue, place)
+call('RPUSH', KEYS[3], ARGV[4])
+call('LTRIM', KEYS[3], -128, -1)
+call('PEXPIRE', KEYS[3], 2592000000)
+if lives_until(place.session) then
+  call('HSET', prefix .. place.session, 'x:' .. field, place.seq .. ' ' .. ARGV[5])
+  tell(queue, place.session, 'b ' .. place.id .. ' ' .. place.seq .. ' ' .. ARGV[5])
+end
+departed(queue)
+save(queue)
+send()
+return 1

@@ -1,0 +1,325 @@
+//! What the scripts answer, taken apart. RESP2 and RESP3 bring the same.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use redis::{RedisError, Value};
+
+use super::messages::{place_id, request_id};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Ahead, Owner, PlaceId, RequestId};
+
+/// The answer to `open`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Open {
+    /// The session is open, and this is its epoch.
+    Opened(u64),
+    /// The keys of the server are of this other version.
+    Layout(String),
+}
+
+/// The answer to `renew`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Renewed {
+    /// The session lives; these grants of it were broken, and are told until they are acknowledged.
+    Alive(Vec<Broken>),
+    /// It is gone, and everything that hung on it.
+    Gone,
+}
+
+/// A grant that somebody broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Broken {
+    pub(in crate::stores::redis) place: PlaceId,
+    pub(in crate::stores::redis) grant: u64,
+    pub(in crate::stores::redis) reason: Arc<str>,
+}
+
+/// The answer to `enter`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Enter {
+    /// The place is granted; this is its number.
+    Granted(u64),
+    /// It waits.
+    Waiting {
+        /// Its number, which its grant will have.
+        seq: u64,
+        /// Who is ahead.
+        ahead: Ahead,
+        /// In what time somebody ahead could be found dead.
+        look_in: Option<Duration>,
+    },
+    /// Somebody is ahead, and nothing was left behind.
+    Busy,
+    /// Somebody ahead believes in another capacity; nothing was left behind.
+    Conflict(Claim),
+    /// The session has this higher epoch; nothing was done.
+    Stale(u64),
+    /// The session is over; nothing was done.
+    Gone,
+}
+
+/// The answer to `look`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Look {
+    /// Whether the session lives; if not, nothing else is told.
+    pub(in crate::stores::redis) alive: bool,
+    /// What was asked for, in the same order.
+    pub(in crate::stores::redis) names: Vec<Looked>,
+}
+
+/// How the places under one name stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Looked {
+    /// In what time somebody could be found dead who keeps others waiting; `None` when nobody waits.
+    pub(in crate::stores::redis) look_in: Option<Duration>,
+    /// The places asked for, in the same order.
+    pub(in crate::stores::redis) places: Vec<Seen>,
+}
+
+/// How one place stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Seen {
+    /// It is granted, with this number.
+    Granted(u64),
+    /// It waits with this number; who is ahead, if that was asked for.
+    Waiting(u64, Option<Ahead>),
+    /// It is not there.
+    Missing,
+}
+
+/// The answer to `lighten`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Lightened {
+    /// The grant has the claim.
+    Done,
+    /// There is no such grant.
+    Missing,
+}
+
+/// The answer to `withdraw`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Withdrawn {
+    /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
+    pub(in crate::stores::redis) epoch: Option<u64>,
+    /// Whether the place was there.
+    pub(in crate::stores::redis) was_there: bool,
+}
+
+/// One contender of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Shown {
+    pub(in crate::stores::redis) id: RequestId,
+    pub(in crate::stores::redis) granted: bool,
+    /// Its number: order and token.
+    pub(in crate::stores::redis) seq: u64,
+    pub(in crate::stores::redis) claim: Claim,
+    /// Since when it holds the lock, or waits, by the server's clock.
+    pub(in crate::stores::redis) since: SystemTime,
+    pub(in crate::stores::redis) lease: Option<Duration>,
+    pub(in crate::stores::redis) session: u64,
+    pub(in crate::stores::redis) purpose: Option<Arc<str>>,
+    pub(in crate::stores::redis) owner: Option<Owner>,
+}
+
+/// Why a script refused, beyond what any command can be refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::redis) enum Refusal {
+    /// A key under our names holds what is not ours, or is of another type.
+    Layout,
+    /// The numbers of a bucket are used up.
+    Limit,
+    /// The arguments made no sense.
+    Invalid,
+}
+
+/// Whether an error of the server is one that the scripts raise.
+pub(in crate::stores::redis) fn refusal(error: &RedisError) -> Option<Refusal> {
+    if error.code() == Some("WRONGTYPE") {
+        return Some(Refusal::Layout);
+    }
+    // Servers put their own words before those of a script, and other ones in each version.
+    let text = error.detail().unwrap_or_default();
+    let words = [("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit), ("FLINVALID", Refusal::Invalid)];
+    words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
+}
+
+fn strange() -> Error {
+    Error::new(ErrorKind::Layout, "script", "the server answered what none of these scripts answers").outcome_unknown()
+}
+
+fn items(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn number<N: TryFrom<u64> + std::str::FromStr>(value: &Value) -> Option<N> {
+    match value {
+        Value::Int(number) => N::try_from(u64::try_from(*number).ok()?).ok(),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+/// -1 stands for never.
+fn look_in(value: &Value) -> Option<Option<Duration>> {
+    match value {
+        Value::Int(-1) => Some(None),
+        other => Some(Some(Duration::from_millis(number(other)?))),
+    }
+}
+
+fn ahead(holders: &Value, waiters: &Value) -> Option<Ahead> {
+    Some(Ahead { holders: number(holders)?, waiters: number(waiters)? })
+}
+
+fn claim(weight: &Value, capacity: &Value) -> Option<Claim> {
+    Claim::new(number(weight)?, number(capacity)?).ok()
+}
+
+pub(super) fn open(answer: Value) -> Result<Open> {
+    let read = |answer| match (items(answer)?.as_slice(), ()) {
+        ([kind, epoch], ()) if text(kind)? == "opened" => Some(Open::Opened(number(epoch)?)),
+        ([kind, found], ()) if text(kind)? == "layout" => Some(Open::Layout(text(found)?.to_owned())),
+        _ => None,
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn resumed(answer: Value) -> Result<Option<u64>> {
+    match text(&answer) {
+        Some("") => Ok(None),
+        _ => number(&answer).map(Some).ok_or_else(strange),
+    }
+}
+
+pub(super) fn renewed(answer: Value) -> Result<Renewed> {
+    let broken = |pair: &[Value]| {
+        let [field, told] = pair else { return None };
+        let (grant, reason) = text(told)?.split_once(' ')?;
+        Some(Broken { place: place_id(text(field)?)?, grant: grant.parse().ok()?, reason: reason.into() })
+    };
+    let read = |answer| {
+        let answer = items(answer)?;
+        match answer.split_first()? {
+            (Value::Int(0), _) => Some(Renewed::Gone),
+            (Value::Int(1), pairs) => pairs.chunks(2).map(broken).collect::<Option<_>>().map(Renewed::Alive),
+            _ => None,
+        }
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn enter(answer: Value) -> Result<Enter> {
+    let read = |answer| {
+        let answer = items(answer)?;
+        Some(match (text(answer.first()?)?, &answer[1..]) {
+            ("granted", [seq]) => Enter::Granted(number(seq)?),
+            ("waiting", [seq, holders, waiters, boundary]) => {
+                Enter::Waiting { seq: number(seq)?, ahead: ahead(holders, waiters)?, look_in: look_in(boundary)? }
+            }
+            ("busy", []) => Enter::Busy,
+            ("conflict", [weight, capacity]) => Enter::Conflict(claim(weight, capacity)?),
+            ("stale", [epoch]) => Enter::Stale(number(epoch)?),
+            ("gone", []) => Enter::Gone,
+            _ => return None,
+        })
+    };
+    read(answer).ok_or_else(strange)
+}
+
+fn seen(answer: Value) -> Option<Seen> {
+    let answer = items(answer)?;
+    Some(match (text(answer.first()?)?, &answer[1..]) {
+        ("granted", [seq]) => Seen::Granted(number(seq)?),
+        ("waiting", [seq]) => Seen::Waiting(number(seq)?, None),
+        ("waiting", [seq, holders, waiters]) => Seen::Waiting(number(seq)?, Some(ahead(holders, waiters)?)),
+        ("missing", []) => Seen::Missing,
+        _ => return None,
+    })
+}
+
+pub(super) fn look(answer: Value) -> Result<Look> {
+    let looked = |answer| {
+        let mut answer = items(answer)?.into_iter();
+        let look_in = look_in(&answer.next()?)?;
+        Some(Looked { look_in, places: answer.map(seen).collect::<Option<_>>()? })
+    };
+    let read = |answer| {
+        let mut answer = items(answer)?.into_iter();
+        let alive = number::<u8>(&answer.next()?)? == 1;
+        Some(Look { alive, names: answer.map(looked).collect::<Option<_>>()? })
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn yes(answer: Value) -> Result<bool> {
+    match answer {
+        Value::Int(0) => Ok(false),
+        Value::Int(1) => Ok(true),
+        _ => Err(strange()),
+    }
+}
+
+pub(super) fn done(answer: Value) -> Result<()> {
+    yes(answer).map(|_| ())
+}
+
+pub(super) fn lightened(answer: Value) -> Result<Lightened> {
+    yes(answer).map(|done| if done { Lightened::Done } else { Lightened::Missing })
+}
+
+pub(super) fn withdrawn(answer: Value) -> Result<Withdrawn> {
+    let read = |answer| match items(answer)?.as_slice() {
+        [epoch, was_there] if text(epoch) == Some("") => Some((None, number::<u8>(was_there)?)),
+        [epoch, was_there] => Some((Some(number(epoch)?), number(was_there)?)),
+        _ => None,
+    };
+    let (epoch, was_there) = read(answer).ok_or_else(strange)?;
+    Ok(Withdrawn { epoch, was_there: was_there == 1 })
+}
+
+fn contender(answer: Value) -> Option<Shown> {
+    let answer = items(answer)?;
+    let [id, state, seq, weight, capacity, since, lease, session, purpose, host, pid, client] = answer.as_slice()
+    else {
+        return None;
+    };
+    let hexadecimal = |value| u64::from_str_radix(text(value)?, 16).ok();
+    let purpose = Some(text(purpose)?).filter(|purpose| !purpose.is_empty());
+    let owner =
+        hexadecimal(client).and_then(|client| Some(Owner { client, host: text(host)?.to_owned(), pid: number(pid)? }));
+    Some(Shown {
+        id: request_id(text(id)?)?,
+        granted: text(state)? == "g",
+        seq: number(seq)?,
+        claim: claim(weight, capacity)?,
+        since: super::moment(number(since)?),
+        lease: Some(number(lease)?).filter(|lease| *lease > 0).map(Duration::from_millis),
+        session: hexadecimal(session)?,
+        purpose: purpose.map(Into::into),
+        owner,
+    })
+}
+
+pub(super) fn shown(answer: Value) -> Result<Vec<Shown>> {
+    let read = |answer| items(answer)?.into_iter().map(contender).collect::<Option<_>>();
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn names(answer: Value) -> Result<Vec<Name>> {
+    let name = |value: &Value| Name::new(text(value)?).ok();
+    let read = |answer| items(answer)?.iter().map(name).collect::<Option<_>>();
+    read(answer).ok_or_else(strange)
+}

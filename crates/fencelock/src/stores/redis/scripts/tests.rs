@@ -1,0 +1,4 @@
+//! The scripts on a real server.
+
+mod bed;
+mod differential;

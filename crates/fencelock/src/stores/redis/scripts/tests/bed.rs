@@ -1,0 +1,171 @@
+//! A connection to a real server, and keys that no other test has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencelock_testbed::redis::shared;
+use redis::{Cmd, Connection, RedisError, Value};
+
+use super::super::{Call, News, Open, news, open};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entry, Owner, RequestId};
+use crate::stores::redis::layout::Layout;
+
+/// Longer than any test.
+pub(super) const LONG: Duration = Duration::from_secs(600);
+
+/// Random numbers from one seed, which is shown when the test fails.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    pub(super) fn random() -> Self {
+        Self::new(getrandom::u64().unwrap())
+    }
+
+    /// A number below `end`: splitmix64.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % end as u64) as usize
+    }
+
+    pub(super) fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+pub(super) struct Bed {
+    pub(super) connection: Connection,
+    pub(super) layout: Layout,
+    listener: Connection,
+    requests: u64,
+}
+
+impl Bed {
+    /// On the server that tests share, by RESP3 if asked for.
+    pub(super) fn new(resp3: bool) -> Self {
+        let url = format!("{}{}", shared().url(), if resp3 { "?protocol=resp3" } else { "" });
+        Self::at(&url)
+    }
+
+    pub(super) fn at(url: &str) -> Self {
+        let client = redis::Client::open(url).unwrap();
+        let layout = Layout::new(&format!("test-{:016x}", getrandom::u64().unwrap()));
+        let plain = redis::Client::open(url.replace("?protocol=resp3", "")).unwrap();
+        let mut bed = Self {
+            connection: client.get_connection().unwrap(),
+            layout,
+            listener: plain.get_connection().unwrap(),
+            requests: 0,
+        };
+        let pattern = format!("{}*", bed.layout.session_prefix());
+        redis::cmd("PSUBSCRIBE").arg(pattern).exec(&mut bed.listener).unwrap();
+        bed
+    }
+
+    pub(super) fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        command.query(&mut self.connection)
+    }
+
+    pub(super) fn words(&mut self, words: &[&str]) -> Value {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        self.ask(&command).unwrap()
+    }
+
+    pub(super) fn try_run<R>(&mut self, call: Call<R>) -> Result<R, RedisError> {
+        let answer = match self.ask(call.command()) {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                self.ask(&call.script().load())?;
+                self.ask(call.command())?
+            }
+            answer => answer?,
+        };
+        Ok(call.read(answer.clone()).unwrap_or_else(|error| panic!("{call:?}: {answer:?}: {error}")))
+    }
+
+    pub(super) fn run<R>(&mut self, call: Call<R>) -> R {
+        let shown = format!("{call:?}");
+        self.try_run(call).unwrap_or_else(|error| panic!("{shown}: {error}"))
+    }
+
+    /// A session that nobody has.
+    pub(super) fn session(&mut self, ttl: Duration) -> u64 {
+        let session = getrandom::u64().unwrap();
+        let owner = Owner { client: session, host: "here".to_owned(), pid: 17 };
+        assert_eq!(self.run(open(&self.layout.clone(), session, ttl, &owner)), Open::Opened(1));
+        session
+    }
+
+    /// An entry that nobody made before.
+    pub(super) fn entry(&mut self, name: &Name, claim: Claim, wait: bool) -> Entry {
+        self.requests += 1;
+        let id = RequestId { client: 0xc0ffee, number: self.requests };
+        Entry { name: name.clone(), claim, id, wait, purpose: None, lease: None }
+    }
+
+    /// What was published since this was asked last: for each message its session and its news.
+    pub(super) fn heard(&mut self) -> Vec<(u64, Vec<News>)> {
+        let end = format!("{}end", self.layout.session_prefix());
+        self.words(&["PUBLISH", &end, ""]);
+        let mut heard = Vec::new();
+        loop {
+            let (channel, message) = match self.listener.recv_response().unwrap() {
+                Value::Array(items) | Value::Push { data: items, .. } => {
+                    let [.., channel, message] = items.as_slice() else { continue };
+                    (bytes(channel), bytes(message))
+                }
+                _ => continue,
+            };
+            if channel == end.as_bytes() {
+                return heard;
+            }
+            let channel = String::from_utf8(channel).unwrap();
+            let Some(session) = channel.strip_prefix(&self.layout.session_prefix()) else { continue };
+            heard.push((u64::from_str_radix(session, 16).unwrap(), news(&message)));
+        }
+    }
+
+    /// All fields of the bucket of a name, and the order of its queue.
+    pub(super) fn raw(&mut self, name: &Name) -> (BTreeMap<String, String>, Vec<(String, u64)>) {
+        let slot = self.layout.slot(name);
+        let fields = redis::cmd("HGETALL").arg(&slot.bucket_key).query(&mut self.connection).unwrap();
+        let order: Vec<(String, u64)> = redis::cmd("ZRANGE")
+            .arg(&slot.queue_key)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES")
+            .query(&mut self.connection)
+            .unwrap();
+        (fields, order)
+    }
+
+    /// Ends a session as if its time were over, which nobody could know before.
+    pub(super) fn kill(&mut self, session: u64, names: &[&Name]) {
+        let key = self.layout.session_key(session);
+        self.words(&["DEL", &key]);
+        for name in names {
+            let key = self.layout.slot(name).bucket_key;
+            let Value::BulkString(record) = self.words(&["HGET", &key, name.as_str()]) else { continue };
+            let record = String::from_utf8(record).unwrap();
+            let mut fields: Vec<&str> = record.split(' ').collect();
+            (fields[4], fields[5]) = ("-", "0");
+            self.words(&["HSET", &key, name.as_str(), &fields.join(" ")]);
+        }
+    }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    match value {
+        Value::BulkString(bytes) => bytes.clone(),
+        Value::SimpleString(text) => text.clone().into_bytes(),
+        _ => Vec::new(),
+    }
+}

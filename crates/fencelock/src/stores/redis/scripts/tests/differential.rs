@@ -1,0 +1,370 @@
+//! The scripts against the rule: random queues, the same answers always.
+
+use std::collections::BTreeMap;
+
+use super::super::*;
+use super::bed::{Bed, Dice, LONG};
+use crate::queue::{Admission, admits, granted};
+use crate::store::Ahead;
+
+/// One place, as it must be.
+#[derive(Debug, Clone)]
+struct Known {
+    id: RequestId,
+    session: u64,
+    claim: Claim,
+    seq: u64,
+    granted: bool,
+}
+
+/// A queue as the rule has it, and the server that is to agree.
+struct Trial<'a> {
+    bed: &'a mut Bed,
+    layout: Layout,
+    name: Name,
+    sessions: Vec<u64>,
+    line: Vec<Known>,
+    /// Places that are gone.
+    past: Vec<Known>,
+    steps: Vec<String>,
+    last: u64,
+    capacity: u32,
+}
+
+/// Which places were granted by a step, by session.
+type Told = BTreeMap<u64, Vec<(RequestId, u64)>>;
+
+impl Trial<'_> {
+    /// Grants what the rule admits, and says what is new.
+    fn settle(&mut self) -> Told {
+        let claims: Vec<Claim> = self.line.iter().map(|known| known.claim).collect();
+        let admitted = granted(&claims);
+        let mut told = Told::new();
+        for (position, known) in self.line.iter_mut().enumerate() {
+            assert!(!known.granted || position < admitted, "the rule itself took a grant away");
+            if position < admitted && !known.granted {
+                known.granted = true;
+                told.entry(known.session).or_default().push((known.id, known.seq));
+            }
+        }
+        told
+    }
+
+    /// What the server has, against what must be.
+    fn compare(&mut self, told: Told) {
+        let heard = self.bed.heard();
+        let steps = self.steps.join("\n");
+        let mut news = Told::new();
+        for (session, items) in heard {
+            let items = items.into_iter().filter_map(|item| match item {
+                News::Granted(place, seq) => Some((place.request, seq)),
+                News::Broken(..) => None,
+            });
+            let items: Vec<_> = items.collect();
+            if !items.is_empty() {
+                assert!(news.insert(session, items).is_none(), "two messages for one session\n{steps}");
+            }
+        }
+        assert_eq!(news, told, "who is told\n{steps}");
+        let (fields, order) = self.bed.raw(&self.name);
+        for known in &self.line {
+            let text = &fields[&format!("{}\n{}", self.name, known.id)];
+            let expected = format!(
+                "{} {} {} {} ",
+                if known.granted { 'g' } else { 'w' },
+                known.seq,
+                known.claim.weight(),
+                known.claim.capacity()
+            );
+            assert!(text.starts_with(&expected), "{} is {text}, not {expected}\n{steps}", known.id);
+        }
+        self.check_sums(&fields, &order);
+    }
+
+    /// The record says what the places say, and an empty queue leaves nothing.
+    fn check_sums(&self, fields: &BTreeMap<String, String>, order: &[(String, u64)]) {
+        let steps = self.steps.join("\n");
+        let prefix = format!("{}\n", self.name);
+        let places: Vec<(&str, Vec<&str>)> = fields
+            .iter()
+            .filter_map(|(field, text)| Some((field.strip_prefix(&prefix)?, text.split(' ').collect())))
+            .collect();
+        let Some(record) = fields.get(self.name.as_str()) else {
+            assert!(places.is_empty() && order.is_empty(), "no record of {places:?} {order:?}\n{steps}");
+            return;
+        };
+        let record: Vec<&str> = record.split(' ').collect();
+        let holders = places.iter().filter(|(_, place)| place[0] == "g");
+        let weight: u64 = holders.clone().map(|(_, place)| place[2].parse::<u64>().unwrap()).sum();
+        assert_eq!(record[0], places.len().to_string(), "{places:?}\n{steps}");
+        assert_eq!(
+            (record[1], record[2]),
+            (&*holders.count().to_string(), &*weight.to_string()),
+            "{places:?}\n{steps}"
+        );
+        match places.as_slice() {
+            [] => panic!("a record of nobody: {record:?}\n{steps}"),
+            [(id, _)] => assert!(record[6] == *id && order.is_empty(), "{record:?} {order:?}\n{steps}"),
+            several => {
+                let mut expected: Vec<(String, u64)> =
+                    several.iter().map(|(id, place)| ((*id).to_owned(), place[1].parse().unwrap())).collect();
+                expected.sort_by_key(|(_, seq)| *seq);
+                assert_eq!(order, expected, "{steps}");
+                assert_eq!(record[6], "-", "{steps}");
+            }
+        }
+    }
+
+    fn expected_ahead(&self, id: RequestId) -> Option<Ahead> {
+        let position = self.line.iter().position(|known| known.id == id)?;
+        let holders = self.line.iter().filter(|known| known.granted).count() as u32;
+        Some(Ahead { holders, waiters: position as u32 - holders })
+    }
+
+    fn claim(&mut self, dice: &mut Dice) -> Claim {
+        let capacity = if dice.percent(3) { self.capacity.saturating_sub(1).max(1) } else { self.capacity };
+        let weight = match capacity {
+            Claim::UNBOUNDED => [1, Claim::UNBOUNDED][usize::from(dice.percent(30))],
+            capacity => 1 + dice.below(capacity as usize) as u32,
+        };
+        Claim::new(weight, capacity).unwrap()
+    }
+
+    fn enter(&mut self, dice: &mut Dice) -> Told {
+        let claim = self.claim(dice);
+        let entry = self.bed.entry(&self.name, claim, dice.percent(80));
+        let session = self.sessions[dice.below(self.sessions.len())];
+        let mut told = self.settle();
+        let answer = self.bed.run(enter(&self.layout, session, 1_000_000, &entry));
+        self.steps.push(format!("enter {} of {session:x} as {claim} wait {}: {answer:?}", entry.id, entry.wait));
+        let steps = self.steps.join("\n");
+        let verdict = admits(self.line.iter().map(|known| known.claim), claim);
+        let (seq, is_granted) = match (verdict, answer) {
+            (Admission::Conflict(found), Enter::Conflict(answered)) if found == answered => return told,
+            (Admission::Wait, Enter::Busy) if !entry.wait => return told,
+            (Admission::Admitted, Enter::Granted(seq)) => (seq, true),
+            (Admission::Wait, Enter::Waiting { seq, ahead, look_in }) if entry.wait => {
+                assert!(look_in.is_some_and(|look_in| look_in <= LONG + Duration::from_millis(2)), "{steps}");
+                let holders = self.line.iter().filter(|known| known.granted).count() as u32;
+                // Dead ones may still be counted, unless they keep somebody from being granted.
+                assert!(ahead.holders >= holders && ahead.waiters >= self.line.len() as u32 - holders, "{steps}");
+                (seq, false)
+            }
+            (verdict, answer) => panic!("{verdict:?}, but {answer:?}\n{steps}"),
+        };
+        assert!(seq > self.last, "{seq} after {}\n{steps}", self.last);
+        self.last = seq;
+        self.line.push(Known { id: entry.id, session, claim, seq, granted: is_granted });
+        told.extend(self.settle());
+        told
+    }
+
+    /// Asks again with a request that has a place.
+    fn repeat(&mut self, dice: &mut Dice) -> Option<Told> {
+        let known = self.pick(dice)?;
+        let mut entry = self.bed.entry(&self.name, known.claim, true);
+        entry.id = known.id;
+        // Who holds the lock is told so without a look at anybody.
+        let mut told = if known.granted { Told::new() } else { self.settle() };
+        let answer = self.bed.run(enter(&self.layout, known.session, 1_000_000, &entry));
+        self.steps.push(format!("repeat {}: {answer:?}", known.id));
+        let now = self.line.iter().find(|other| other.id == known.id)?;
+        match answer {
+            Enter::Granted(seq) if now.granted && seq == known.seq => {}
+            Enter::Waiting { seq, .. } if !now.granted && seq == known.seq => {}
+            answer => panic!("{now:?}, but {answer:?}\n{}", self.steps.join("\n")),
+        }
+        // Who asks is answered, and not told.
+        if let Some(items) = told.get_mut(&known.session) {
+            items.retain(|(id, _)| *id != known.id);
+        }
+        told.retain(|_, items| !items.is_empty());
+        Some(told)
+    }
+
+    fn pick(&self, dice: &mut Dice) -> Option<Known> {
+        (!self.line.is_empty()).then(|| self.line[dice.below(self.line.len())].clone())
+    }
+
+    fn forget(&mut self, id: RequestId) {
+        if let Some(position) = self.line.iter().position(|known| known.id == id) {
+            self.past.push(self.line.remove(position));
+        }
+    }
+
+    fn depart(&mut self, dice: &mut Dice) -> Option<Told> {
+        let known = self.pick(dice)?;
+        let place = (&self.name.clone(), known.id);
+        if dice.percent(20) {
+            assert!(!self.bed.run(leave(&self.layout, known.session, place, Some(known.seq + 1))));
+        }
+        let step = if dice.percent(70) {
+            let seq = dice.percent(80).then_some(known.seq);
+            assert!(self.bed.run(leave(&self.layout, known.session, place, seq)), "{}", self.steps.join("\n"));
+            "leave"
+        } else {
+            let withdrawn = self.bed.run(withdraw(&self.layout, known.session, place));
+            assert!(withdrawn.was_there && withdrawn.epoch.is_some());
+            "withdraw"
+        };
+        self.steps.push(format!("{step} {}", known.id));
+        self.forget(known.id);
+        Some(self.settle())
+    }
+
+    fn depart_again(&mut self, dice: &mut Dice) -> Option<Told> {
+        let known = self.past.get(dice.below(self.past.len().max(1)))?.clone();
+        let place = (&self.name.clone(), known.id);
+        assert!(!self.bed.run(leave(&self.layout, known.session, place, Some(known.seq))));
+        assert!(!self.bed.run(withdraw(&self.layout, known.session, place)).was_there);
+        self.steps.push(format!("leave {} again", known.id));
+        Some(Told::new())
+    }
+
+    fn lighten(&mut self, dice: &mut Dice) -> Option<Told> {
+        let known = self.pick(dice)?;
+        let lighter = Claim::new(1 + dice.below(known.claim.weight() as usize) as u32, known.claim.capacity()).unwrap();
+        let place = (&self.name.clone(), known.id);
+        let answer = self.bed.run(lighten(&self.layout, known.session, place, known.seq, lighter));
+        self.steps.push(format!("lighten {} to {lighter}: {answer:?}", known.id));
+        if !known.granted {
+            assert_eq!(answer, Lightened::Missing);
+            return Some(Told::new());
+        }
+        assert_eq!(answer, Lightened::Done);
+        if lighter == known.claim {
+            return Some(Told::new());
+        }
+        self.line.iter_mut().find(|other| other.id == known.id)?.claim = lighter;
+        Some(self.settle())
+    }
+
+    fn break_one(&mut self, dice: &mut Dice) -> Option<Told> {
+        let known = self.pick(dice)?;
+        let by = Owner { client: 1, host: String::new(), pid: 0 };
+        let order = Break {
+            place: PlaceId { name: self.name.clone(), request: known.id },
+            token: crate::token::FencingToken::new(known.seq, 0),
+            claim: known.claim,
+            owner: None,
+            by,
+            reason: "a trial".into(),
+            at: UNIX_EPOCH,
+        };
+        let record = known.id.to_string();
+        let was_there = self.bed.run(evict(&self.layout, &order, &record)?);
+        self.steps.push(format!("evict {}: {was_there}", known.id));
+        assert_eq!(was_there, known.granted, "{}", self.steps.join("\n"));
+        if !was_there {
+            return Some(Told::new());
+        }
+        assert!(self.bed.run(evict(&self.layout, &order, &record)?));
+        self.forget(known.id);
+        Some(self.settle())
+    }
+
+    fn look(&mut self, dice: &mut Dice) -> Told {
+        let session = self.sessions[dice.below(self.sessions.len())];
+        let mut told = self.settle();
+        let ids: Vec<RequestId> = self.line.iter().chain(&self.past).map(|known| known.id).collect();
+        let look = self.bed.run(look(&self.layout, session, &[(self.name.clone(), ids.clone())], true));
+        self.steps.push(format!("look of {session:x}: {look:?}"));
+        assert!(look.alive);
+        for (id, seen) in ids.iter().zip(&look.names[0].places) {
+            let known = self.line.iter().find(|known| known.id == *id && known.session == session);
+            let steps = self.steps.join("\n");
+            match (seen, known) {
+                (Seen::Missing, None) => {}
+                (Seen::Granted(seq), Some(known)) => assert!(known.granted && known.seq == *seq, "{steps}"),
+                (Seen::Waiting(seq, ahead), Some(known)) => {
+                    assert!(!known.granted && known.seq == *seq && ahead.is_some(), "{steps}");
+                }
+                _ => panic!("{id}: {seen:?}\n{steps}"),
+            }
+        }
+        // It told this session by its answer.
+        told.remove(&session);
+        told
+    }
+
+    fn show(&mut self) -> Told {
+        let told = self.settle();
+        let shown = self.bed.run(show(&self.layout, &self.name));
+        self.steps.push("show".to_owned());
+        let seen: Vec<_> = shown.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
+        let expected: Vec<_> =
+            self.line.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
+        assert_eq!(seen, expected, "{}", self.steps.join("\n"));
+        if let Some(last) = self.line.iter().rev().find(|known| !known.granted).cloned() {
+            // Nobody dead is left, so positions are exact.
+            let asked = [(self.name.clone(), vec![last.id])];
+            let look = self.bed.run(super::super::look(&self.layout, last.session, &asked, true));
+            assert_eq!(look.names[0].places, [Seen::Waiting(last.seq, self.expected_ahead(last.id))]);
+        }
+        told
+    }
+
+    /// One session dies, unseen by everybody until the next step.
+    fn kill(&mut self, dice: &mut Dice) {
+        let position = dice.below(self.sessions.len());
+        let session = std::mem::replace(&mut self.sessions[position], self.bed.session(LONG));
+        self.bed.kill(session, &[&self.name]);
+        self.steps.push(format!("{session:x} dies"));
+        self.line.retain(|known| known.session != session);
+    }
+
+    fn step(&mut self, dice: &mut Dice) {
+        if dice.percent(12) {
+            self.kill(dice);
+        }
+        let told = match dice.below(100) {
+            0..40 => Some(self.enter(dice)),
+            40..46 => self.repeat(dice),
+            46..74 => self.depart(dice),
+            74..78 => self.depart_again(dice),
+            78..84 => self.lighten(dice),
+            84..88 => self.break_one(dice),
+            88..95 => Some(self.look(dice)),
+            _ => Some(self.show()),
+        };
+        // Whatever was asked may have found the dead or not: a departure that was none looks at nobody.
+        let told = told.unwrap_or_default();
+        self.compare(told);
+    }
+}
+
+fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
+    let capacity = [1, Claim::UNBOUNDED, 2, 3, 7, 20][dice.below(6)];
+    let sessions = (0..2 + dice.below(5)).map(|_| bed.session(LONG)).collect();
+    let layout = bed.layout.clone();
+    let name = Name::new(format!("trial {case} {{x}}")).unwrap();
+    let mut trial = Trial { bed, layout, name, sessions, line: vec![], past: vec![], steps: vec![], last: 0, capacity };
+    for _ in 0..10 + dice.below(40) {
+        trial.step(dice);
+    }
+    // An idle name leaves nothing.
+    for known in std::mem::take(&mut trial.line) {
+        trial.bed.run(leave(&trial.layout, known.session, (&trial.name.clone(), known.id), Some(known.seq)));
+    }
+    trial.bed.run(show(&trial.layout, &trial.name));
+    let (fields, order) = trial.bed.raw(&trial.name);
+    assert!(order.is_empty() && !fields.keys().any(|field| field.starts_with("trial ")), "{fields:?}");
+    trial.bed.heard();
+}
+
+fn the_scripts_answer_as_the_rule_does(resp3: bool) {
+    let (mut bed, mut dice) = (Bed::new(resp3), Dice::random());
+    for case in 0..1000 {
+        run(&mut bed, &mut dice, case);
+    }
+}
+
+#[test]
+fn the_scripts_answer_as_the_rule_does_by_resp2() {
+    the_scripts_answer_as_the_rule_does(false);
+}
+
+#[test]
+fn the_scripts_answer_as_the_rule_does_by_resp3() {
+    the_scripts_answer_as_the_rule_does(true);
+}
