@@ -49,6 +49,18 @@ static STORES: &[StoreInfo] = &[
     crate::stores::memory::INFO,
     #[cfg(not(feature = "memory"))]
     StoreInfo::off("memory", "memory", "memory:test"),
+    #[cfg(feature = "redis")]
+    crate::stores::redis::INFO,
+    #[cfg(feature = "redis")]
+    crate::stores::redis::TLS_INFO,
+    #[cfg(feature = "redis")]
+    crate::stores::redis::UNIX_INFO,
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("redis", "redis", "redis://host:6379/0"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("rediss", "redis", "rediss://host:6379/0"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
     #[cfg(feature = "zookeeper")]
     crate::stores::zookeeper::INFO,
     #[cfg(not(feature = "zookeeper"))]

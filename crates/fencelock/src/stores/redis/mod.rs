@@ -1,5 +1,165 @@
-//! Redis: one ordered queue for each name, kept by scripts that the server runs whole. See NOTES.md.
-#![allow(dead_code, reason = "the session that calls the scripts is still to come")]
+//! Locks on one Redis server, in a queue of our own: first come, first served, at one script to acquire and one to release.
+//!
+//! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
+//! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
 
+mod config;
+mod connection;
+mod dial;
+mod enter;
+mod fault;
 mod layout;
+mod link;
+mod place;
+mod push;
+mod record;
+mod repair;
 mod scripts;
+mod server;
+mod session;
+mod show;
+mod tls;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use self::config::Config;
+use self::connection::Connection;
+use self::layout::{LAYOUT_NAME, Layout};
+use self::link::{Link, Member};
+use self::push::{Hub, REPAIR};
+use self::session::{Core, RedisSession};
+use crate::engine::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+};
+
+/// What the registry knows of this store over TCP.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "redis",
+    feature: "redis",
+    example: "redis://host:6379/0",
+    options: config::OPTIONS,
+    capability: Some(|| CAPABILITY.clone()),
+    open: Some(open),
+};
+
+/// The same over TLS.
+pub(crate) const TLS_INFO: StoreInfo =
+    StoreInfo { scheme: "rediss", example: "rediss://host:6379/0", options: config::TLS_OPTIONS, ..INFO };
+
+/// The same over a socket file.
+pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {
+    scheme: "redis+unix",
+    example: "redis+unix:///run/redis/redis.sock?db=0",
+    options: config::UNIX_OPTIONS,
+    ..INFO
+};
+
+static CAPABILITY: Capability = Capability {
+    store: "redis",
+    layout: LAYOUT_NAME,
+    liveness: Liveness::Lease,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
+    shared_claims: true,
+    // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
+    detection_slack: Duration::from_millis(100),
+    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    residue: "one number for each of at most 4096 buckets of names, and for 30 days the records of breaks",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+/// How long a connection may take, and be silent, that serves no session.
+const READER_TTL: Duration = Duration::from_secs(10);
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let config = Config::from_url(url)?;
+        let layout = Arc::new(Layout::new(&config.prefix));
+        let store = RedisStore { config: Arc::new(config), layout, newest: Mutex::default(), reader: Mutex::default() };
+        Ok(Arc::new(store) as Arc<dyn Store>)
+    })
+}
+
+/// Locks on a Redis server.
+struct RedisStore {
+    config: Arc<Config>,
+    layout: Arc<Layout>,
+    /// The session opened last: queues are read through it.
+    newest: Mutex<Weak<Core>>,
+    /// What queues are read through when there is no session.
+    reader: Mutex<Option<Arc<Link>>>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
+}
+
+impl RedisStore {
+    async fn open(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Opened> {
+        let session = getrandom::u64().map_err(|error| {
+            Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+        })?;
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let hub = Arc::new(Hub::new(sender));
+        let member = Member { session, owner: owner.clone(), ttl, hub: Arc::clone(&hub) };
+        let link = Link::new(&self.config, &self.layout, clock, ttl, Some(member));
+        link.connection().await?;
+        let confirmed = link.confirmed();
+        let core = Arc::new(Core { link, hub, id: session, ttl });
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
+        let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
+        Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed })
+    }
+
+    /// The connection of the session opened last, or, if there is none any more, one that serves no session.
+    async fn connection(&self) -> Result<Arc<Connection>> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(core) = newest.filter(|core| core.alive("read").is_ok()) {
+            return core.link.connection().await;
+        }
+        let reader = {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Link::new(&self.config, &self.layout, Arc::new(SystemClock), READER_TTL, None);
+            Arc::clone(reader.get_or_insert_with(new))
+        };
+        reader.connection().await
+    }
+}
+
+impl Store for RedisStore {
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(self.open(owner, ttl, clock))
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move { show::queue(&*self.connection().await?, &self.layout, name).await })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move { show::names(&*self.connection().await?, &self.layout, prefix, from, limit).await })
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { show::evict(&*self.connection().await?, &self.layout, order).await })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move { show::breaks(&*self.connection().await?, &self.layout, name).await })
+    }
+}

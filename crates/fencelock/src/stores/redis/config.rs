@@ -1,0 +1,232 @@
+//! What a `redis:`, `rediss:` or `redis+unix:` URL may say.
+
+use std::fmt;
+
+use super::tls::Tls;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::StoreUrl;
+
+/// The options of a `redis:` URL, besides those that every store takes.
+pub(crate) const OPTIONS: &[&str] = &["layout", "prefix"];
+/// The options of a `rediss:` URL.
+pub(crate) const TLS_OPTIONS: &[&str] = &["layout", "prefix", "tls_ca", "tls_cert", "tls_key"];
+/// The options of a `redis+unix:` URL.
+pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "db"];
+
+/// The port of a server that says nothing else.
+const PORT: u16 = 6379;
+
+/// What every key starts with unless told otherwise.
+const PREFIX: &str = "fencelock";
+
+/// The longest prefix, in bytes.
+const PREFIX_MOST: usize = 64;
+
+/// Layouts of others that have a name already, so that asking for one says that it is not there yet.
+const LATER: &[&str] = &["redisson", "plain"];
+
+/// Where the server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp { host: String, port: u16 },
+    Unix(String),
+}
+
+/// How a server is reached and used.
+#[derive(Clone)]
+pub(super) struct Config {
+    pub(super) address: Address,
+    pub(super) tls: Option<Tls>,
+    /// The user of the access control list; `None` for the default one.
+    pub(super) user: Option<String>,
+    /// Secret.
+    pub(super) password: Option<String>,
+    /// The number of the database.
+    pub(super) db: u32,
+    /// What every key starts with.
+    pub(super) prefix: String,
+}
+
+impl Config {
+    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
+        layout(url.take("layout"))?;
+        let prefix = prefix(url.take("prefix"))?;
+        let (user, password) = credentials(url.credentials())?;
+        let (options, address, db, tls) = match url.scheme() {
+            "redis+unix" => (UNIX_OPTIONS, socket(&url)?, url.take("db"), None),
+            "rediss" => {
+                let tls = Tls::from_url(&mut url)?;
+                (TLS_OPTIONS, host(url.authority())?, number(url.path()), Some(tls))
+            }
+            _ => (OPTIONS, host(url.authority())?, number(url.path()), None),
+        };
+        url.refuse_other_options(options)?;
+        let db = db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redis://host/0")))?;
+        let config = Self { address, tls, user, password, db, prefix };
+        if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp { .. }) {
+            tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not rediss");
+        }
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp { host, port } => {
+                let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+                let is_v6 = host.contains(':');
+                let (open, close) = if is_v6 { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}/{}", self.db)
+            }
+            Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
+        }
+    }
+}
+
+pub(super) fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "redis store", message)
+}
+
+fn layout(given: Option<String>) -> Result<()> {
+    match given.as_deref() {
+        None | Some("fair") => Ok(()),
+        Some(later) if LATER.contains(&later) => {
+            let message = "this release has no layout of other clients yet, only its own";
+            Err(Error::new(ErrorKind::Unsupported, "redis store", message).with("layout", later).with("known", "fair"))
+        }
+        Some(_) => Err(bad("unknown layout").with("known", "fair")),
+    }
+}
+
+fn prefix(given: Option<String>) -> Result<String> {
+    let Some(given) = given else { return Ok(PREFIX.to_owned()) };
+    // Braces would move the hash tag; the rest is what glob patterns and people stumble over.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    if given.is_empty() || given.len() > PREFIX_MOST || !given.chars().all(is_plain) {
+        return Err(bad("a prefix is 1 to 64 letters, digits and `-_.:/`"));
+    }
+    Ok(given)
+}
+
+/// User and password. A password alone is written with a colon in front, for the user `default`.
+fn credentials(given: Option<&str>) -> Result<(Option<String>, Option<String>)> {
+    let Some(given) = given else { return Ok((None, None)) };
+    match given.split_once(':') {
+        Some((user, password)) if !password.is_empty() => {
+            Ok(((!user.is_empty()).then(|| user.to_owned()), Some(password.to_owned())))
+        }
+        _ => Err(bad("credentials are given as user:password, or as :password for the default user")),
+    }
+}
+
+fn host(authority: &str) -> Result<Address> {
+    const HOW: &str = "name one server, as in redis://host:6379/0";
+    if authority.contains(',') {
+        return Err(bad("one server is named; several (Sentinel, Cluster, Redlock) are not supported yet"));
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(v6) => v6.split_once(']').ok_or_else(|| bad(HOW))?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(bad(HOW));
+    }
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or_else(|| bad("a port is 1 to 65535"))?,
+        None if port.is_empty() => PORT,
+        None => return Err(bad(HOW)),
+    };
+    Ok(Address::Tcp { host: host.to_owned(), port })
+}
+
+/// The database in the path of a URL, if there is one.
+fn number(path: &str) -> Option<String> {
+    let number = path.strip_prefix('/').unwrap_or(path);
+    (!number.is_empty()).then(|| number.to_owned())
+}
+
+fn socket(url: &StoreUrl) -> Result<Address> {
+    if !url.authority().is_empty() || url.path().len() < 2 || !url.path().starts_with('/') {
+        return Err(bad("a socket is named by its whole path, as in redis+unix:///run/redis/redis.sock?db=0"));
+    }
+    Ok(Address::Unix(url.path().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::from_url(StoreUrl::parse(url)?)
+    }
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn server_database_and_options_are_taken_apart() {
+        let plain = config("redis://h1").unwrap();
+        assert_eq!((&plain.address, plain.db, &*plain.prefix), (&tcp("h1", 6379), 0, "fencelock"));
+        assert!(plain.user.is_none() && plain.password.is_none() && plain.tls.is_none());
+        let full = config("redis://me:p%40s:s@h1:1/5?prefix=app:locks&layout=fair").unwrap();
+        assert_eq!((&full.address, full.db, &*full.prefix), (&tcp("h1", 1), 5, "app:locks"));
+        assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("me"), Some("p@s:s")));
+        assert_eq!(config("redis://[::1]:7/").unwrap().address, tcp("::1", 7));
+        assert_eq!(format!("{:?}", config("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
+        let unix = config("redis+unix://:secret@/run/redis%20a.sock?db=2").unwrap();
+        assert_eq!((&unix.address, unix.db), (&Address::Unix("/run/redis a.sock".to_owned()), 2));
+        assert_eq!((unix.user, unix.password.as_deref()), (None, Some("secret")));
+    }
+
+    #[test]
+    fn what_is_not_a_server_is_refused() {
+        for url in [
+            "redis://",
+            "redis:h1",
+            "redis://h1:0",
+            "redis://h1:x",
+            "redis://h1:70000",
+            "redis://[::1",
+            "redis://[::1]x",
+            "redis://a,b",
+            "redis://h1/a",
+            "redis://h1/0/1",
+            "redis://h1/-1",
+            "redis://user@h1",
+            "redis://user:@h1",
+            "redis://h1?db=1",
+            "redis://h1?tls_ca=/x",
+            "redis://h1?layout=other",
+            "redis://h1?prefix=",
+            "redis://h1?prefix=a%7Bb",
+            "redis://h1?prefix=a%20b",
+            "redis+unix://",
+            "redis+unix:///",
+            "redis+unix://host/path",
+            "redis+unix:///path?db=x",
+            "rediss://h1?tls_ca=/no/such/file",
+            "rediss://h1?tls_cert=/x",
+        ] {
+            assert_eq!(config(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_layout_of_others_is_said_to_come_later() {
+        for layout in LATER {
+            let error = config(&format!("redis://h1?layout={layout}")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("yet"), "{error}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_never_shown() {
+        let config = config("redis://me:s3cret@h1/1").unwrap();
+        assert_eq!(format!("{config:?}"), "redis://h1:6379/1");
+        let error = Config::from_url(StoreUrl::parse("redis://s3cret@h1").unwrap()).unwrap_err();
+        assert!(!format!("{error:?}").contains("s3cret"));
+    }
+}

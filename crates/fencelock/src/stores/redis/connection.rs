@@ -1,0 +1,295 @@
+//! One connection: requests that share it, and the one task that drives it, watches over it and looks after the waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::config::Config;
+use super::dial::dial;
+use super::fault::{fault, is_old_protocol, is_unknown_script};
+use super::push::Hub;
+use super::scripts::{self, Call};
+use super::server::Server;
+use crate::engine::clock::Clock;
+use crate::error::{Error, Result};
+
+/// How many requests may be on their way to the task that sends them; more wait for room.
+const ROOM: usize = 4096;
+
+/// What a connection shows of itself in `CLIENT LIST`.
+const NAME: (&str, &str) = ("fencelock", env!("CARGO_PKG_VERSION"));
+
+/// One connection to the server. Dropped, it is closed, whatever is on its way.
+pub(super) struct Connection {
+    wire: MultiplexedConnection,
+    traffic: Arc<Traffic>,
+    task: JoinHandle<()>,
+}
+
+/// What goes on on a connection.
+#[derive(Default)]
+struct Traffic {
+    /// Requests whose callers wait.
+    waiting: AtomicUsize,
+    /// Answers and messages so far.
+    heard: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// A caller that waits for its answer.
+struct Waiting<'a>(&'a Traffic);
+
+impl<'a> Waiting<'a> {
+    fn new(traffic: &'a Traffic) -> Self {
+        traffic.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(traffic)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a connection serves, besides requests: the messages to a session.
+#[derive(Clone)]
+pub(super) struct Ears {
+    pub(super) hub: Arc<Hub>,
+    pub(super) channel: String,
+    /// The number of the connection.
+    pub(super) number: u64,
+}
+
+/// What is awaited besides requests, until the connection ends.
+pub(super) type Chores = futures_core::future::BoxFuture<'static, ()>;
+
+impl Connection {
+    /// Connects, and says who we are. With `ears`, subscribes to the session's channel. The sender in the answer starts the
+    /// chores that are sent through it.
+    pub(super) async fn open(
+        config: &Config,
+        ears: Option<&Ears>,
+        clock: &Arc<dyn Clock>,
+        patience: Duration,
+    ) -> Result<(Self, oneshot::Sender<Chores>)> {
+        let opened = shake(config, ProtocolVersion::RESP3, ears).await?;
+        let (wire, driver, pubsub) = match opened {
+            Some((wire, driver)) => (wire, driver, None),
+            None => older(config, ears).await?,
+        };
+        // Otherwise the second connection is subscribed already.
+        let subscribes_itself = pubsub.is_none();
+        let traffic = Arc::new(Traffic::default());
+        let (chores, receiver) = oneshot::channel();
+        let task = drive(driver, pubsub, receiver, ears.cloned(), Arc::clone(&traffic), Arc::clone(clock), patience);
+        let connection = Self { wire, traffic, task: tokio::spawn(task) };
+        if let Some(ears) = ears.filter(|_| subscribes_itself) {
+            let mut subscribe = redis::cmd("SUBSCRIBE");
+            connection.command("subscribe", subscribe.arg(&ears.channel)).await?;
+        }
+        Ok((connection, chores))
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        !self.traffic.ended.load(Ordering::Acquire)
+    }
+
+    /// What the server says of itself; nothing if that is forbidden.
+    pub(super) async fn server(&self) -> Result<Server> {
+        match self.send(&redis::cmd("INFO")).await {
+            Ok(Value::BulkString(info)) => Ok(Server::read(&String::from_utf8_lossy(&info))),
+            Ok(Value::VerbatimString { text, .. }) => Ok(Server::read(&text)),
+            Ok(_) => Ok(Server::default()),
+            Err(error) if error.code() == Some("NOPERM") => {
+                tracing::warn!(
+                    "the user may not run INFO: whether the server evicts keys, and that it was restarted, is not seen"
+                );
+                Ok(Server::default())
+            }
+            Err(error) => Err(fault("connect", &error)),
+        }
+    }
+
+    /// Makes sure that the server knows the scripts.
+    pub(super) async fn load_scripts(&self) -> Result<()> {
+        let mut pipeline = redis::pipe();
+        for script in scripts::all() {
+            pipeline.add_command(script.load());
+        }
+        let count = pipeline.len();
+        let _waiting = Waiting::new(&self.traffic);
+        let loaded = self.wire.clone().send_packed_commands(&pipeline, 0, count).await;
+        let loaded =
+            loaded.and_then(|values| values.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>());
+        self.traffic.heard.fetch_add(1, Ordering::Relaxed);
+        loaded.map(drop).map_err(|error| fault("load scripts", &error))
+    }
+
+    /// Runs a script. One that the server forgot is loaded, and run once more.
+    pub(super) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
+        let mut answer = self.send(call.command()).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            self.command(operation, &call.script().load()).await?;
+            answer = self.send(call.command()).await;
+        }
+        match answer {
+            Ok(value) => call.read(value),
+            Err(error) => Err(fault(operation, &error)),
+        }
+    }
+
+    /// Sends one command.
+    pub(super) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
+        self.send(command).await.map_err(|error| fault(operation, &error))
+    }
+
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let waiting = Waiting::new(&self.traffic);
+        let answer = self.wire.clone().send_packed_command(command).await;
+        drop(waiting);
+        self.traffic.heard.fetch_add(1, Ordering::Relaxed);
+        answer.and_then(Value::extract_error)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Driver = futures_core::future::BoxFuture<'static, ()>;
+
+/// Greets the server in this protocol; `None` when it only knows the older one.
+async fn shake(
+    config: &Config,
+    protocol: ProtocolVersion,
+    ears: Option<&Ears>,
+) -> Result<Option<(MultiplexedConnection, Driver)>> {
+    let stream = dial(config).await?;
+    // Who waits has a deadline of its own: an answer that is late is still an answer.
+    let mut settings = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(ROOM);
+    if let Some(ears) = ears.filter(|_| protocol != ProtocolVersion::RESP2) {
+        let ears = ears.clone();
+        settings = settings.set_push_sender(move |push: PushInfo| {
+            hear(&ears, push);
+            Ok::<_, redis::aio::SendError>(())
+        });
+    }
+    match MultiplexedConnection::new_with_config(&identity(config, protocol), stream, settings).await {
+        Ok((wire, driver)) => Ok(Some((wire, Box::pin(driver)))),
+        Err(error) if protocol != ProtocolVersion::RESP2 && is_old_protocol(&error) => Ok(None),
+        Err(error) => Err(greeting(config, &error)),
+    }
+}
+
+/// A server that knows the older protocol only: messages come on a second connection.
+async fn older(config: &Config, ears: Option<&Ears>) -> Result<(MultiplexedConnection, Driver, Option<PubSub>)> {
+    let Some((wire, driver)) = shake(config, ProtocolVersion::RESP2, None).await? else {
+        return Err(Error::new(crate::ErrorKind::Internal, "connect", "the older protocol needs no HELLO"));
+    };
+    let Some(ears) = ears else { return Ok((wire, driver, None)) };
+    tracing::debug!(server = ?config, "the server knows RESP2 only: messages come on a second connection");
+    let pubsub = PubSub::new(&identity(config, ProtocolVersion::RESP2), dial(config).await?).await;
+    let mut pubsub = pubsub.map_err(|error| greeting(config, &error))?;
+    pubsub.subscribe(&ears.channel).await.map_err(|error| fault("subscribe", &error))?;
+    Ok((wire, driver, Some(pubsub)))
+}
+
+fn greeting(config: &Config, error: &redis::RedisError) -> Error {
+    // Nothing was asked for yet that could have taken effect.
+    fault("connect", error).with("server", format!("{config:?}"))
+}
+
+fn identity(config: &Config, protocol: ProtocolVersion) -> RedisConnectionInfo {
+    let mut info =
+        RedisConnectionInfo::default().set_db(i64::from(config.db)).set_protocol(protocol).set_lib_name(NAME.0, NAME.1);
+    if let Some(user) = &config.user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = &config.password {
+        info = info.set_password(password);
+    }
+    info
+}
+
+fn hear(ears: &Ears, push: PushInfo) {
+    if push.kind == PushKind::Message
+        && let Some(Value::BulkString(message)) = push.data.get(1)
+    {
+        ears.hub.heard(ears.number, message);
+    }
+}
+
+/// The task of a connection: everything that is awaited on its behalf.
+async fn drive(
+    driver: Driver,
+    pubsub: Option<PubSub>,
+    chores: oneshot::Receiver<Chores>,
+    ears: Option<Ears>,
+    traffic: Arc<Traffic>,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+) {
+    let chores = async {
+        if let Ok(chores) = chores.await {
+            chores.await;
+        }
+        std::future::pending::<()>().await;
+    };
+    // Told however it ends: also when the task is dropped.
+    let _told = Told { traffic: &traffic, ears: ears.as_ref() };
+    tokio::select! {
+        () = driver => {}
+        () = messages(pubsub, ears.as_ref()) => {}
+        () = silence(&traffic, &*clock, patience) => tracing::debug!(?patience, "a connection without an answer is given up"),
+        () = chores => {}
+    }
+}
+
+struct Told<'a> {
+    traffic: &'a Traffic,
+    ears: Option<&'a Ears>,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.traffic.ended.store(true, Ordering::Release);
+        if let Some(ears) = self.ears {
+            ears.hub.disconnected(ears.number);
+        }
+    }
+}
+
+/// Hears messages on a second connection, until it ends.
+async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>) {
+    let (Some(pubsub), Some(ears)) = (pubsub, ears) else { return std::future::pending().await };
+    let (_sink, mut stream) = pubsub.split();
+    while let Some(message) = stream.next().await {
+        ears.hub.heard(ears.number, message.get_payload_bytes());
+    }
+}
+
+/// Completes when somebody has waited for longer than half of `patience` and nothing was heard in that time.
+async fn silence(traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
+    let mut before = None;
+    loop {
+        clock.sleep_until(clock.now().after(patience / 2)).await;
+        let heard = traffic.heard.load(Ordering::Relaxed);
+        let waits = traffic.waiting.load(Ordering::Relaxed) > 0;
+        if waits && before == Some(heard) {
+            return;
+        }
+        before = waits.then_some(heard);
+    }
+}

@@ -1,0 +1,64 @@
+//! Joining a queue: one script.
+
+use std::sync::Arc;
+
+use super::place::RedisPlace;
+use super::push::{Over, due};
+use super::scripts::{self, Enter};
+use super::session::{Core, over};
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::store::{Entered, Entry};
+
+/// How often a request is sent that was overtaken by the withdrawal of another one.
+const TRIES: usize = 8;
+
+pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
+    core.alive("enter")?;
+    let slot = core.hub.begin(&entry.name, entry.id);
+    for _ in 0..TRIES {
+        let reply = match ask(core, &entry).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // A request that certainly did nothing need not be withdrawn.
+                if error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
+                    core.hub.forget(entry.id);
+                }
+                return Err(error);
+            }
+        };
+        match reply {
+            Enter::Granted(grant) => core.hub.granted(&slot, grant),
+            Enter::Waiting { seq, ahead, look_in } => {
+                let due = due(core.link.clock.now(), look_in);
+                core.hub.waits(&slot, seq, ahead, due);
+            }
+            Enter::Busy => {
+                core.hub.forget(entry.id);
+                return Ok(Entered::Busy);
+            }
+            Enter::Conflict(claim) => {
+                core.hub.forget(entry.id);
+                return Ok(Entered::Conflict(claim));
+            }
+            Enter::Stale(epoch) => {
+                core.link.raise(epoch);
+                continue;
+            }
+            Enter::Gone => {
+                core.hub.end(Over::There);
+                return Err(over("enter"));
+            }
+        }
+        return Ok(Entered::In(Box::new(RedisPlace::new(core, slot))));
+    }
+    let message = "withdrawals of other requests keep coming in between";
+    Err(Error::new(ErrorKind::Unreachable, "enter", message).retryable())
+}
+
+async fn ask(core: &Core, entry: &Entry) -> Result<Enter> {
+    let connection = core.link.connection().await?;
+    // Connecting may have told that it is over.
+    core.alive("enter")?;
+    let call = scripts::enter(&core.link.layout, core.id, core.link.epoch(), entry);
+    connection.run("enter", &call).await
+}

@@ -1,0 +1,219 @@
+//! The server's errors and the client crate's as the store's: one function, so that nothing is retryable by accident.
+
+use redis::{ErrorKind as Wire, RedisError, ServerErrorKind};
+
+use super::scripts::{Refusal, refusal};
+
+use crate::error::{Error, ErrorKind};
+
+/// What an error means.
+struct Meaning {
+    kind: ErrorKind,
+    /// Another try can help.
+    retryable: bool,
+    /// The request may have taken effect.
+    unknown: bool,
+    message: &'static str,
+}
+
+const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
+    Meaning { kind, retryable: false, unknown: false, message }
+}
+
+/// The server did nothing, and may do it later.
+const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
+    Meaning { kind, retryable: true, unknown: false, message }
+}
+
+/// What became of a request that failed with `error`, which is told as the cause in words.
+pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
+    let meaning = meaning(error);
+    let mut fault = Error::new(meaning.kind, operation, meaning.message).with("cause", told(error));
+    if meaning.retryable {
+        fault = fault.retryable();
+    }
+    if meaning.unknown {
+        fault = fault.outcome_unknown();
+    }
+    fault
+}
+
+/// The script is not known to the server (any more).
+pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == Wire::Server(ServerErrorKind::NoScript)
+}
+
+/// The server knows the older protocol only.
+pub(super) fn is_old_protocol(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
+    let unknown = detail.contains("unknown command") && detail.contains("hello");
+    error.kind() == Wire::RESP3NotSupported || error.code() == Some("NOPROTO") || unknown
+}
+
+/// What the server said, without what it quotes of the request: that may hold a password.
+fn told(error: &RedisError) -> String {
+    let told = error.to_string();
+    let shown = told.split(", with args beginning with").next().unwrap_or_default();
+    shown.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+fn meaning(error: &RedisError) -> Meaning {
+    match (refusal(error), error.code()) {
+        (Some(refusal), _) => raised(refusal),
+        (None, Some(code)) => said(code, error.detail().unwrap_or_default()),
+        (None, None) => happened(error.kind()),
+    }
+}
+
+/// What a script of ours refused. It may have done something before it found out.
+fn raised(refusal: Refusal) -> Meaning {
+    let (kind, message) = match refusal {
+        Refusal::Layout => {
+            (ErrorKind::Layout, "what is in the server is not ours, or not whole: use another prefix, or delete it")
+        }
+        Refusal::Limit => (ErrorKind::Exhausted, "the numbers of a bucket of names are past the last fencing token"),
+        Refusal::Invalid => (ErrorKind::Internal, "a script was given what makes no sense"),
+    };
+    Meaning { unknown: true, ..refused(kind, message) }
+}
+
+/// What the server said.
+fn said(code: &str, detail: &str) -> Meaning {
+    use ErrorKind::{Denied, Exhausted, Unreachable};
+    match code {
+        "WRONGPASS" => refused(Denied, "the server refused the user or the password"),
+        "NOAUTH" => {
+            refused(Denied, "the server wants a password: redis://user:password@host, or redis://:password@host")
+        }
+        "NOPERM" => refused(
+            Denied,
+            "the access control list does not allow it; needed are scripts, the commands in them, PUBLISH and SUBSCRIBE on the keys and channels of the prefix",
+        ),
+        "DENIED" => refused(
+            Denied,
+            "the server is in protected mode and takes local clients only: give it a password, or say `protected-mode no` where the network is trusted",
+        ),
+        "READONLY" => passing(Unreachable, "the server is a replica, which takes no locks: name the primary"),
+        "LOADING" => passing(Unreachable, "the server is still loading its data"),
+        "BUSY" => passing(
+            Unreachable,
+            "the server is busy with a script of somebody that runs for long (SCRIPT KILL ends it)",
+        ),
+        "MASTERDOWN" => passing(Unreachable, "the server is a replica that has lost its primary: name the primary"),
+        "NOREPLICAS" => passing(Unreachable, "the server has fewer replicas than its min-replicas-to-write"),
+        "NOSCRIPT" => passing(Unreachable, "the server keeps forgetting our scripts (SCRIPT FLUSH)"),
+        "CLUSTERDOWN" | "TRYAGAIN" => passing(Unreachable, "the cluster that the server belongs to is not complete"),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            refused(ErrorKind::Unsupported, "the server is a node of a cluster, which this store does not speak to yet")
+        }
+        "OOM" => passing(Exhausted, "the server has no memory left (its maxmemory is reached)"),
+        "MISCONF" => passing(
+            Exhausted,
+            "the server takes no writes, because it cannot save its data (stop-writes-on-bgsave-error)",
+        ),
+        "ERR" if detail.contains("max number of clients") => {
+            passing(Exhausted, "the server has as many clients as it takes (its maxclients)")
+        }
+        "ERR" if detail.contains("DB index is out of range") => {
+            refused(ErrorKind::Config, "the server has no database of that number")
+        }
+        "ERR" if detail.contains("OOM command not allowed") => {
+            passing(Exhausted, "the server has no memory left (its maxmemory is reached)")
+        }
+        "ERR" if detail.contains("unknown command") => {
+            refused(ErrorKind::Unsupported, "the server does not know a command that this store needs")
+        }
+        _ => Meaning {
+            unknown: true,
+            ..refused(ErrorKind::Internal, "the server answered with an error that this release does not know")
+        },
+    }
+}
+
+/// What happened without a word of the server.
+fn happened(kind: Wire) -> Meaning {
+    let lost = |message| Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) };
+    match kind {
+        Wire::Io => lost("the connection was lost before the answer came"),
+        Wire::Parse => lost("what answered does not speak as a Redis server does"),
+        Wire::AuthenticationFailed => refused(ErrorKind::Denied, "the server refused the user or the password"),
+        Wire::RESP3NotSupported => refused(ErrorKind::Unsupported, "the server knows the older protocol only"),
+        Wire::InvalidClientConfig | Wire::Client => refused(ErrorKind::Config, "the client refused the request"),
+        _ => Meaning {
+            unknown: true,
+            ..refused(ErrorKind::Internal, "the client crate failed in a way that this release does not know")
+        },
+    }
+}
+
+/// The server answered with something that no release of ours makes it answer with.
+pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error {
+    let shown: String = format!("{answer:?}").chars().take(200).collect();
+    Error::new(ErrorKind::Layout, operation, "a script answered with what this release does not understand")
+        .with("answer", shown)
+        .outcome_unknown()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_passes_is_worth_another_try() {
+        use ErrorKind::{Config, Denied, Exhausted, Internal, Unreachable, Unsupported};
+        for (code, kind, retryable, unknown) in [
+            ("WRONGPASS", Denied, false, false),
+            ("NOAUTH", Denied, false, false),
+            ("NOPERM", Denied, false, false),
+            ("DENIED", Denied, false, false),
+            ("READONLY", Unreachable, true, false),
+            ("LOADING", Unreachable, true, false),
+            ("BUSY", Unreachable, true, false),
+            ("MASTERDOWN", Unreachable, true, false),
+            ("NOREPLICAS", Unreachable, true, false),
+            ("NOSCRIPT", Unreachable, true, false),
+            ("CLUSTERDOWN", Unreachable, true, false),
+            ("TRYAGAIN", Unreachable, true, false),
+            ("MOVED", Unsupported, false, false),
+            ("ASK", Unsupported, false, false),
+            ("CROSSSLOT", Unsupported, false, false),
+            ("OOM", Exhausted, true, false),
+            ("MISCONF", Exhausted, true, false),
+            ("ERR", Internal, false, true),
+            ("WHATEVER", Internal, false, true),
+        ] {
+            let meant = said(code, "");
+            assert_eq!((meant.kind, meant.retryable, meant.unknown), (kind, retryable, unknown), "{code}");
+        }
+        for (detail, kind) in [
+            ("max number of clients reached", Exhausted),
+            ("DB index is out of range", Config),
+            (
+                "Error running script: @user_script: 1: OOM command not allowed when used memory > 'maxmemory'.",
+                Exhausted,
+            ),
+            ("unknown command `EVALSHA`, with args", Unsupported),
+        ] {
+            assert_eq!(said("ERR", detail).kind, kind, "{detail}");
+        }
+        for (wire, kind, retryable, unknown) in [
+            (Wire::Io, Unreachable, true, true),
+            (Wire::Parse, Unreachable, true, true),
+            (Wire::AuthenticationFailed, Denied, false, false),
+            (Wire::RESP3NotSupported, Unsupported, false, false),
+            (Wire::Client, Config, false, false),
+            (Wire::UnexpectedReturnType, Internal, false, true),
+        ] {
+            let meant = happened(wire);
+            assert_eq!((meant.kind, meant.retryable, meant.unknown), (kind, retryable, unknown), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_quotes_of_a_request_is_not_repeated() {
+        let detail = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'me' 's3cret'";
+        let error = RedisError::from((Wire::Client, "setup", detail.to_owned()));
+        assert!(!format!("{:?}", fault("connect", &error)).contains("s3cret"));
+        assert!(is_old_protocol(&error));
+    }
+}

@@ -1,0 +1,102 @@
+//! One place: how it waits, and how it is left.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_core::future::BoxFuture;
+
+use super::push::{Over, Slot};
+use super::scripts::{self, Lightened};
+use super::session::Core;
+use crate::engine::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
+use crate::store::{Left, Loss, Place, PlaceId, Standing};
+
+pub(super) struct RedisPlace {
+    core: Arc<Core>,
+    slot: Arc<Slot>,
+}
+
+impl RedisPlace {
+    pub(super) fn new(core: &Arc<Core>, slot: Arc<Slot>) -> Self {
+        Self { core: Arc::clone(core), slot }
+    }
+
+    /// Waits for news. Somebody has to be connected to hear any.
+    async fn settle(&self) -> Result<Standing> {
+        loop {
+            self.core.alive("next")?;
+            match self.slot.standing() {
+                Standing::Waiting(_) => {}
+                settled => return Ok(settled),
+            }
+            if !self.core.link.is_connected() {
+                self.core.link.connection().await?;
+                continue;
+            }
+            // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
+            poll_fn(|cx| {
+                let news = self.slot.poll_news(cx);
+                let alone = !self.core.link.is_connected() || self.core.hub.over() != Over::No;
+                if alone { Poll::Ready(()) } else { news }
+            })
+            .await;
+        }
+    }
+}
+
+impl Place for RedisPlace {
+    fn id(&self) -> PlaceId {
+        self.slot.place.clone()
+    }
+
+    fn standing(&self) -> Standing {
+        match self.core.hub.over() {
+            Over::No => self.slot.standing(),
+            Over::Here | Over::There => Standing::Lost(Loss::Expired),
+        }
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                settled = self.settle() => return settled,
+                () = self.core.link.clock.sleep_until(until) => {}
+            }
+            Ok(self.standing())
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let place = &self.slot.place;
+            let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
+            self.core.alive("lighten")?;
+            let seq = self.slot.seq().ok_or_else(gone)?;
+            let connection = self.core.link.connection().await?;
+            let (layout, session) = (&self.core.link.layout, self.core.id);
+            let lighten = scripts::lighten(layout, session, (&place.name, place.request), seq, claim);
+            match connection.run("lighten", &lighten).await? {
+                Lightened::Done => Ok(()),
+                Lightened::Missing => Err(gone()),
+            }
+        })
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            if self.core.hub.over() == Over::There {
+                return Ok(Left::AlreadyGone);
+            }
+            let PlaceId { name, request } = &self.slot.place;
+            let connection = self.core.link.connection().await?;
+            let leave = scripts::leave(&self.core.link.layout, self.core.id, (name, *request), self.slot.seq());
+            let was_there = connection.run("leave", &leave).await?;
+            self.core.hub.left(&self.slot);
+            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
+        })
+    }
+}

@@ -1,0 +1,398 @@
+//! What a session knows of its own places, and the messages that change it.
+//!
+//! A message says that a place was granted, with its number: the script that granted it sent it, so that nothing has to be
+//! asked. It counts only on the connection of the moment, and only for the number that the place has. Messages may be lost;
+//! every so often, and whenever a lease of somebody ahead may be over, waiting places are looked at anew.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use super::scripts::{self, Broken, Look, Looked, News, Seen};
+use crate::engine::clock::Moment;
+use crate::name::Name;
+use crate::store::{Ahead, Grant, Loss, PlaceId, RequestId, SessionEvent, Standing};
+use crate::token::FencingToken;
+
+/// A waiting place is looked at this often: a message that was lost delays a grant by no more.
+pub(super) const REPAIR: Duration = Duration::from_secs(2);
+
+/// How far a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// It lives.
+    No = 0,
+    /// We gave it up; the server may have it still.
+    Here = 1,
+    /// The server has it no more.
+    There = 2,
+}
+
+/// What one place is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// It was sent and not answered; a message may have told of a grant already.
+    Sent { told: Option<u64> },
+    /// It waits, under this number.
+    Waiting { seq: u64, ahead: Ahead },
+    /// It holds, under this number.
+    Granted { seq: u64 },
+    /// It is gone, unasked.
+    Gone(Loss),
+}
+
+/// One place of the session, shared with whoever waits for it.
+pub(super) struct Slot {
+    pub(super) place: PlaceId,
+    state: Mutex<State>,
+}
+
+struct State {
+    stand: Stand,
+    waker: Option<Waker>,
+    /// When to look at it again, while it waits.
+    due: Moment,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stand(&self) -> Stand {
+        self.lock().stand
+    }
+
+    /// The number that the place has, once it is known.
+    pub(super) fn seq(&self) -> Option<u64> {
+        match self.stand() {
+            Stand::Waiting { seq, .. } | Stand::Granted { seq } => Some(seq),
+            Stand::Sent { .. } | Stand::Gone(_) => None,
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self.stand() {
+            Stand::Sent { .. } => Standing::Waiting(None),
+            Stand::Waiting { ahead, .. } => Standing::Waiting(Some(ahead)),
+            Stand::Granted { seq } => Standing::Granted(Grant { token: FencingToken::new(seq, 0) }),
+            Stand::Gone(loss) => Standing::Lost(loss),
+        }
+    }
+
+    /// Ready once the place does not wait any more, or when whoever waits has to look around.
+    pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
+            return Poll::Ready(());
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Changes the state; gives back whom to wake.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> Option<Waker> {
+        let mut state = self.lock();
+        if change(&mut state) { state.waker.take() } else { None }
+    }
+}
+
+/// The places of one session.
+pub(super) struct Hub {
+    inner: Mutex<Inner>,
+    events: mpsc::UnboundedSender<SessionEvent>,
+    over: AtomicU8,
+    /// The number of the connection whose messages count; 0 for none.
+    connection: AtomicU64,
+    /// Rung when a place has to be looked at earlier than was planned.
+    bell: Notify,
+    planned: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    slots: HashMap<RequestId, Arc<Slot>>,
+    waiting: HashMap<RequestId, Arc<Slot>>,
+    /// Broken places that the server goes on telling of until it hears that we know.
+    broken: Vec<PlaceId>,
+}
+
+impl Hub {
+    pub(super) fn new(events: mpsc::UnboundedSender<SessionEvent>) -> Self {
+        Self {
+            inner: Mutex::default(),
+            events,
+            over: AtomicU8::new(Over::No as u8),
+            connection: AtomicU64::new(0),
+            bell: Notify::new(),
+            planned: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: SessionEvent) {
+        // Nobody listens once the client dropped the session's events.
+        let _ = self.events.send(event);
+    }
+
+    pub(super) fn over(&self) -> Over {
+        match self.over.load(Ordering::Acquire) {
+            0 => Over::No,
+            1 => Over::Here,
+            _ => Over::There,
+        }
+    }
+
+    /// The session is over. Everybody who waits looks around.
+    pub(super) fn end(&self, over: Over) {
+        if self.over.fetch_max(over as u8, Ordering::AcqRel) == Over::No as u8 {
+            self.tell(SessionEvent::Expired);
+        }
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        let waiting: Vec<_> = self.lock().waiting.values().cloned().collect();
+        waiting.iter().filter_map(|slot| slot.change(|_| true)).for_each(Waker::wake);
+    }
+
+    /// From now on the messages of this connection count, and no others'.
+    pub(super) fn connected(&self, connection: u64) {
+        self.connection.store(connection, Ordering::Release);
+    }
+
+    /// This connection ended: its messages may have been lost, and so may have been what the server knew.
+    pub(super) fn disconnected(&self, connection: u64) {
+        let ended = self.connection.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if ended && self.over() == Over::No {
+            self.tell(SessionEvent::Doubtful);
+            self.wake_all();
+        }
+    }
+
+    /// Notes that a request is about to be sent.
+    pub(super) fn begin(&self, name: &Name, id: RequestId) -> Arc<Slot> {
+        let mut inner = self.lock();
+        let slot = inner.slots.entry(id).or_insert_with(|| {
+            let state = State { stand: Stand::Sent { told: None }, waker: None, due: Moment::NEVER };
+            Arc::new(Slot { place: PlaceId { name: name.clone(), request: id }, state: Mutex::new(state) })
+        });
+        Arc::clone(slot)
+    }
+
+    /// Nothing of the request is in the store.
+    pub(super) fn forget(&self, id: RequestId) {
+        let mut inner = self.lock();
+        inner.waiting.remove(&id);
+        let slot = inner.slots.remove(&id);
+        let Inner { slots, waiting, .. } = &mut *inner;
+        shrink(slots);
+        shrink(waiting);
+        drop(inner);
+        drop(slot);
+    }
+
+    /// The place was granted, as its own request was told.
+    pub(super) fn granted(&self, slot: &Slot, seq: u64) {
+        self.set(slot, Stand::Granted { seq });
+    }
+
+    /// The place waits, as its own request was told; a message that came before may know better.
+    pub(super) fn waits(&self, slot: &Arc<Slot>, seq: u64, ahead: Ahead, due: Moment) {
+        self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
+        let mut grant = false;
+        slot.change(|state| {
+            grant = match state.stand {
+                Stand::Sent { told } => told == Some(seq),
+                Stand::Granted { seq: known } => known == seq,
+                _ => false,
+            };
+            state.stand = Stand::Waiting { seq, ahead };
+            state.due = due;
+            false
+        });
+        if grant {
+            return self.granted(slot, seq);
+        }
+        if due.as_nanos() < self.planned.load(Ordering::Acquire) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// The place was left, and is of no interest any more.
+    pub(super) fn left(&self, slot: &Slot) {
+        slot.change(|state| {
+            state.stand = Stand::Gone(Loss::Removed);
+            false
+        });
+        self.forget(slot.place.request);
+    }
+
+    /// The session was closed: nothing of it is there any more, and nobody is to be told.
+    pub(super) fn close(&self) {
+        self.over.store(Over::There as u8, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// The place does not wait any more.
+    fn set(&self, slot: &Slot, stand: Stand) {
+        self.lock().waiting.remove(&slot.place.request);
+        let waker = slot.change(|state| {
+            state.stand = stand;
+            true
+        });
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Which of `places` are gone, and why.
+    pub(super) fn gone(&self, places: &[PlaceId]) -> Vec<(PlaceId, Loss)> {
+        let inner = self.lock();
+        let loss = |place: &PlaceId| match inner.slots.get(&place.request).map(|slot| slot.stand()) {
+            None => Some(Loss::Removed),
+            Some(Stand::Gone(loss)) => Some(loss),
+            Some(_) => None,
+        };
+        places.iter().filter_map(|place| Some((place.clone(), loss(place)?))).collect()
+    }
+
+    /// All places of the session, by name.
+    pub(super) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
+        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
+        for (id, slot) in &self.lock().slots {
+            names.entry(slot.place.name.clone()).or_default().push(*id);
+        }
+        names
+    }
+
+    /// A message came on this connection.
+    pub(super) fn heard(&self, connection: u64, message: &[u8]) {
+        if self.connection.load(Ordering::Acquire) != connection {
+            return;
+        }
+        for news in scripts::news(message) {
+            match news {
+                News::Granted(place, grant) => self.told_granted(place.request, grant),
+                News::Broken(place, grant, reason) => self.told_broken(Broken { place, grant, reason }),
+            }
+        }
+    }
+
+    fn told_granted(&self, id: RequestId, grant: u64) {
+        let Some(slot) = self.lock().slots.get(&id).cloned() else { return };
+        let mut is_ours = false;
+        slot.change(|state| {
+            match &mut state.stand {
+                Stand::Sent { told } => *told = Some(grant),
+                Stand::Waiting { seq, .. } => is_ours = *seq == grant,
+                Stand::Granted { .. } | Stand::Gone(_) => {}
+            }
+            false
+        });
+        if is_ours {
+            self.granted(&slot, grant);
+        }
+    }
+
+    /// Somebody broke a grant of ours, as a message or a renewal tells.
+    pub(super) fn told_broken(&self, broken: Broken) {
+        let mut inner = self.lock();
+        let slot = inner.slots.get(&broken.place.request).cloned();
+        if !inner.broken.contains(&broken.place) {
+            inner.broken.push(broken.place.clone());
+        }
+        drop(inner);
+        let Some(slot) = slot else { return };
+        // A waiter may not have heard of its grant yet, when the grant is broken already.
+        let is_ours = slot.seq() == Some(broken.grant) || matches!(slot.stand(), Stand::Sent { .. });
+        if is_ours {
+            self.set(&slot, Stand::Gone(Loss::Broken));
+            self.tell(SessionEvent::Broken(broken.place, broken.reason));
+        }
+    }
+
+    /// The broken places that the server may stop to tell of.
+    pub(super) fn broken(&self) -> Vec<PlaceId> {
+        self.lock().broken.clone()
+    }
+
+    /// The server heard of these.
+    pub(super) fn acknowledged(&self, places: &[PlaceId]) {
+        self.lock().broken.retain(|place| !places.contains(place));
+    }
+
+    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
+    pub(super) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
+        let inner = self.lock();
+        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
+        let mut next = Moment::NEVER;
+        for (id, slot) in &inner.waiting {
+            let due = slot.lock().due;
+            if all || due <= now {
+                names.entry(slot.place.name.clone()).or_default().push(*id);
+            } else {
+                next = next.min(due);
+            }
+        }
+        self.planned.store(if names.is_empty() { next.as_nanos() } else { 0 }, Ordering::Release);
+        if names.is_empty() { Err(next) } else { Ok(names) }
+    }
+
+    /// Completes when somebody is to be looked at earlier than was planned.
+    pub(super) async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// What a look at `asked` told; `at` is when the answer came.
+    pub(super) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
+        if !look.alive {
+            return self.end(Over::There);
+        }
+        for ((_, ids), Looked { look_in, places }) in asked.iter().zip(look.names) {
+            for (id, seen) in ids.iter().zip(places) {
+                self.seen(*id, seen, due(at, look_in));
+            }
+        }
+    }
+
+    fn seen(&self, id: RequestId, seen: Seen, due: Moment) {
+        let Some(slot) = self.lock().waiting.get(&id).cloned() else { return };
+        let Stand::Waiting { seq: known, ahead: known_ahead } = slot.stand() else { return };
+        match seen {
+            Seen::Granted(grant) => self.granted(&slot, grant),
+            Seen::Missing => self.set(&slot, Stand::Gone(Loss::Removed)),
+            Seen::Waiting(_, ahead) => {
+                let ahead = ahead.unwrap_or(known_ahead);
+                slot.change(|state| {
+                    // A message may have come since.
+                    if matches!(state.stand, Stand::Waiting { seq, .. } if seq == known) {
+                        state.stand = Stand::Waiting { seq: known, ahead };
+                        state.due = due;
+                    }
+                    false
+                });
+            }
+        }
+    }
+}
+
+/// When to look at a waiter again whose queue was told at `at` to have this boundary.
+pub(super) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
+    at.after(boundary.map_or(REPAIR, |boundary| boundary.min(REPAIR)))
+}
+
+/// Gives back what a crowd took that is long gone.
+fn shrink(slots: &mut HashMap<RequestId, Arc<Slot>>) {
+    if slots.capacity() > 1024 && slots.len() < slots.capacity() / 8 {
+        slots.shrink_to_fit();
+    }
+}

@@ -1,0 +1,108 @@
+//! Looks after the waiting places of a session: messages may be lost, and holders may die without a word.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use super::connection::Connection;
+use super::layout::Layout;
+use super::push::Hub;
+use super::scripts::{self, PLACES_PER_CALL};
+use crate::engine::clock::Clock;
+use crate::name::Name;
+use crate::store::RequestId;
+
+/// How many names one request asks for.
+const NAMES: usize = 64;
+
+/// Looks at all waiting places once, since messages may have been lost before this connection, and from then on at each
+/// when it is due. Ends with the connection.
+pub(super) async fn repair(
+    connection: Weak<Connection>,
+    layout: Arc<Layout>,
+    session: u64,
+    hub: Arc<Hub>,
+    clock: Arc<dyn Clock>,
+) {
+    let mut all = true;
+    loop {
+        match hub.due(clock.now(), all) {
+            Err(next) => {
+                all = false;
+                tokio::select! {
+                    biased;
+                    () = hub.rung() => {}
+                    () = clock.sleep_until(next) => {}
+                }
+            }
+            Ok(names) => {
+                let Some(connection) = connection.upgrade() else { return };
+                if look(&connection, &layout, session, &hub, &*clock, names).await {
+                    all = false;
+                } else {
+                    // The connection is at its end, or the server refuses for a while.
+                    drop(connection);
+                    clock.sleep_until(clock.now().after(super::push::REPAIR)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Says whether the server answered.
+async fn look(
+    connection: &Connection,
+    layout: &Layout,
+    session: u64,
+    hub: &Hub,
+    clock: &dyn Clock,
+    names: HashMap<Name, Vec<RequestId>>,
+) -> bool {
+    for request in portions(names) {
+        let answer = connection.run("look", &scripts::look(layout, session, &request, false)).await;
+        match answer {
+            Ok(look) => hub.looked(&request, look, clock.now()),
+            Err(error) => {
+                tracing::debug!(%error, "waiting places could not be looked at");
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Requests of a bounded size for these places.
+pub(super) fn portions(names: HashMap<Name, Vec<RequestId>>) -> Vec<Vec<(Name, Vec<RequestId>)>> {
+    let mut portions: Vec<Vec<(Name, Vec<RequestId>)>> = Vec::new();
+    let mut room = 0;
+    for (name, ids) in names {
+        for ids in ids.chunks(PLACES_PER_CALL) {
+            match portions.last_mut().filter(|last| last.len() < NAMES && ids.len() <= room) {
+                Some(last) => last.push((name.clone(), ids.to_vec())),
+                None => {
+                    room = PLACES_PER_CALL;
+                    portions.push(vec![(name.clone(), ids.to_vec())]);
+                }
+            }
+            room -= ids.len();
+        }
+    }
+    portions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_of_a_bounded_size_and_leave_nothing_out() {
+        let id = |number| RequestId { client: 1, number };
+        let names: HashMap<_, _> = (0..100_u64)
+            .map(|name| (Name::new(format!("n{name}")).unwrap(), (0..=name * 7).map(id).collect::<Vec<_>>()))
+            .collect();
+        let wanted: usize = names.values().map(Vec::len).sum();
+        let portions = portions(names);
+        let count = |portion: &Vec<(Name, Vec<RequestId>)>| portion.iter().map(|(_, ids)| ids.len()).sum::<usize>();
+        assert!(portions.iter().all(|portion| portion.len() <= NAMES && count(portion) <= PLACES_PER_CALL));
+        assert_eq!(portions.iter().map(count).sum::<usize>(), wanted);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a server says of itself, and whether it can be trusted with locks.
+
+use super::config::Config;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The oldest release that runs our scripts: they ask for the time before they write.
+const OLDEST: (u32, u32) = (5, 0);
+
+/// What `INFO` says. What it does not say is `None`: it may be forbidden.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    version: Option<(u32, u32)>,
+    mode: Option<String>,
+    role: Option<String>,
+    primary: Option<String>,
+    /// Another one after every start.
+    pub(super) run_id: Option<String>,
+    loading: bool,
+    /// Of all keys, in bytes; 0 for no limit.
+    memory_limit: u64,
+    eviction: Option<String>,
+}
+
+impl Server {
+    pub(super) fn read(info: &str) -> Self {
+        let field = |name: &str| {
+            let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        let primary = field("master_host").zip(field("master_port")).map(|(host, port)| format!("{host}:{port}"));
+        Self {
+            version: field("redis_version").and_then(|version| parse_version(&version)),
+            mode: field("redis_mode"),
+            role: field("role"),
+            primary,
+            run_id: field("run_id"),
+            loading: field("loading").is_some_and(|loading| loading == "1"),
+            memory_limit: field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
+            eviction: field("maxmemory_policy"),
+        }
+    }
+
+    /// Refuses a server that cannot keep locks, and says what to use instead.
+    pub(super) fn check(&self, config: &Config) -> Result<()> {
+        let refuse =
+            |kind, message: &'static str| Error::new(kind, "connect", message).with("server", format!("{config:?}"));
+        match self.mode.as_deref() {
+            Some("sentinel") => {
+                let message = "this is a Sentinel, which keeps no locks: name the primary that it watches (`SENTINEL get-master-addr-by-name` tells; redis+sentinel is not supported yet)";
+                return Err(refuse(ErrorKind::Unsupported, message));
+            }
+            Some("cluster") => {
+                let message =
+                    "this is a node of a Redis Cluster: name a server of its own (redis+cluster is not supported yet)";
+                return Err(refuse(ErrorKind::Unsupported, message));
+            }
+            _ => {}
+        }
+        if let Some(version) = self.version.filter(|version| *version < OLDEST) {
+            let message = "the server is too old: Redis 5.0 or newer, or Valkey, runs the scripts";
+            let version = format!("{}.{}", version.0, version.1);
+            return Err(refuse(ErrorKind::Unsupported, message).with("version", version));
+        }
+        if self.loading {
+            return Err(refuse(ErrorKind::Unreachable, "the server is still loading its data").retryable());
+        }
+        if self.role.as_deref() == Some("slave") {
+            let message = "this is a replica, which takes no locks: name its primary";
+            let primary = self.primary.as_deref().unwrap_or("unknown");
+            return Err(refuse(ErrorKind::Denied, message).with("primary", primary));
+        }
+        self.check_eviction().map_err(|error| error.with("server", format!("{config:?}")))
+    }
+
+    /// A server that throws keys away when it is full throws locks away.
+    fn check_eviction(&self) -> Result<()> {
+        let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") else { return Ok(()) };
+        if self.memory_limit == 0 {
+            tracing::debug!(policy, "a memory limit set later would make this server throw locks away");
+            return Ok(());
+        }
+        let message = "the server throws keys away when it is full, and locks with them: set `maxmemory-policy noeviction`, or use another server for locks";
+        Err(Error::new(ErrorKind::Config, "connect", message)
+            .with("maxmemory", self.memory_limit)
+            .with("maxmemory_policy", policy))
+    }
+}
+
+fn parse_version(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreUrl;
+
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n";
+
+    fn check(changes: &[(&str, &str)]) -> Result<()> {
+        let info = changes.iter().fold(INFO.to_owned(), |info, (from, to)| info.replace(from, to));
+        Server::read(&info).check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap()).unwrap())
+    }
+
+    #[test]
+    fn an_ordinary_primary_is_taken() {
+        check(&[]).unwrap();
+        check(&[("7.0.15", "unstable")]).unwrap();
+        check(&[("maxmemory:0", "maxmemory:9"), ("allkeys-lru", "noeviction")]).unwrap();
+        assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
+        Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap()).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_keep_locks_is_refused_with_what_to_use() {
+        for (changes, kind, hint) in [
+            (&[("standalone", "sentinel")][..], ErrorKind::Unsupported, "primary"),
+            (&[("standalone", "cluster")], ErrorKind::Unsupported, "server of its own"),
+            (&[("7.0.15", "4.0.14")], ErrorKind::Unsupported, "5.0"),
+            (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
+            (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Denied, "p:6380"),
+            (&[("maxmemory:0", "maxmemory:9")], ErrorKind::Config, "noeviction"),
+            (&[("maxmemory:0", "maxmemory:9"), ("allkeys-lru", "volatile-ttl")], ErrorKind::Config, "volatile-ttl"),
+        ] {
+            let error = check(changes).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(hint), "{error}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A session: its places, and the requests that join, withdraw and renew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+use super::enter;
+use super::link::Link;
+use super::push::{Hub, Over};
+use super::repair::portions;
+use super::scripts::{self, Renewed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{Entered, Entry, PlaceId, Renewal, RequestId, Session};
+
+/// What a session and its places share.
+pub(super) struct Core {
+    pub(super) link: Arc<Link>,
+    pub(super) hub: Arc<Hub>,
+    /// Drawn at random when it was opened.
+    pub(super) id: u64,
+    pub(super) ttl: Duration,
+}
+
+impl Core {
+    /// Refuses what only a living session can do.
+    pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
+        match self.hub.over() {
+            Over::No => Ok(()),
+            Over::Here | Over::There => Err(over(operation)),
+        }
+    }
+
+    async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
+        // Nothing takes effect in a session that the server has no more.
+        if self.hub.over() != Over::There {
+            let connection = self.link.connection().await?;
+            let withdraw = scripts::withdraw(&self.link.layout, self.id, (name, id));
+            let withdrawn = connection.run("withdraw", &withdraw).await?;
+            withdrawn.epoch.into_iter().for_each(|epoch| self.link.raise(epoch));
+        }
+        self.hub.forget(id);
+        Ok(())
+    }
+
+    async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
+        let expired = |confirmed| Renewal { confirmed, gone: Vec::new(), expired: true };
+        let connection = self.link.connection().await?;
+        let sent = self.link.clock.now();
+        if self.hub.over() != Over::No {
+            return Ok(expired(sent));
+        }
+        let known = self.hub.broken();
+        let renew = scripts::renew(&self.link.layout, self.id, self.ttl, &known);
+        match connection.run("renew", &renew).await? {
+            Renewed::Gone => {
+                self.hub.end(Over::There);
+                Ok(expired(sent))
+            }
+            Renewed::Alive(broken) => {
+                self.hub.acknowledged(&known);
+                broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
+                Ok(Renewal { confirmed: sent, gone: self.hub.gone(places), expired: false })
+            }
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.hub.over() != Over::There {
+            let connection = self.link.connection().await?;
+            // The server may have told meanwhile that there is nothing to close; closing is repeatable.
+            let mut portions = portions(self.hub.by_name()).into_iter().peekable();
+            loop {
+                let portion = portions.next().unwrap_or_default();
+                let last = portions.peek().is_none();
+                let close = scripts::close(&self.link.layout, self.id, &portion, last);
+                connection.run("close session", &close).await?;
+                if last {
+                    break;
+                }
+            }
+            self.hub.close();
+        }
+        self.link.hang_up();
+        Ok(())
+    }
+}
+
+pub(super) fn over(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Lost, operation, "the session is over")
+}
+
+pub(super) struct RedisSession(pub(super) Arc<Core>);
+
+impl Session for RedisSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(enter::enter(&self.0, entry))
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.0.withdraw(name, id))
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        Box::pin(async move { self.0.renew(&places).await })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.close())
+    }
+}

@@ -1,0 +1,95 @@
+//! TLS: what to trust, and what to show. Servers are verified by the names in their certificates; there is no way to leave
+//! that out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+
+use super::config::bad;
+use super::dial::Stream;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::StoreUrl;
+
+/// How a connection is encrypted.
+#[derive(Clone)]
+pub(super) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks.
+    pub(super) fn from_url(url: &mut StoreUrl) -> Result<Self> {
+        let roots = match url.take("tls_ca") {
+            Some(path) => certificates("tls_ca", &path)?,
+            None => system_roots()?,
+        };
+        let builder = builder(roots)?;
+        let config = match (url.take("tls_cert"), url.take("tls_key")) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(cert), Some(key)) => builder
+                .with_client_auth_cert(certificates("tls_cert", &cert)?, private_key(&key)?)
+                .map_err(|error| bad("the certificate of tls_cert cannot be used").with("cause", error))?,
+            _ => return Err(bad("tls_cert and tls_key are given together")),
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Encrypts `stream` to `host`.
+    pub(super) async fn wrap(&self, stream: Box<dyn Stream>, host: &str) -> Result<Box<dyn Stream>> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| bad("the host is no name that a certificate can have").with("host", host))?;
+        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await;
+        let stream = stream.map_err(|error| {
+            let message = "no TLS connection: the server's certificate is not trusted, or the server speaks no TLS";
+            Error::new(ErrorKind::Unreachable, "connect", message).with("cause", error).retryable()
+        })?;
+        Ok(Box::new(stream))
+    }
+}
+
+fn builder(
+    roots: Vec<CertificateDer<'static>>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>> {
+    let mut trusted = RootCertStore::empty();
+    let (added, _) = trusted.add_parsable_certificates(roots);
+    if added == 0 {
+        return Err(bad("no certificate authority can be used"));
+    }
+    // Handed in, never taken from the process: a process with two providers would have none.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad("no version of TLS").with("cause", error))?;
+    Ok(builder.with_root_certificates(trusted))
+}
+
+fn system_roots() -> Result<Vec<CertificateDer<'static>>> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        return Err(bad("this system trusts no certificate authority: name one with tls_ca"));
+    }
+    Ok(found.certs)
+}
+
+fn certificates(option: &'static str, path: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let unusable = |error: &dyn fmt::Display| {
+        bad("a file of PEM certificates cannot be read").with("option", option).with("path", path).with("cause", error)
+    };
+    let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| unusable(&error))?;
+    if certificates.is_empty() { Err(unusable(&"there is none in it")) } else { Ok(certificates) }
+}
+
+fn private_key(path: &str) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path)
+        .map_err(|error| bad("the private key of tls_key cannot be read").with("path", path).with("cause", error))
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
