@@ -249,7 +249,9 @@ async fn drive(
     };
     // Told however it ends: also when the task is dropped.
     let _told = Told { traffic: &traffic, ears: ears.as_ref() };
+    // The driver first: mostly it is what woke the task.
     tokio::select! {
+        biased;
         () = driver => {}
         () = messages(pubsub, ears.as_ref()) => {}
         () = silence(&traffic, &*clock, patience) => tracing::debug!(?patience, "a connection without an answer is given up"),

@@ -82,13 +82,18 @@ fn said(code: &str, detail: &str) -> Meaning {
     use ErrorKind::{Denied, Exhausted, Unreachable};
     match code {
         "WRONGPASS" => refused(Denied, "the server refused the user or the password"),
-        "NOAUTH" => {
-            refused(Denied, "the server wants a password: redis://user:password@host, or redis://:password@host")
-        }
-        "NOPERM" => refused(
+        "NOAUTH" => refused(
             Denied,
-            "the access control list does not allow it; needed are scripts, the commands in them, PUBLISH and SUBSCRIBE on the keys and channels of the prefix",
+            "the server wants a password: in the URL before the host, as user:password, or as :password for the default user",
         ),
+        // A command in the middle of a script may be the one.
+        "NOPERM" => Meaning {
+            unknown: true,
+            ..refused(
+                Denied,
+                "the access control list does not allow it; needed are scripts, the commands in them, PUBLISH and SUBSCRIBE on the keys and channels of the prefix",
+            )
+        },
         "DENIED" => refused(
             Denied,
             "the server is in protected mode and takes local clients only: give it a password, or say `protected-mode no` where the network is trusted",
@@ -164,7 +169,7 @@ mod tests {
         for (code, kind, retryable, unknown) in [
             ("WRONGPASS", Denied, false, false),
             ("NOAUTH", Denied, false, false),
-            ("NOPERM", Denied, false, false),
+            ("NOPERM", Denied, false, true),
             ("DENIED", Denied, false, false),
             ("READONLY", Unreachable, true, false),
             ("LOADING", Unreachable, true, false),

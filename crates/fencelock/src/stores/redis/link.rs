@@ -167,7 +167,11 @@ impl Link {
     }
 
     fn too_slow(&self) -> Error {
-        Error::new(ErrorKind::Unreachable, "connect", "the server gave no answer in time")
+        let message = match self.config.tls {
+            Some(_) => "the server gave no answer in time; does it speak TLS on that port?",
+            None => "the server gave no answer in time",
+        };
+        Error::new(ErrorKind::Unreachable, "connect", message)
             .with("server", format!("{:?}", self.config))
             .with("within", format!("{:?}", self.patience))
             .retryable()
