@@ -1,6 +1,5 @@
 //! What happens to a session unasked: its end, doubtful reconnects, and the deletion of a holder's node by somebody else.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -10,9 +9,11 @@ use std::time::Duration;
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::Stream;
+use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::breaks;
 use super::session::Core;
 use super::table::Node;
 use crate::store::{Loss, PlaceId, SessionEvent};
@@ -20,6 +21,9 @@ use crate::store::{Loss, PlaceId, SessionEvent};
 /// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
 /// section costs no watch; somebody who deletes the node in it is noticed a moment later.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the loss of a grant is kept back to say why.
+const REASON_WITHIN: Duration = Duration::from_millis(500);
 
 type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
 
@@ -48,14 +52,15 @@ pub(super) struct Events {
     /// Running while somebody is about to be watched.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     asked: FuturesUnordered<Asked>,
-    removed: VecDeque<PlaceId>,
+    /// Places whose nodes somebody deleted, and why.
+    removed: FuturesUnordered<BoxFuture<'static, (PlaceId, Option<Arc<str>>)>>,
     ended: bool,
 }
 
 impl Events {
     /// `ttl` is what the servers granted.
     pub(super) fn new(wire: wire::Events, ttl: Duration, core: &Arc<Core>) -> Self {
-        let (asked, removed) = (FuturesUnordered::new(), VecDeque::new());
+        let (asked, removed) = (FuturesUnordered::new(), FuturesUnordered::new());
         Self { wire, ttl, core: Arc::downgrade(core), timer: None, asked, removed, ended: false }
     }
 
@@ -95,14 +100,19 @@ impl Events {
     }
 
     /// The next node of a holder that somebody else deleted.
-    fn poll_removed(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) -> Poll<PlaceId> {
+    fn poll_removed(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         core.table.listen(cx.waker());
-        self.removed.extend(core.table.take_fired());
+        self.removed.extend(core.table.take_fired().into_iter().map(|place| why_removed(core, place)));
         self.ask_in_time(core, cx);
         while let Poll::Ready(Some((place, node, watched))) = self.asked.poll_next_unpin(cx) {
             self.answered(core, place, node, watched);
         }
-        self.removed.pop_front().map_or(Poll::Pending, Poll::Ready)
+        let Poll::Ready(Some((place, reason))) = self.removed.poll_next_unpin(cx) else { return Poll::Pending };
+        core.table.forget(place.request);
+        Poll::Ready(match reason {
+            Some(reason) => SessionEvent::Broken(place, reason),
+            None => SessionEvent::Gone(place, Loss::Removed),
+        })
     }
 
     /// Asks for the watches that are due.
@@ -138,8 +148,8 @@ impl Events {
             Ok((_, _, watch)) => core.table.hold(place.request, Some(watch)),
             Err(error) => match error.kind() {
                 Wire::NoNode => {
-                    core.table.forget(place.request);
-                    self.removed.push_back(place);
+                    core.table.ending(place.request);
+                    self.removed.push(why_removed(core, place));
                 }
                 // Each of these takes a while, or a new connection: it is no loop without a pause.
                 Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable => {
@@ -168,6 +178,19 @@ impl Stream for Events {
             Poll::Pending => {}
         }
         let Some(core) = self.core.upgrade() else { return Poll::Pending };
-        self.poll_removed(&core, cx).map(|place| Some(SessionEvent::Gone(place, Loss::Removed)))
+        self.poll_removed(&core, cx).map(Some)
     }
+}
+
+/// Looks whether there is a record of a break, for no longer than a loss may be kept back for its reason.
+fn why_removed(core: &Arc<Core>, place: PlaceId) -> BoxFuture<'static, (PlaceId, Option<Arc<str>>)> {
+    let (client, config, clock) = (core.client.clone(), Arc::clone(&core.config), Arc::clone(&core.clock));
+    Box::pin(async move {
+        let at_the_latest = clock.now().after(REASON_WITHIN);
+        let reason = tokio::select! {
+            reason = breaks::reason(&client, &config, &place) => reason.unwrap_or_default(),
+            () = clock.sleep_until(at_the_latest) => None,
+        };
+        (place, reason)
+    })
 }

@@ -3,6 +3,7 @@
 //! A lock lives as long as its session does, and only the servers judge that. `NOTES.md` beside this file has the layout,
 //! who else it excludes, and what a failover and a restored backup do.
 
+mod breaks;
 mod config;
 mod dialect;
 mod enter;
@@ -34,7 +35,9 @@ use self::session::{Core, WireClock, ZooKeeperSession, moment};
 use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens};
+use crate::store::{
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -70,7 +73,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
-        residue: "one empty container node for each part of the name, which the servers delete after a while (60 s by default)",
+        residue: "one empty container node for each part of the name, which the servers delete after a while (60 s by default); of broken grants, the last 100 records of each name",
         pace: Pace {
             renewals_per_ttl: 6,
             least_margin: tick.max(Pace::DEFAULT.least_margin),
@@ -169,5 +172,24 @@ impl Store for ZooKeeperStore {
         Box::pin(self.read("names", move |client| {
             Box::pin(async move { show::names(&client, &self.config, prefix, from, limit).await })
         }))
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let home = self.config.home(&order.place.name)?;
+            let home = &home;
+            let evict = |client| -> BoxFuture<'_, wire::Result<bool>> {
+                Box::pin(async move { breaks::evict(&client, &self.config, home, order).await })
+            };
+            self.read("evict", evict).await
+        })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(
+            self.read("breaks", move |client| {
+                Box::pin(async move { breaks::breaks(&client, &self.config, name).await })
+            }),
+        )
     }
 }

@@ -32,7 +32,17 @@ impl Home<'_> {
     }
 }
 
+/// Under the parent (beside it, where all locks share it) stands what is kept of broken grants.
+pub(super) const RECORDS: &str = ".fencelock";
+
 impl Config {
+    /// The node under which the records of the breaks of `name` are.
+    pub(super) fn records(&self, name: &Name) -> String {
+        let slash = if self.dialect.one_parent && !self.parent.is_empty() { "" } else { "/" };
+        let name = name.as_str().replace('%', "%25").replace('/', "%2F");
+        format!("{}{slash}{RECORDS}/breaks/{name}", self.parent)
+    }
+
     /// Where `name` is locked.
     ///
     /// # Errors
@@ -41,6 +51,8 @@ impl Config {
         let text = name.as_str();
         let fault = if self.dialect.one_parent { key_fault(text) } else { nested_fault(text) };
         let at_the_root = self.parent.is_empty() && text.split('/').next() == Some("zookeeper");
+        let is_ours = !self.dialect.one_parent && text.split('/').next() == Some(RECORDS);
+        let fault = fault.or(is_ours.then_some("what is under this name is fencelock's own record"));
         let fault = fault.or(at_the_root.then_some("/zookeeper belongs to the servers"));
         if let Some(fault) = text.split('/').find_map(segment_fault).or(fault) {
             return Err(Error::new(ErrorKind::InvalidName, "name", fault)
@@ -102,6 +114,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_breaks_is_among_no_locks_contenders() {
+        let name = Name::new("a/b%c").unwrap();
+        for (url, expected) in [
+            ("zk://h/x/y", "/x/y/.fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/", "/.fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/x/y?dialect=shared", "/x/y.fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/?dialect=shared", "/.fencelock/breaks/a%2Fb%25c"),
+        ] {
+            assert_eq!(config(url).records(&name), expected);
+        }
+    }
+
+    #[test]
     fn names_that_the_layout_cannot_hold_are_refused() {
         let plain = config("zk://h/locks");
         for name in
@@ -113,6 +138,7 @@ mod tests {
             assert!(!refused(&plain, name), "{name}");
         }
         assert!(refused(&config("zk://h/"), "zookeeper/x"));
+        assert!(refused(&plain, ".fencelock") && refused(&plain, ".fencelock/breaks"));
         let shared = config("zk://h/locks?dialect=shared");
         for name in ["job/x", "_c_x", "17", "0000000001", "-1"] {
             assert!(refused(&shared, name), "{name}");

@@ -134,6 +134,7 @@ impl Core {
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
         match self.table.nodes(id) {
             None => return Ok(()),
+            Some(Nodes::Gone) => {}
             Some(Nodes::Placed(node, lighter)) => {
                 self.table.unwatch(id);
                 self.delete_place("withdraw", name, id, (node, lighter)).await?;

@@ -11,7 +11,7 @@ use super::config::Config;
 use super::layout::{Ticket, disturbs_curator, request_of};
 use super::line;
 use super::note::{self, Told};
-use super::path::Home;
+use super::path::{Home, RECORDS};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
 use crate::store::{Contender, Grant, Queue};
@@ -78,10 +78,15 @@ fn contender(
     contender.owner = told.owner;
     contender.purpose = told.purpose;
     contender.since = since(stat.ctime_ms);
-    // No older transaction than its own made it so; what others write is not believed beyond that.
-    let made_by = u64::try_from(stat.czxid).ok();
-    let grant = told.grant.filter(|grant| made_by.is_some_and(|made_by| *grant < made_by)).or(made_by);
-    Ok(Some((contender, grant.and_then(|grant| FencingToken::new(grant, 0)))))
+    Ok(Some((contender, token(&data, &stat))))
+}
+
+/// The token that a holder with this node has.
+pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
+    let made_by = u64::try_from(stat.czxid).ok()?;
+    // Only a lighter claim says so, and names an older transaction; what others write is not believed beyond that.
+    let grant = note::read(data).grant.filter(|grant| *grant < made_by);
+    FencingToken::new(grant.unwrap_or(made_by), 0)
 }
 
 fn unseen(ticket: &Ticket, node: &str) -> Shown {
@@ -150,7 +155,10 @@ pub(super) async fn names(
                 found.add(below);
             }
             // Directly under the common parent no lock has its contenders, whatever a child is called.
-            let is_nested = |child: &&String| below.is_empty() || layout.read(child, "").is_none();
+            let is_nested = |child: &&String| match below.is_empty() {
+                true => *child != RECORDS,
+                false => layout.read(child, "").is_none(),
+            };
             let nested = children.iter().filter(is_nested);
             let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
             waiting.extend(nested.filter(|name| found.may_be_below(name)));
@@ -195,7 +203,7 @@ impl Found<'_> {
 }
 
 /// A node that is not there has nothing in it.
-fn or_nothing<T>(answered: Answered<T>) -> Answered<Option<T>> {
+pub(super) fn or_nothing<T>(answered: Answered<T>) -> Answered<Option<T>> {
     match answered {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.kind() == Wire::NoNode => Ok(None),

@@ -41,6 +41,8 @@ enum Known {
     Doubtful(Claim),
     /// It made a node that nobody has left yet.
     Placed(Placed),
+    /// Its node was deleted by somebody else, and why is being asked.
+    Ending,
 }
 
 struct Placed {
@@ -67,6 +69,8 @@ pub(super) enum Nodes {
     Doubtful(Claim),
     /// This one, and perhaps a lighter one beside it.
     Placed(Node, Option<Node>),
+    /// None any more.
+    Gone,
 }
 
 /// What `enter` has to do for a request.
@@ -131,7 +135,7 @@ impl Table {
                 Begun::Fresh
             }
             Slot::Occupied(slot) => match slot.get() {
-                Known::Doubtful(_) => Begun::Doubtful,
+                Known::Doubtful(_) | Known::Ending => Begun::Doubtful,
                 Known::Placed(placed) => Begun::Placed(placed.node),
             },
         }
@@ -142,6 +146,7 @@ impl Table {
         self.lock().requests.get(&id).map(|known| match known {
             Known::Doubtful(claim) => Nodes::Doubtful(*claim),
             Known::Placed(placed) => Nodes::Placed(placed.node, placed.lighter.map(|claim| placed.node.with(claim))),
+            Known::Ending => Nodes::Gone,
         })
     }
 
@@ -251,7 +256,12 @@ impl Table {
         held.collect()
     }
 
-    /// The places whose nodes were deleted since; forgets them. A node that was written into is watched anew.
+    /// The node of a request was deleted by somebody else.
+    pub(super) fn ending(&self, id: RequestId) {
+        self.lock().requests.insert(id, Known::Ending);
+    }
+
+    /// The places whose nodes were deleted since; each is to be forgotten once it is told why. A node that was written into is watched anew.
     pub(super) fn take_fired(&self) -> Vec<PlaceId> {
         if !self.bell.fired.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -259,7 +269,7 @@ impl Table {
         let mut inner = self.lock();
         let heard = inner.requests.iter().filter_map(|(id, known)| match known {
             Known::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            Known::Doubtful(_) => None,
+            Known::Doubtful(_) | Known::Ending => None,
         });
         let heard: Vec<_> = heard.collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
@@ -268,7 +278,7 @@ impl Table {
                 (WatchEvent::Deleted, Some(Known::Placed(placed))) => {
                     gone.push(PlaceId { name: placed.name.clone(), request: id });
                     watches.push(placed.watch.take());
-                    inner.requests.remove(&id);
+                    inner.requests.insert(id, Known::Ending);
                 }
                 (WatchEvent::SessionOver, _) => {}
                 (_, Some(Known::Placed(placed))) => {

@@ -1,0 +1,287 @@
+//! Grants broken on purpose, and the record of it: a node for each, apart from those of the locks.
+//!
+//! The record is made before the grant goes, so that no break is ever without one, and taken back when the grant turned out
+//! to be gone by itself. Its name follows from the order, so that the same order finds what it did.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
+use futures_util::future;
+use serde::{Deserialize, Serialize};
+
+use super::config::Config;
+use super::layout::request_of;
+use super::line::line;
+use super::path::Home;
+use super::show::{self, or_nothing};
+use crate::name::Name;
+use crate::queue::{Admission, Claim, admits};
+use crate::store::{Break, Owner, PlaceId, RequestId};
+use crate::token::FencingToken;
+
+/// How many records are kept of one name.
+const KEPT: usize = 100;
+
+/// How often a place is looked for again: a holder may be at replacing its node by a lighter one.
+const ROUNDS: usize = 8;
+
+/// How many records are read at once.
+const BATCH: usize = 100;
+
+const VERSION: u32 = 1;
+
+/// The data of a record: JSON. Those of other versions are passed over.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// The version of the layout.
+    fencelock: u32,
+    at_ms: u64,
+    /// In hexadecimal digits: JSON numbers are too small.
+    client: String,
+    number: u64,
+    /// As text, for the same reason.
+    grant: Option<String>,
+    claim: [u32; 2],
+    owner: Option<Identity>,
+    by: Identity,
+    reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Identity {
+    client: String,
+    host: String,
+    pid: u32,
+}
+
+impl Identity {
+    fn of(owner: &Owner) -> Self {
+        Self { client: format!("{:016x}", owner.client), host: owner.host.clone(), pid: owner.pid }
+    }
+
+    fn owner(self) -> Option<Owner> {
+        Some(Owner { client: u64::from_str_radix(&self.client, 16).ok()?, host: self.host, pid: self.pid })
+    }
+}
+
+impl Record {
+    fn of(order: &Break) -> Self {
+        Self {
+            fencelock: VERSION,
+            at_ms: milliseconds(order.at),
+            client: format!("{:016x}", order.place.request.client),
+            number: order.place.request.number,
+            grant: order.token.map(|token| token.grant().to_string()),
+            claim: [order.claim.weight(), order.claim.capacity()],
+            owner: order.owner.as_ref().map(Identity::of),
+            by: Identity::of(&order.by),
+            reason: order.reason.to_string(),
+        }
+    }
+
+    fn order(self, name: &Name) -> Option<Break> {
+        if self.fencelock != VERSION {
+            return None;
+        }
+        let request = RequestId { client: u64::from_str_radix(&self.client, 16).ok()?, number: self.number };
+        let token = match self.grant {
+            Some(grant) => Some(FencingToken::new(grant.parse().ok()?, 0)?),
+            None => None,
+        };
+        Some(Break {
+            place: PlaceId { name: name.clone(), request },
+            token,
+            claim: Claim::new(self.claim[0], self.claim[1]).ok()?,
+            owner: self.owner.and_then(Identity::owner),
+            by: self.by.owner()?,
+            reason: self.reason.into(),
+            at: UNIX_EPOCH.checked_add(Duration::from_millis(self.at_ms))?,
+        })
+    }
+}
+
+fn milliseconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Part of the name of every record of a place's breaks.
+fn part_of(request: RequestId) -> String {
+    format!("-{:016x}-{:x}-", request.client, request.number)
+}
+
+/// What the record of an order is called. Records of one name sort by their time, as text.
+fn node_name(order: &Break) -> String {
+    let grant = order.token.map_or(0, FencingToken::grant);
+    format!("{:016x}{}{grant:x}-{:016x}", milliseconds(order.at), part_of(order.place.request), order.by.client)
+}
+
+/// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
+pub(super) async fn evict(
+    client: &wire::Client,
+    config: &Config,
+    home: &Home<'_>,
+    order: &Break,
+) -> wire::Result<bool> {
+    let directory = config.records(&order.place.name);
+    let record = format!("{directory}/{}", node_name(order));
+    let granted = grant(client, config, home, order).await?;
+    if granted.is_empty() {
+        return Ok(client.exists(&record).await?.is_some());
+    }
+    let was_begun = !make_record(client, config, &record, order).await?;
+    let (mut removed, mut nodes) = (was_begun, granted);
+    for _round in 0..ROUNDS {
+        let paths: Vec<_> = nodes.iter().map(|node| home.child(node)).collect();
+        for deleted in future::join_all(paths.iter().map(|path| client.delete(path, None))).await {
+            match deleted {
+                Ok(()) => removed = true,
+                Err(error) if error.kind() == Wire::NoNode => {}
+                Err(error) => return Err(error),
+            }
+        }
+        nodes = children(client, home).await?;
+        nodes.retain(|node| request_of(node) == order.place.request);
+        if nodes.is_empty() {
+            break;
+        }
+    }
+    if removed {
+        prune(client, &directory).await;
+    } else {
+        or_nothing(client.delete(&record, None).await)?;
+    }
+    Ok(removed)
+}
+
+async fn children(client: &wire::Client, home: &Home<'_>) -> wire::Result<Vec<String>> {
+    let (synced, listed) = future::join(client.sync(home.parent()), client.get_children(home.parent())).await;
+    synced?;
+    Ok(or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children))
+}
+
+/// The nodes of the grant that `order` names; none when it is not there.
+async fn grant(client: &wire::Client, config: &Config, home: &Home<'_>, order: &Break) -> wire::Result<Vec<String>> {
+    let mut nodes = children(client, home).await?;
+    let (queue, _) = line(config.dialect.layout_of(&nodes), home.key, nodes.clone());
+    let Some(at) = queue.iter().position(|(_, node)| request_of(node) == order.place.request) else {
+        return Ok(Vec::new());
+    };
+    let ahead = queue[..at].iter().map(|(ticket, _)| ticket.claim);
+    let read = or_nothing(client.get_data(&home.child(&queue[at].1)).await)?;
+    let token = read.and_then(|(data, stat)| show::token(&data, &stat));
+    if admits(ahead, queue[at].0.claim) != Admission::Admitted || token.is_none() || token != order.token {
+        return Ok(Vec::new());
+    }
+    nodes.retain(|node| request_of(node) == order.place.request);
+    Ok(nodes)
+}
+
+/// Makes the record and what is missing above it; `false` when it was there.
+async fn make_record(client: &wire::Client, config: &Config, path: &str, order: &Break) -> wire::Result<bool> {
+    let data = serde_json::to_vec(&Record::of(order)).unwrap_or_default();
+    let acl = config.node_acl();
+    loop {
+        match client.create(path, &data, CreateMode::Persistent, &acl).await {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == Wire::NodeExists => return Ok(false),
+            Err(error) if error.kind() == Wire::NoNode => {}
+            Err(error) => return Err(error),
+        }
+        for (end, _) in path.match_indices('/').skip(1) {
+            match client.create(&path[..end], b"", CreateMode::Container, &acl).await {
+                Err(error) if !matches!(error.kind(), Wire::NodeExists | Wire::NoNode) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Deletes the oldest records beyond those that are kept. If that fails, the next break does it.
+async fn prune(client: &wire::Client, directory: &str) {
+    let Ok((mut records, _)) = client.get_children(directory).await else { return };
+    if records.len() <= KEPT {
+        return;
+    }
+    records.sort_unstable();
+    let paths = records[..records.len() - KEPT].iter().map(|record| format!("{directory}/{record}"));
+    let paths: Vec<_> = paths.collect();
+    future::join_all(paths.iter().map(|path| client.delete(path, None))).await;
+}
+
+/// What is recorded of `name`, oldest first.
+pub(super) async fn breaks(client: &wire::Client, config: &Config, name: &Name) -> wire::Result<Vec<Break>> {
+    let directory = config.records(name);
+    let (synced, listed) = future::join(client.sync("/"), client.get_children(&directory)).await;
+    synced?;
+    let mut records = or_nothing(listed)?.map_or_else(Vec::new, |(records, _)| records);
+    records.sort_unstable();
+    read_records(client, &directory, &records, name).await
+}
+
+async fn read_records(
+    client: &wire::Client,
+    directory: &str,
+    records: &[String],
+    name: &Name,
+) -> wire::Result<Vec<Break>> {
+    let mut breaks = Vec::new();
+    for batch in records.chunks(BATCH) {
+        let paths: Vec<_> = batch.iter().map(|record| format!("{directory}/{record}")).collect();
+        for read in future::join_all(paths.iter().map(|path| client.get_data(path))).await {
+            let Some((data, _)) = or_nothing(read)? else { continue };
+            breaks.extend(serde_json::from_slice::<Record>(&data).ok().and_then(|record| record.order(name)));
+        }
+    }
+    Ok(breaks)
+}
+
+/// Why the grant of a place was broken, if it was.
+pub(super) async fn reason(client: &wire::Client, config: &Config, place: &PlaceId) -> wire::Result<Option<Arc<str>>> {
+    let directory = config.records(&place.name);
+    let Some((mut records, _)) = or_nothing(client.get_children(&directory).await)? else { return Ok(None) };
+    let part = part_of(place.request);
+    records.retain(|record| record.contains(&part));
+    let broken = read_records(client, &directory, &records, &place.name).await?;
+    Ok(broken.into_iter().rfind(|order| order.place == *place).map(|order| order.reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> Break {
+        let owner = |client| Owner { client, host: "db-1".to_owned(), pid: 7 };
+        Break {
+            place: PlaceId { name: Name::new("a/b").unwrap(), request: RequestId { client: 5, number: 9 } },
+            token: FencingToken::new(1 << 50, 0),
+            claim: Claim::WRITER,
+            owner: Some(owner(u64::MAX)),
+            by: owner(3),
+            reason: "it was \"stuck\", é".into(),
+            at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_and_other_versions_are_passed_over() {
+        let mut record = Record::of(&order());
+        let text = serde_json::to_string(&record).unwrap();
+        let read = |text: &str| serde_json::from_str::<Record>(text).unwrap().order(&order().place.name);
+        assert_eq!(read(&text), Some(order()));
+        record.fencelock = 2;
+        assert_eq!(read(&serde_json::to_string(&record).unwrap()), None);
+    }
+
+    #[test]
+    fn each_order_has_a_record_of_its_own_and_they_sort_by_time() {
+        let (first, mut later) = (order(), order());
+        later.at += Duration::from_secs(1);
+        assert!(node_name(&first) < node_name(&later));
+        assert!(node_name(&first).contains(&part_of(first.place.request)));
+        let by_another = Break { by: Owner { client: 4, ..first.by.clone() }, ..first.clone() };
+        assert_ne!(node_name(&by_another), node_name(&first));
+    }
+}
