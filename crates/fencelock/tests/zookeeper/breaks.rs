@@ -1,0 +1,102 @@
+//! Grants broken on purpose, of every kind of lock, and of other clients.
+
+use fencelock::{Claim, Client, ErrorKind, Loss, Name};
+use fencelock_zookeeper::CreateMode;
+
+use crate::kinds::{FAMILIES, granted, shown, taking, writing};
+use crate::lab::{Lab, acquired, acquiring, soon};
+
+/// Breaks the grant of the contender at `position`; whether it was there.
+async fn break_at(client: &Client, name: &str, position: usize, reason: &str) -> bool {
+    let name = Name::new(name).unwrap();
+    let queue = client.queue(&name).await.unwrap();
+    client.evict(&name, &queue.contenders[position], reason).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_break_ends_one_of_several_grants_and_lets_in_whom_it_held_up() {
+    let lab = Lab::new().await;
+    let (client, operator) = (lab.client("").await, lab.client("").await);
+    let lock = client.rwlock("page").unwrap();
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let waits = writing(&client, "page");
+    lab.until_queued("page", 3).await;
+    assert!(break_at(&operator, "page", 0, "stuck").await);
+    assert_eq!(soon(one.lost()).await, Loss::Broken);
+    let told = one.release().await.unwrap_err();
+    assert!(told.kind() == ErrorKind::Lost && told.to_string().contains("stuck"), "{told}");
+    assert!(two.check().is_ok() && !waits.is_finished());
+    two.release().await.unwrap();
+    granted(waits).await.release().await.unwrap();
+
+    let seats = client.semaphore("seats", 3).unwrap().permits(2).unwrap().acquire().await.unwrap();
+    let waits = taking(&client, "seats", 2, 3);
+    lab.until_queued("seats", 2).await;
+    assert!(break_at(&operator, "seats", 0, "slow").await);
+    let next = granted(waits).await;
+    assert!(next.token() > seats.token());
+    assert_eq!(soon(seats.lost()).await, Loss::Broken);
+    let kept = operator.breaks(next.name()).await.unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!((kept[0].claim, kept[0].token, &*kept[0].reason), (Claim::new(2, 3).unwrap(), seats.token(), "slow"));
+    assert_eq!(kept[0].owner.as_ref(), Some(client.owner()));
+}
+
+#[tokio::test]
+async fn who_went_on_as_a_reader_is_broken_by_the_token_of_its_grant() {
+    let lab = Lab::new().await;
+    for (options, ..) in FAMILIES {
+        let (client, operator) = (lab.client(options).await, lab.client(options).await);
+        let reader = client.rwlock("page").unwrap().write().await.unwrap().downgrade().await.unwrap();
+        assert_eq!(shown(&operator, "page").await, [(Claim::READER, true)]);
+        assert!(break_at(&operator, "page", 0, "stuck").await);
+        assert_eq!(soon(reader.lost()).await, Loss::Broken);
+        lab.until_queued("page", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_comes_after_the_break_says_why() {
+    let lab = Lab::new().await;
+    let (client, operator) = (lab.client("&dialect=shared").await, lab.client("&dialect=shared").await);
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    assert!(break_at(&operator, "job", 0, "stuck since noon").await);
+    let told = guard.release().await.unwrap_err();
+    assert!(told.kind() == ErrorKind::Lost && told.to_string().contains("stuck since noon"), "{told}");
+    assert_eq!(operator.breaks(&Name::new("job").unwrap()).await.unwrap().len(), 1);
+    assert!(lab.children("").await.is_empty(), "the record is not among the contenders of all locks");
+}
+
+#[tokio::test]
+async fn another_clients_grant_can_be_broken_and_a_waiter_cannot() {
+    let lab = Lab::new().await;
+    let client = lab.client("").await;
+    lab.put("job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-", CreateMode::EphemeralSequential).await;
+    let waits = acquiring(&client, "job");
+    lab.until_queued("job", 2).await;
+    let name = Name::new("job").unwrap();
+    let queue = client.queue(&name).await.unwrap();
+    assert_eq!(client.evict(&name, &queue.contenders[1], "x").await.unwrap_err().kind(), ErrorKind::Config);
+    assert!(client.evict(&name, &queue.contenders[0], "dead").await.unwrap());
+    assert!(!client.evict(&name, &queue.contenders[0], "dead").await.unwrap(), "it is gone");
+    acquired(waits).await.release().await.unwrap();
+    assert_eq!(client.breaks(&name).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_last_hundred_records_of_a_name_are_kept_and_no_name_is_listed_for_them() {
+    let lab = Lab::new().await;
+    let client = lab.client("").await;
+    let mutex = client.mutex("a/job").unwrap();
+    for number in 0..103 {
+        let guard = mutex.acquire().await.unwrap();
+        assert!(break_at(&client, "a/job", 0, &format!("reason {number}")).await);
+        drop(guard);
+    }
+    let kept = client.breaks(&Name::new("a/job").unwrap()).await.unwrap();
+    let reasons: Vec<_> = kept.iter().map(|order| &*order.reason).collect();
+    assert_eq!((reasons.len(), reasons[0], reasons[99]), (100, "reason 3", "reason 102"));
+    assert!(client.names("", None, 10).await.unwrap().is_empty());
+    let refused = client.mutex(".fencelock").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidName);
+}

@@ -1,0 +1,87 @@
+//! Connections cut in the middle of a downgrade and of a grant.
+
+use std::time::Duration;
+
+use fencelock::{Claim, Client};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_testbed::{Proxy, Way};
+
+use crate::kinds::{granted, shown, taking, writing};
+use crate::lab::{Lab, soon};
+
+async fn client(lab: &Lab, proxy: &Proxy, options: &str) -> Client {
+    let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
+    Client::connect(&url).await.unwrap()
+}
+
+#[tokio::test]
+async fn wherever_its_answers_are_cut_a_downgrade_leaves_one_reader_and_lets_no_writer_in() {
+    let lab = Lab::new().await;
+    let proxy = Proxy::start(shared().address()).unwrap();
+    for options in ["&ttl_ms=20000", "&ttl_ms=20000&dialect=kazoo"] {
+        let (near, far) = (client(&lab, &proxy, options).await, lab.client(&options[13..]).await);
+        // The answers to the create and to the delete, and the requests, which are lost on the way.
+        let cuts = [0, 1, 60, 120, 160, 161, 180, 200].map(|bytes| (bytes, Way::Down));
+        for (bytes, way) in cuts.into_iter().chain([0, 20, 120, 200, 300].map(|bytes| (bytes, Way::Up))) {
+            let writer = soon(near.rwlock("page").unwrap().write()).await.unwrap();
+            let token = writer.token();
+            let waits = writing(&far, "page");
+            lab.until_queued("page", 2).await;
+            proxy.cut_after(bytes, way);
+            let reader = soon(writer.downgrade()).await.unwrap();
+            proxy.heal();
+            let queue = shown(&far, "page").await;
+            assert_eq!(queue, [(Claim::READER, true), (Claim::WRITER, false)], "{bytes} {way:?}");
+            assert_eq!(lab.children("page").await.len(), 2, "{bytes} {way:?}");
+            assert!(!waits.is_finished() && reader.check().is_ok() && reader.token() == token);
+            soon(reader.release()).await.unwrap();
+            granted(waits).await.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_downgrade_given_up_half_way_leaves_nothing() {
+    let lab = Lab::new().await;
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let near = client(&lab, &proxy, "&ttl_ms=20000").await;
+    for bytes in [0, 60, 120, 160, 180] {
+        let writer = soon(near.rwlock("page").unwrap().write()).await.unwrap();
+        proxy.cut_after(bytes, Way::Down);
+        // Dropped while its first answers are lost: the guard goes with it.
+        let _ = tokio::time::timeout(Duration::from_millis(1), writer.downgrade()).await;
+        proxy.heal();
+        lab.until_queued("page", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_up() {
+    let lab = Lab::new().await;
+    let far = lab.client("").await;
+    let path = lab.path("seats");
+    // What a list takes on the wire: the mark comes after it.
+    let list = (4 + 4 + 4 + 4 + path.len() + 1) as u64;
+    for sent in [list, list + 30] {
+        let proxy = Proxy::start(shared().address()).unwrap();
+        let near = client(&lab, &proxy, "&ttl_ms=6000").await;
+        let all = soon(far.semaphore("seats", 2).unwrap().permits(2).unwrap().acquire()).await.unwrap();
+        let dies = taking(&near, "seats", 1, 2);
+        lab.until_queued("seats", 2).await;
+        let next = taking(&far, "seats", 1, 2);
+        let nodes = lab.until_queued("seats", 3).await;
+        // Both listen once they were told of what they asked for before this.
+        near.names("~", None, 1).await.unwrap();
+        far.names("~", None, 1).await.unwrap();
+        proxy.cut_after(sent, Way::Up);
+        proxy.refuse();
+        all.release().await.unwrap();
+        let next = granted(next).await;
+        assert!(
+            lab.hands.exists(&lab.path(&format!("seats/{}", nodes[1]))).await.unwrap().is_none_or(|s| s.version == 0)
+        );
+        next.release().await.unwrap();
+        dies.abort();
+        lab.until_queued("seats", 0).await;
+    }
+}
