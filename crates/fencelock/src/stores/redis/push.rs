@@ -396,3 +396,6 @@ fn shrink(slots: &mut HashMap<RequestId, Arc<Slot>>) {
         slots.shrink_to_fit();
     }
 }
+
+#[cfg(test)]
+mod tests;

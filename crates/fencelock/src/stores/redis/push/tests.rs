@@ -1,0 +1,145 @@
+//! What messages may do, and what they may not.
+
+use super::*;
+
+const AHEAD: Ahead = Ahead { holders: 1, waiters: 0 };
+
+struct Heard {
+    hub: Hub,
+    events: mpsc::UnboundedReceiver<SessionEvent>,
+}
+
+impl Heard {
+    /// A session whose first connection is the one of the moment.
+    fn new() -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let hub = Hub::new(sender);
+        hub.connected(1);
+        Self { hub, events }
+    }
+
+    fn begin(&self, number: u64) -> Arc<Slot> {
+        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number })
+    }
+
+    fn waits(&self, number: u64, seq: u64) -> Arc<Slot> {
+        let slot = self.begin(number);
+        self.hub.waits(&slot, seq, AHEAD, Moment::from_nanos(10));
+        slot
+    }
+
+    /// The message that this place was granted this number.
+    fn granted(&self, connection: u64, slot: &Slot, seq: u64) {
+        self.hub.heard(connection, format!("n job\ng {} {seq}", slot.place.request).as_bytes());
+    }
+}
+
+fn token(standing: Standing) -> Option<u64> {
+    match standing {
+        Standing::Granted(grant) => Some(grant.token?.grant()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_message_with_the_number_of_the_place_is_the_grant() {
+    let heard = Heard::new();
+    let slot = heard.waits(1, 7);
+    heard.granted(1, &slot, 7);
+    assert_eq!(token(slot.standing()), Some(7));
+    assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "a holder is looked at like a waiter");
+}
+
+#[test]
+fn a_message_with_another_number_or_of_an_older_connection_is_nothing() {
+    let heard = Heard::new();
+    let slot = heard.waits(1, 7);
+    heard.granted(1, &slot, 6);
+    heard.hub.disconnected(1);
+    heard.granted(1, &slot, 7);
+    heard.hub.connected(2);
+    heard.granted(1, &slot, 7);
+    assert_eq!(slot.standing(), Standing::Waiting(Some(AHEAD)));
+    heard.granted(2, &slot, 7);
+    assert_eq!(token(slot.standing()), Some(7));
+}
+
+#[test]
+fn a_message_that_overtakes_the_answer_counts_once_that_tells_the_number() {
+    let heard = Heard::new();
+    let (right, wrong) = (heard.begin(1), heard.begin(2));
+    heard.granted(1, &right, 7);
+    heard.granted(1, &wrong, 7);
+    assert_eq!(right.standing(), Standing::Waiting(None));
+    heard.hub.waits(&right, 7, AHEAD, Moment::NEVER);
+    heard.hub.waits(&wrong, 8, AHEAD, Moment::NEVER);
+    assert_eq!(token(right.standing()), Some(7));
+    assert_eq!(wrong.standing(), Standing::Waiting(Some(AHEAD)));
+}
+
+#[test]
+fn a_look_never_takes_back_what_a_message_told_since() {
+    let heard = Heard::new();
+    let slot = heard.waits(1, 7);
+    let asked = [(slot.place.name.clone(), vec![slot.place.request])];
+    let look = |seen| Look { alive: true, names: vec![Looked { look_in: None, places: vec![seen] }] };
+    heard.granted(1, &slot, 7);
+    for seen in [Seen::Waiting(7, None), Seen::Missing] {
+        heard.hub.looked(&asked, look(seen), Moment::from_nanos(20));
+        assert_eq!(token(slot.standing()), Some(7), "{seen:?}");
+    }
+}
+
+#[test]
+fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repair_period() {
+    let heard = Heard::new();
+    let slot = heard.waits(1, 7);
+    let asked = [(slot.place.name.clone(), vec![slot.place.request])];
+    assert_eq!(heard.hub.due(Moment::from_nanos(9), false), Err(Moment::from_nanos(10)));
+    assert_eq!(heard.hub.due(Moment::from_nanos(10), false).unwrap().len(), 1);
+    for (look_in, next) in [(None, REPAIR), (Some(REPAIR * 2), REPAIR), (Some(REPAIR / 2), REPAIR / 2)] {
+        let looked = Looked { look_in, places: vec![Seen::Waiting(7, None)] };
+        let now = Moment::from_nanos(20);
+        heard.hub.looked(&asked, Look { alive: true, names: vec![looked] }, now);
+        assert_eq!(heard.hub.due(now, false), Err(now.after(next)));
+    }
+}
+
+#[test]
+fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
+    let mut heard = Heard::new();
+    let slot = heard.begin(1);
+    heard.hub.granted(&slot, 7);
+    let broken = || Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() };
+    heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+    heard.hub.told_broken(broken());
+    assert_eq!(heard.events.try_recv(), Ok(SessionEvent::Broken(slot.place.clone(), "stuck".into())));
+    assert!(heard.events.try_recv().is_err(), "a break is told twice");
+    assert_eq!(heard.hub.gone(std::slice::from_ref(&slot.place)), [(slot.place.clone(), Loss::Broken)]);
+    let known = heard.hub.broken();
+    assert_eq!(known, std::slice::from_ref(&slot.place));
+    heard.hub.acknowledged(&known);
+    assert!(heard.hub.broken().is_empty());
+}
+
+#[test]
+fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
+    let mut heard = Heard::new();
+    let slot = heard.begin(1);
+    heard.hub.granted(&slot, 8);
+    heard.hub.told_broken(Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() });
+    assert_eq!(token(slot.standing()), Some(8));
+    assert!(heard.events.try_recv().is_err());
+}
+
+#[test]
+fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_told_once() {
+    let mut heard = Heard::new();
+    heard.hub.disconnected(1);
+    heard.hub.disconnected(1);
+    heard.hub.end(Over::Here);
+    heard.hub.end(Over::There);
+    let told: Vec<_> = std::iter::from_fn(|| heard.events.try_recv().ok()).collect();
+    assert_eq!(told, [SessionEvent::Doubtful, SessionEvent::Expired]);
+    assert_eq!(heard.hub.over(), Over::There);
+}
