@@ -54,6 +54,20 @@ async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_req
     assert_eq!(soon(guard.lost()).await, Loss::Removed);
 }
 
+#[tokio::test]
+async fn a_client_that_lost_its_session_in_an_outage_is_closed_like_any_other() {
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let lab = through(proxy.address()).await;
+    let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=2000")).await.unwrap();
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    proxy.refuse();
+    proxy.reset();
+    soon(guard.lost()).await;
+    soon(client.close()).await.unwrap();
+    proxy.heal();
+    lab.until_queued("job", 0).await;
+}
+
 /// A way to `server` on which every connection but the first asks for a session timeout of 4 s, whatever the client says.
 /// The first one ends when `cut` is dropped.
 fn clamping(server: SocketAddr) -> (SocketAddr, mpsc::Sender<()>) {
