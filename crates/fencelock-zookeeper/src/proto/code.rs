@@ -42,6 +42,7 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         -115 => (ErrorKind::AuthFailed, "the server refused the credentials"),
         -118 => (ErrorKind::SessionMoved, "the session was continued on another connection"),
         -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
+        -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
         -125 => (ErrorKind::QuotaExceeded, "a quota is exceeded"),
         -127 => (ErrorKind::Other(code), "the server has too many requests to take this one"),
         _ => (ErrorKind::Other(code), ""),
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
         let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
-        let refusals = [-127, -125, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
+        let refusals = [-127, -125, -124, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
         assert_eq!(certain, refusals);
     }
 }

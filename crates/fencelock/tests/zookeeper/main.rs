@@ -9,6 +9,7 @@ mod hand_over;
 mod kinds;
 mod lab;
 mod outage;
+mod reach;
 mod requests;
 mod sequence;
 mod tls;

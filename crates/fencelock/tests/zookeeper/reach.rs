@@ -1,0 +1,129 @@
+//! Which servers a client reaches, and which it must not use.
+
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, Error, ErrorKind, Io};
+use fencelock_testbed::Port;
+use fencelock_testbed::zookeeper::{Ensemble, Mode, Settings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::lab::{Lab, PATIENCE, soon};
+
+/// Why a client is not connected; told in time.
+async fn refused(url: &str) -> Error {
+    let start = Instant::now();
+    let error = soon(Client::builder().io(Io::CurrentRuntime).connect(url)).await.unwrap_err();
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    error
+}
+
+/// Something that listens and says this to everybody.
+async fn service(says: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut peer, _)) = listener.accept().await {
+            // Whoever hangs up at once is not told.
+            let _ = peer.write_all(says).await;
+            tokio::spawn(async move { while peer.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {} });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_service_that_is_no_zookeeper_is_told_by_what_it_says() {
+    for (says, told) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP"),
+        (b"-ERR unknown\r\n", "-ERR"),
+        (b"\0\0\0\x25\0\0", "did not answer"),
+    ] {
+        let error = refused(&format!("zk://127.0.0.1:{}/locks?tick_ms=500&ttl_ms=4000", service(says).await)).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains(told), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn one_right_server_behind_three_wrong_ones_is_found() {
+    let (nobody, lab) = (Port::reserve().unwrap(), Lab::new().await);
+    let http = service(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let servers = format!("nobody.invalid:2181,{},127.0.0.1:{http},{}", nobody.address(), lab.server);
+    // In another order each time.
+    for _ in 0..4 {
+        let url = lab.url("").replacen(&lab.server.to_string(), &servers, 1);
+        let client = soon(Client::connect(&url)).await.unwrap();
+        client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+        client.close().await.unwrap();
+    }
+    lab.until_queued("job", 0).await;
+}
+
+#[tokio::test]
+async fn a_server_is_reached_by_an_address_of_ipv6_and_by_a_name() {
+    let lab = Lab::new().await;
+    let (server, six) = (lab.server, TcpListener::bind("[::1]:0").await.unwrap());
+    let address = six.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = six.accept().await {
+            let mut far = TcpStream::connect(server).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    for server in [address.to_string(), format!("localhost:{}", lab.server.port())] {
+        let url = lab.url("").replacen(&lab.server.to_string(), &server, 1);
+        let client = soon(Client::connect(&url)).await.unwrap();
+        client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+    lab.until_queued("job", 0).await;
+}
+
+#[tokio::test]
+async fn servers_without_a_quorum_that_serve_reads_are_refused_and_their_session_loses_its_lock() {
+    let mut settings = Settings { servers: 3, ..Settings::default() }.with("forceSync", "no");
+    settings.java.push("-Dreadonlymode.enabled=true".to_owned());
+    let servers = Ensemble::start(settings).unwrap();
+    let url = |ttl: u64| format!("{}&ttl_ms={ttl}", servers.url("/locks"));
+    let holder = soon(Client::connect(&url(4000))).await.unwrap();
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let alone = servers.leader();
+    servers.others(alone).for_each(|other| servers.server(other).kill());
+    soon(guard.lost()).await;
+    assert!(guard.check().is_err());
+    soon(async {
+        while servers.server(alone).mode() != Some(Mode::Other) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    // It would answer reads with what was so when it was cut off.
+    let error = refused(&url(4000)).await;
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unreachable, true), "{error}");
+    assert!(error.to_string().contains("the server serves reads only"), "{error}");
+    servers.heal().unwrap();
+    let client = soon(async {
+        loop {
+            if let Ok(client) = Client::connect(&url(20_000)).await {
+                return client;
+            }
+        }
+    })
+    .await;
+    soon(client.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn servers_that_demand_other_credentials_refuse_and_nothing_is_left() {
+    let settings = Settings::default().with("enforce.auth.enabled", "true").with("enforce.auth.schemes", "digest");
+    let servers = Ensemble::start(settings).unwrap();
+    let url = |who: &str| format!("zk://{who}{}/locks?tick_ms=500&ttl_ms=4000", servers.server(0).address());
+    let error = match soon(Client::connect(&url(""))).await {
+        Ok(client) => soon(client.mutex("job").unwrap().acquire()).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{error}");
+    let client = soon(Client::connect(&url("u:p@"))).await.unwrap();
+    assert!(client.names("", None, 10).await.unwrap().is_empty());
+    client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
