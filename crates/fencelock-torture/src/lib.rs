@@ -7,10 +7,12 @@ mod bed;
 mod hosts;
 pub mod redis;
 mod rounds;
+mod takeovers;
 mod ways;
 pub mod zookeeper;
 
 pub use bed::Bed;
 pub use hosts::ZooKeeperHosts;
 pub use rounds::{Rounds, Tally};
+pub use takeovers::Takeovers;
 pub use ways::Ways;

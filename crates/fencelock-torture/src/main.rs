@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use fencelock_conformance::harness::Site;
+use fencelock_conformance::harness::{Site, Uses};
+use fencelock_conformance::scenes::Stage;
 use fencelock_torture::zookeeper::ZooKeeper;
-use fencelock_torture::{Bed, Rounds, Tally, redis};
+use fencelock_torture::{Bed, Rounds, Takeovers, Tally, redis};
 
 /// Hurts real servers, the network before them and the processes that use them, in random order, and checks what the locks
 /// made of it.
@@ -18,7 +19,7 @@ use fencelock_torture::{Bed, Rounds, Tally, redis};
 struct Args {
     /// The store.
     #[arg(value_enum)]
-    store: Kind,
+    store: Store,
     /// No new round starts after so many seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -31,12 +32,27 @@ struct Args {
     /// How many tasks take locks, in four processes.
     #[arg(long, default_value_t = 100)]
     workers: usize,
+    /// What the locks are.
+    #[arg(long, value_enum, default_value_t = Kind::Mutex)]
+    kind: Kind,
+    /// How many holders are killed first, to measure when the next one is granted.
+    #[arg(long, default_value_t = 5)]
+    kills: usize,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    Redis,
+    Zookeeper,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    Redis,
-    Zookeeper,
+    Mutex,
+    Rwlock,
+    Semaphore,
+    /// One of each.
+    Mixed,
 }
 
 fn one_or_three(text: &str) -> Result<usize, String> {
@@ -49,11 +65,13 @@ fn one_or_three(text: &str) -> Result<usize, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
-        Ok(tally) => {
-            println!("{tally}");
-            if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+    let tortured = match args.store {
+        Store::Redis => redis::Servers::start().and_then(|bed| torture(&bed, &args)),
+        Store::Zookeeper => ZooKeeper::start(args.servers).and_then(|bed| torture(&bed, &args)),
+    };
+    match tortured {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("torture: {error}");
             ExitCode::FAILURE
@@ -61,18 +79,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> io::Result<Tally> {
-    match args.store {
-        Kind::Redis => torture(&redis::Servers::start()?, args),
-        Kind::Zookeeper => torture(&ZooKeeper::start(args.servers)?, args),
-    }
-}
-
-fn torture(bed: &impl Bed, args: &Args) -> io::Result<Tally> {
+/// Says whether nothing was wrong.
+fn torture(bed: &impl Bed, args: &Args) -> io::Result<bool> {
     let seed = args.seed.unwrap_or_else(fencelock_conformance::seed);
     println!("seed {seed}");
+    let takeovers = takeovers(bed, seed, args.kills)?;
+    println!("{takeovers}");
+    let tally = storms(bed, seed, args)?;
+    println!("{tally}\n{takeovers}");
+    Ok(tally.is_clean() && takeovers.are_in_time())
+}
+
+fn takeovers(bed: &impl Bed, seed: u64, kills: usize) -> io::Result<Takeovers> {
+    let directory = tempfile::tempdir()?;
+    let holder = sibling("fencelock-torture-holder")?;
+    let site = Arc::new(bed.site("takeovers", 2)?);
+    let stage = Stage { site, holder, directory: directory.path().to_owned(), seed };
+    Ok(Takeovers::measure(&stage, kills))
+}
+
+fn storms(bed: &impl Bed, seed: u64, args: &Args) -> io::Result<Tally> {
     let mut rounds = Rounds::new(sibling("fencelock-torture-worker")?, Duration::from_secs(args.seconds), seed);
     rounds.tasks = args.workers.div_ceil(rounds.processes).max(1);
+    rounds.uses = match args.kind {
+        Kind::Mutex => Uses::Mutexes,
+        Kind::Rwlock => Uses::ReadWriteLocks,
+        Kind::Semaphore => Uses::Semaphores,
+        Kind::Mixed => Uses::Mixed,
+    };
     let clients = rounds.processes + 1;
     let site =
         |round: u64| -> io::Result<Arc<dyn Site>> { Ok(Arc::new(bed.site(&format!("torture-{round}"), clients)?)) };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock_conformance::harness::{Drill, Site, Strategy, Toll, Verdict};
+use fencelock_conformance::harness::{Drill, Site, Strategy, Toll, Uses, Verdict};
 use fencelock_conformance::history::Law;
 
 /// How long the storms last, and what takes part in them.
@@ -24,6 +24,8 @@ pub struct Rounds {
     pub tasks: usize,
     /// How many locks they take.
     pub locks: usize,
+    /// What the locks are used as.
+    pub uses: Uses,
     /// How often each round strikes.
     pub strikes: usize,
 }
@@ -32,7 +34,7 @@ impl Rounds {
     /// A hundred workers in four processes, over four locks.
     #[must_use]
     pub fn new(worker: PathBuf, lasting: Duration, seed: u64) -> Self {
-        Self { worker, lasting, seed, processes: 4, tasks: 25, locks: 4, strikes: 10 }
+        Self { worker, lasting, seed, processes: 4, tasks: 25, locks: 4, uses: Uses::Mutexes, strikes: 10 }
     }
 
     /// Runs round after round, each at the site that `site` makes of its number; `heard` hears of each verdict. The logs
@@ -60,8 +62,8 @@ impl Rounds {
         let logs = tempfile::Builder::new().prefix("fencelock-torture-").tempdir()?;
         let seed = self.seed.wrapping_add(number);
         let drill = Drill::at(site, logs.path(), &self.worker, Strategy::Storm, seed);
-        let Self { processes, tasks, locks, strikes, .. } = *self;
-        match (Drill { processes, tasks, locks, strikes, ..drill }).run() {
+        let Self { processes, tasks, locks, uses, strikes, .. } = *self;
+        match (Drill { processes, tasks, locks, uses, strikes, ..drill }).run() {
             Ok(verdict) => {
                 if !verdict.is_clean() {
                     tally.kept.push(logs.keep());

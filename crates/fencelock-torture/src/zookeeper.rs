@@ -1,14 +1,17 @@
 //! ZooKeeper as something that breaks.
 
+mod limits;
+
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fencelock_conformance::harness::{Outage, Site};
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 
+use self::limits::Hands;
 use crate::{Bed, Ways};
 
 /// The fields that every answer begins with, in bytes: its length, the number of the request, the transaction, the error.
@@ -23,6 +26,14 @@ pub struct ZooKeeper {
     ensemble: Arc<Ensemble>,
     ways: Ways,
     parent: String,
+    reached: Mutex<Vec<Reached>>,
+}
+
+/// A limit that was reached on purpose, and is not mended yet.
+#[derive(Debug)]
+enum Reached {
+    NumbersEnd,
+    QueuesOverflow(Hands),
 }
 
 impl ZooKeeper {
@@ -32,6 +43,8 @@ impl ZooKeeper {
     /// When they do not start.
     pub fn start(servers: usize) -> io::Result<Arc<Ensemble>> {
         let settings = Settings { servers, links: servers > 1, ..Settings::default() };
+        // Without digests the data of a server that is alone can be changed by hand.
+        let settings = if servers > 1 { settings } else { settings.with("digest.enabled", false) };
         // No test here is about the power going, and the disk is shared by all of them.
         Ensemble::start(settings.with("forceSync", "no")).map(Arc::new)
     }
@@ -46,7 +59,7 @@ impl ZooKeeper {
     pub fn site(ensemble: &Arc<Ensemble>, parent: &str, clients: usize) -> io::Result<Self> {
         let addresses: Vec<SocketAddr> = ensemble.servers().map(Server::address).collect();
         let ways = Ways::start(clients, &addresses)?;
-        Ok(Self { ensemble: Arc::clone(ensemble), ways, parent: parent.to_owned() })
+        Ok(Self { ensemble: Arc::clone(ensemble), ways, parent: parent.to_owned(), reached: Mutex::default() })
     }
 
     /// The node under which the locks are.
@@ -68,6 +81,10 @@ impl ZooKeeper {
     /// The store on `servers`, whose sessions live for [`ZooKeeper::TTL`].
     pub(crate) fn url(servers: &str, parent: &str, tick_ms: u64) -> String {
         format!("zk://{servers}{parent}?tick_ms={tick_ms}&ttl_ms={}", Self::TTL.as_millis())
+    }
+
+    fn reached(&self) -> MutexGuard<'_, Vec<Reached>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn any_server(&self, random: u64) -> usize {
@@ -102,8 +119,11 @@ impl Site for ZooKeeper {
     }
 
     fn can(&self, outage: Outage) -> bool {
-        let needs_followers = matches!(outage, Outage::FollowerCut | Outage::LeaderCutOff);
-        (self.ensemble.len() > 1 || !needs_followers) && !outage.is_of_memory_and_clock()
+        match outage {
+            Outage::FollowerCut | Outage::LeaderCutOff => self.ensemble.len() > 1,
+            Outage::NumbersEnd => self.ensemble.len() == 1,
+            other => !other.is_of_memory_and_clock(),
+        }
     }
 
     fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
@@ -129,6 +149,15 @@ impl Site for ZooKeeper {
             Outage::AnswerCut => {
                 self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % Outage::ANSWER_BYTES, Way::Down))
             }
+            Outage::NumbersEnd => {
+                self.reached().push(Reached::NumbersEnd);
+                limits::end_numbers(&self.ensemble, &self.parent, random)?;
+            }
+            Outage::QueuesOverflow => {
+                let hands = Hands::new(&self.ensemble)?;
+                hands.fill(&self.parent)?;
+                self.reached().push(Reached::QueuesOverflow(hands));
+            }
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
         }
         Ok(())
@@ -153,6 +182,11 @@ impl Site for ZooKeeper {
 
     fn heal(&self) -> io::Result<()> {
         self.ways.heal();
-        self.ensemble.heal()
+        self.ensemble.heal()?;
+        let reached = std::mem::take(&mut *self.reached());
+        reached.into_iter().try_for_each(|reached| match reached {
+            Reached::NumbersEnd => limits::begin_numbers(&self.ensemble, &self.parent),
+            Reached::QueuesOverflow(hands) => hands.leave(),
+        })
     }
 }

@@ -30,7 +30,7 @@ fn a_counter_near_its_end_is_refused_and_nothing_stays_behind() {
         // The last that is granted, and then the end of the counter as the server sees it.
         for (next, granted) in [(2_146_483_647, true), (2_146_483_648, false), (i32::MAX - 1, false), (i32::MAX, false)]
         {
-            ensemble.server(0).set_sequence("/locks/job", next).unwrap();
+            ensemble.server(0).set_sequence(&["/locks/job"], next).unwrap();
             match mutex.acquire().await {
                 Ok(guard) if granted => guard.release().await.unwrap(),
                 Err(error) if !granted => assert_eq!(error.kind(), ErrorKind::Exhausted, "{next}: {error}"),

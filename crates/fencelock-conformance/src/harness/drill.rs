@@ -36,6 +36,8 @@ pub struct Drill {
     pub processes: usize,
     /// How many tasks each of them runs, each with a client of its own.
     pub tasks: usize,
+    /// How many more tasks wait for the same locks, in one process with one client; usually none.
+    pub crowd: usize,
     /// How many locks they take.
     pub locks: usize,
     /// How often the strategy strikes.
@@ -71,6 +73,7 @@ impl Drill {
             seed,
             processes: 4,
             tasks: 2,
+            crowd: 0,
             locks: 2,
             strikes: 20,
             grants_between: 10,
@@ -86,7 +89,8 @@ impl Drill {
     /// in the verdict.
     pub fn run(&self) -> io::Result<Verdict> {
         let mut toll = Toll::default();
-        let mut fleet = Fleet::start(self.worker.clone(), self.orders(), Arc::clone(&self.site), self.processes)?;
+        let (binary, site) = (self.worker.clone(), Arc::clone(&self.site));
+        let mut fleet = Fleet::start(binary, self.orders(), site, self.processes, self.crowd)?;
         self.hurt(&mut fleet, &mut toll)?;
         self.heal(&mut fleet)?;
         fleet.finish(self.patience)?;
@@ -105,7 +109,8 @@ impl Drill {
 
     fn orders(&self) -> Orders {
         let Self { directory, seed, tasks, locks, uses, .. } = self.clone();
-        Orders { url: String::new(), directory, client: String::new(), seed, tasks, locks, uses }
+        let (url, client, refusal) = (String::new(), String::new(), self.strategy.refusal());
+        Orders { url, directory, client, seed, tasks, locks, uses, is_crowd: false, refusal }
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {

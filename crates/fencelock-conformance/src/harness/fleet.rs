@@ -33,6 +33,9 @@ pub(super) struct Fleet {
     orders: Orders,
     site: Arc<dyn Site>,
     log: LogWriter,
+    /// How many workers there are besides the crowd, and how many tasks that is.
+    size: usize,
+    crowd: usize,
     pub(super) workers: Vec<Worker>,
     /// Grants of workers that are gone, by lock.
     past_grants: Vec<u64>,
@@ -41,12 +44,20 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts `size` workers at `site` that run `binary` with orders like `orders`.
-    pub(super) fn start(binary: PathBuf, orders: Orders, site: Arc<dyn Site>, size: usize) -> io::Result<Self> {
+    /// Starts `size` workers at `site` that run `binary` with orders like `orders`, and one more with a crowd of so many
+    /// tasks, if any.
+    pub(super) fn start(
+        binary: PathBuf,
+        orders: Orders,
+        site: Arc<dyn Site>,
+        size: usize,
+        crowd: usize,
+    ) -> io::Result<Self> {
         let log = LogWriter::create(&orders.directory.join("parent.log"), "parent")?;
         let past_grants = vec![0; orders.locks];
-        let mut fleet = Self { binary, orders, site, log, workers: Vec::new(), past_grants, faults: Vec::new() };
-        for number in 0..size {
+        let workers = Vec::new();
+        let mut fleet = Self { binary, orders, site, log, size, crowd, workers, past_grants, faults: Vec::new() };
+        for number in 0..size + usize::from(crowd > 0) {
             let worker = fleet.spawn(number, 0)?;
             fleet.workers.push(worker);
         }
@@ -57,6 +68,9 @@ impl Fleet {
         let mut orders = self.orders.clone();
         orders.client = format!("w{number}.{incarnation}");
         orders.url = self.site.url(number);
+        if number == self.size {
+            (orders.is_crowd, orders.tasks) = (true, self.crowd);
+        }
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
         let mut command = Command::new(&self.binary);
         let child = command.args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
@@ -125,8 +139,9 @@ impl Fleet {
         for number in 0..self.workers.len() {
             self.workers[number].view.look()?;
             if let Some(status) = self.workers[number].child.try_wait()? {
-                self.faults.push(format!("{} ended by itself: {status}", self.workers[number].client));
                 self.kill(number)?;
+                let Worker { client, view, .. } = &self.workers[number];
+                self.faults.push(format!("{client} ended by itself: {status}: {}", view.failure()));
                 self.replace(number)?;
             }
         }
@@ -182,7 +197,8 @@ impl Fleet {
                 match worker.child.try_wait()? {
                     Some(status) if status.success() => break,
                     Some(status) => {
-                        self.faults.push(format!("{} failed: {status}", worker.client));
+                        worker.view.look()?;
+                        self.faults.push(format!("{} failed: {status}: {}", worker.client, worker.view.failure()));
                         break;
                     }
                     None if start.elapsed() >= patience => {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use fencelock::ErrorKind;
+
 use crate::history::Lapse;
 
 /// Something that befalls the servers of a store, or the network between them and the workers, until it is mended.
@@ -45,13 +47,28 @@ pub enum Outage {
     ServerWaits,
     /// The server forgets the programs that were loaded into it, once.
     ScriptsForgotten,
+    /// The numbers that order the queues come to their end: either all are used up, or a few are left, as the random
+    /// number says.
+    NumbersEnd,
+    /// Every queue is so full of what others put there that it does not fit into an answer.
+    QueuesOverflow,
 }
 
 impl Outage {
     /// Further than any answer to one acquire reaches.
     pub const ANSWER_BYTES: u64 = 400;
 
-    /// All of them.
+    /// The kinds of error with which a store refuses what it cannot do while something befalls it.
+    pub(super) const REFUSALS: [ErrorKind; 1] = [ErrorKind::Exhausted];
+
+    /// The kind of error with which the store refuses while this befalls it, if it does: whoever is told anything else
+    /// that no retry can help has found a fault.
+    #[must_use]
+    pub fn refusal(self) -> Option<ErrorKind> {
+        matches!(self, Self::NumbersEnd | Self::QueuesOverflow).then_some(ErrorKind::Exhausted)
+    }
+
+    /// All that a storm is made of: those that nobody is refused for.
     pub const ALL: [Self; 17] = [
         Self::LeaderKilled,
         Self::LeaderPaused,

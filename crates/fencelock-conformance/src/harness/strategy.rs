@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use fencelock::ErrorKind;
+
 use super::fleet::Fleet;
 use super::rng::Rng;
 use super::site::{Outage, Site};
@@ -47,6 +49,14 @@ impl Strategy {
             Self::Brief(outage) | Self::Long(outage) => site.can(outage),
             Self::StopHoldersPastTheirSession => site.ttl() > Duration::ZERO,
             _ => true,
+        }
+    }
+
+    /// The kind of error with which the store refuses meanwhile, besides those that every fault explains.
+    pub(super) fn refusal(self) -> Option<ErrorKind> {
+        match self {
+            Self::Brief(outage) | Self::Long(outage) => outage.refusal(),
+            _ => None,
         }
     }
 

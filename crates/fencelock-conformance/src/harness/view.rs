@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
+use super::worker::FAILED;
+
 /// Follows the log of one worker.
 #[derive(Debug)]
 pub(super) struct View {
@@ -17,13 +19,15 @@ pub(super) struct View {
     waiting: HashMap<u64, String>,
     held: HashMap<u64, String>,
     grants: HashMap<String, u64>,
+    /// Why the worker ended, as it says itself.
+    failure: Option<String>,
 }
 
 impl View {
     /// A view of the log at `path`, which need not be there yet.
     pub(super) fn new(path: PathBuf) -> Self {
         let (waiting, held, grants) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { path, log: None, unread: String::new(), waiting, held, grants }
+        Self { path, log: None, unread: String::new(), waiting, held, grants, failure: None }
     }
 
     /// Reads on.
@@ -59,6 +63,7 @@ impl View {
                 *self.grants.entry(lock.clone()).or_default() += 1;
                 self.held.insert(section, lock);
             }
+            "n" => self.failure = line.splitn(4, ' ').nth(3)?.strip_prefix(FAILED).map(str::to_owned),
             _ => {
                 if matches!(letter, "b" | "x") {
                     self.waiting.remove(&section);
@@ -77,6 +82,11 @@ impl View {
 
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Why the worker ended, as it says itself.
+    pub(super) fn failure(&self) -> &str {
+        self.failure.as_deref().unwrap_or("it does not say why")
     }
 
     /// How often the worker was granted `lock`.

@@ -11,6 +11,7 @@ use fencelock::{Claim, Client, ErrorKind, Event, Guard, Observer, WriteGuard};
 
 use super::resource::Resource;
 use super::rng::Rng;
+use super::site::Outage;
 use super::uses::{Held, Lock, Uses};
 use crate::history::{LogEvent, LogWriter};
 
@@ -28,19 +29,23 @@ pub(super) struct Orders {
     /// How many locks they take, `lock-0` and on.
     pub(super) locks: usize,
     pub(super) uses: Uses,
+    /// Whether all its tasks share one client, and wait patiently for whatever they ask for.
+    pub(super) is_crowd: bool,
+    /// The kind of error with which the store refuses while it is hurt, besides those that every fault explains.
+    pub(super) refusal: Option<ErrorKind>,
 }
 
 impl Orders {
-    pub(super) fn to_args(&self) -> [String; 7] {
-        let Self { url, directory, client, seed, tasks, locks, uses } = self.clone();
-        let numbers = [seed.to_string(), tasks.to_string(), locks.to_string()];
-        let [seed, tasks, locks] = numbers;
-        [url, directory.display().to_string(), client, seed, tasks, locks, uses.to_arg()]
+    pub(super) fn to_args(&self) -> [String; 9] {
+        let Self { url, directory, client, seed, tasks, locks, uses, is_crowd, refusal } = self.clone();
+        let [seed, tasks, locks] = [seed.to_string(), tasks.to_string(), locks.to_string()];
+        let [is_crowd, refusal] = [is_crowd.to_string(), refusal_to_arg(refusal)];
+        [url, directory.display().to_string(), client, seed, tasks, locks, uses.to_arg(), is_crowd, refusal]
     }
 
     fn from_args(args: impl Iterator<Item = String>) -> Option<Self> {
         let args: Vec<String> = args.collect();
-        let [url, directory, client, seed, tasks, locks, uses] = &args[..] else { return None };
+        let [url, directory, client, seed, tasks, locks, uses, is_crowd, refusal] = &args[..] else { return None };
         Some(Self {
             url: url.clone(),
             directory: directory.into(),
@@ -49,8 +54,14 @@ impl Orders {
             tasks: tasks.parse().ok()?,
             locks: locks.parse().ok()?,
             uses: Uses::from_arg(uses)?,
+            is_crowd: is_crowd.parse().ok()?,
+            refusal: Outage::REFUSALS.into_iter().find(|kind| refusal_to_arg(Some(*kind)) == *refusal),
         })
     }
+}
+
+fn refusal_to_arg(refusal: Option<ErrorKind>) -> String {
+    refusal.map_or_else(String::new, |kind| format!("{kind:?}"))
 }
 
 /// The name of the lock with this number.
@@ -61,7 +72,10 @@ pub(super) fn lock_name(number: usize) -> String {
 /// What the log says of a task's sections: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
-/// The longest pause between two looks at a queue that somebody has to leave.
+/// How long a release is tried, and a place is waited for that has to leave.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest pause between two looks at a queue that somebody has to leave, and between two tries of a release.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 type Failure = Box<dyn std::error::Error>;
@@ -71,7 +85,7 @@ type Failure = Box<dyn std::error::Error>;
 #[must_use]
 pub fn worker_main() -> ExitCode {
     match Orders::from_args(std::env::args().skip(1)).ok_or("started by the harness only".into()).and_then(work) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("worker: {failure}");
             ExitCode::FAILURE
@@ -79,7 +93,8 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-fn work(orders: Orders) -> Result<(), Failure> {
+/// Why it cannot go on is in its log, unless it is told here.
+fn work(orders: Orders) -> Result<ExitCode, Failure> {
     // A worker that is stopped cannot read that its parent is gone.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -90,18 +105,36 @@ fn work(orders: Orders) -> Result<(), Failure> {
         (0..orders.locks).map(|lock| Resource::open(&orders.directory, &lock_name(lock))).collect();
     let shared = Arc::new(Shared { log, resources: resources?, finish });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..orders.tasks)
-            .map(|number| {
-                let (orders, shared) = (orders.clone(), Arc::clone(&shared));
-                tokio::spawn(async move { task(&orders, number, &shared).await.map_err(|failure| failure.to_string()) })
-            })
-            .collect();
-        for task in tasks {
-            task.await??;
-        }
-        Ok(())
-    })
+    let Err(failure) = runtime.block_on(work_at(&orders, &shared)) else { return Ok(ExitCode::SUCCESS) };
+    shared.log.write(0, LogEvent::Note { text: &format!("{FAILED}{}", one_line(&failure.to_string())) })?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// What the last note of a worker begins with that cannot go on.
+pub(super) const FAILED: &str = "failed: ";
+
+fn one_line(text: &str) -> String {
+    text.replace('\n', " ")
+}
+
+/// Ends when all tasks did, or with the first that fails.
+async fn work_at(orders: &Orders, shared: &Arc<Shared>) -> Result<(), Failure> {
+    let crowd = match orders.is_crowd {
+        true => Some(connect(&orders.url, &Arc::default()).await?),
+        false => None,
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..orders.tasks {
+        let (orders, shared, crowd) = (orders.clone(), Arc::clone(shared), crowd.clone());
+        tasks.spawn(async move { task(&orders, number, &shared, crowd).await.map_err(|failure| failure.to_string()) });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    if let Some(client) = crowd {
+        client.close().await?;
+    }
+    Ok(())
 }
 
 /// Sets `finish` on the first line; dies when the parent is gone.
@@ -159,19 +192,28 @@ struct Task<'a> {
     rng: Rng,
     locks: usize,
     uses: Uses,
+    is_crowd: bool,
+    refusal: Option<ErrorKind>,
 }
 
-async fn task(orders: &Orders, number: usize, shared: &Shared) -> Result<(), Failure> {
+/// Of a crowd, nobody can tell whose arrival the shared client's observer is told of.
+async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Client>) -> Result<(), Failure> {
     let queued = Arc::new(Queued::default());
-    let client = connect(&orders.url, &queued).await?;
+    let client = match &crowd {
+        Some(client) => client.clone(),
+        None => connect(&orders.url, &queued).await?,
+    };
     let section = number as u64 * SECTIONS_PER_TASK;
     let rng = Rng::new(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
-    let mut task = Task { client, queued, shared, section, rng, locks: orders.locks, uses: orders.uses };
+    let Orders { locks, uses, is_crowd, refusal, .. } = *orders;
+    let mut task = Task { client, queued, shared, section, rng, locks, uses, is_crowd, refusal };
     while !shared.finish.load(Ordering::Relaxed) {
         task.section().await?;
     }
-    task.client.close().await?;
-    Ok(())
+    match crowd {
+        Some(_) => Ok(()),
+        None => Ok(task.client.close().await?),
+    }
 }
 
 /// A process that is stopped inside the store can delay a connection beyond its deadline; it is tried again.
@@ -215,7 +257,7 @@ impl Task<'_> {
                 if let Some(Err(error)) = &gave_up
                     && error.kind() != ErrorKind::TimedOut
                 {
-                    self.log(LogEvent::Note { text: &error.to_string().replace('\n', " ") })?;
+                    self.bear(error)?;
                 }
                 self.wait_until_gone(&name).await?;
             }
@@ -230,6 +272,9 @@ impl Task<'_> {
             Ok(lock) => lock,
             Err(error) => return Some(Err(error)),
         };
+        if self.is_crowd {
+            return Some(lock.acquire().await);
+        }
         let limit = Duration::from_micros(self.rng.below(5_000) as u64);
         match self.rng.below(20) {
             0..13 => Some(lock.acquire().await),
@@ -295,7 +340,7 @@ impl Task<'_> {
         let reading = match guard.downgrade().await {
             Ok(reading) => reading,
             Err(failed) => {
-                self.log(LogEvent::Note { text: &failed.to_string().replace('\n', " ") })?;
+                self.bear(failed.error())?;
                 return self.release(&failed.into_guard()).await;
             }
         };
@@ -308,35 +353,73 @@ impl Task<'_> {
         self.release(&reading).await
     }
 
+    /// Notes an error that a fault explains: the store could not be reached, or ended the session, or refuses as it is
+    /// bound to. Any other ends the worker.
+    fn bear(&self, error: &fencelock::Error) -> Result<(), Failure> {
+        let is_explained =
+            error.is_retryable() || error.kind() == ErrorKind::Lost || Some(error.kind()) == self.refusal;
+        match is_explained {
+            true => Ok(self.log(LogEvent::Note { text: &one_line(&error.to_string()) })?),
+            false => Err(format!("{error:?}").into()),
+        }
+    }
+
     /// Releases, again and again if need be: a failed release forgets nothing.
     async fn release<K>(&self, guard: &Guard<K>) -> Result<(), Failure> {
-        for _try in 0..20 {
+        let mut pauses = Pauses::new();
+        loop {
             match guard.release().await {
                 Ok(()) => return Ok(self.log(LogEvent::Gone)?),
                 Err(error) if error.kind() == ErrorKind::Lost => return Ok(()),
-                Err(error) => self.log(LogEvent::Note { text: &error.to_string().replace('\n', " ") })?,
+                Err(error) => self.bear(&error)?,
+            }
+            if !pauses.pause().await {
+                return Err("a lock could not be released, and was not lost either".into());
             }
         }
-        Ok(())
     }
 
     /// An acquire that was given up leaves the queue in the background.
     async fn wait_until_gone(&self, name: &str) -> Result<(), Failure> {
-        let (name, mine) = (fencelock::Name::new(name)?, self.client.owner().client);
-        let mut pause = Duration::from_millis(1);
-        for _look in 0..1_000 {
-            if let Ok(queue) = self.client.queue(&name).await
-                && queue.contenders.iter().all(|contender| contender.id.client != mine)
-            {
-                return Ok(self.log(LogEvent::Gone)?);
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK_AGAIN);
+        if self.is_crowd {
+            return Ok(());
         }
-        Err(format!("an acquire of {name} was given up and never left the queue").into())
+        let (name, mine) = (fencelock::Name::new(name)?, self.client.owner().client);
+        let mut pauses = Pauses::new();
+        loop {
+            match self.client.queue(&name).await {
+                Ok(queue) if queue.contenders.iter().all(|contender| contender.id.client != mine) => {
+                    return Ok(self.log(LogEvent::Gone)?);
+                }
+                Ok(_) => {}
+                Err(error) => self.bear(&error)?,
+            }
+            if !pauses.pause().await {
+                return Err(format!("an acquire of {name} was given up and never left the queue").into());
+            }
+        }
     }
 
     async fn pause(&mut self, up_to_us: usize) {
         tokio::time::sleep(Duration::from_micros(self.rng.below(up_to_us) as u64)).await;
+    }
+}
+
+/// Longer and longer pauses, for as long as a worker has patience.
+struct Pauses {
+    since: u64,
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self { since: LogWriter::now(), next: Duration::from_millis(1) }
+    }
+
+    /// False when there was patience enough.
+    async fn pause(&mut self) -> bool {
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(LOOK_AGAIN);
+        Duration::from_nanos(LogWriter::now().saturating_sub(self.since)) < PATIENCE
     }
 }

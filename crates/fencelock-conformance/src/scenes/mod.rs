@@ -19,6 +19,7 @@ use fencelock::{Client, Clock, Guard, Moment, Mutex, Name, SystemClock};
 use tokio::task::JoinHandle;
 
 pub use self::holder::holder_main;
+pub use self::processes::{Takeover, takeover};
 use crate::harness::{Outage, Site};
 
 /// Where a scene takes place.

@@ -1,30 +1,52 @@
 //! Holders that die or sleep.
 
+use std::time::Duration;
+
 use fencelock::FencingToken;
 
 use super::holder::Holder;
 use super::{LOCK, Stage, now, pass, rival, until_contenders};
 use crate::harness::{Outage, Resource};
 
-pub(super) fn a_killed_holder_is_followed_within_the_ttl_and_the_slack(stage: &Stage) {
+/// How a lock went on after its holder was killed.
+#[derive(Debug, Clone, Copy)]
+pub struct Takeover {
+    /// From the kill to the grant of the next one.
+    pub took: Duration,
+    /// How long sessions live unrenewed.
+    pub ttl: Duration,
+    /// The longest that the store promises.
+    pub bound: Duration,
+}
+
+/// Kills a process that holds a lock on `stage` while another one waits for it, and measures when that one is granted.
+///
+/// # Panics
+/// When it is not, or when the store cannot be used.
+#[must_use]
+pub fn takeover(stage: &Stage) -> Takeover {
     stage.block_on(async {
-        for _round in 0..3 {
-            let mut holder = Holder::start(stage, 0);
-            let other = stage.connect(1).await;
-            let waiting = rival(&other);
-            until_contenders(&other, 2).await;
-            holder.kill();
-            let killed = now();
-            let (guard, granted) = waiting.await.unwrap();
-            let capability = other.capability();
-            let bound = other.timing().ttl + capability.detection_slack + capability.wake_bound;
-            let took = granted.since(killed);
-            println!("followed after {took:?}, at most {bound:?} were promised");
-            assert!(took <= bound, "followed after {took:?}, and {bound:?} were promised");
-            guard.release().await.unwrap();
-            other.close().await.unwrap();
-        }
-    });
+        let mut holder = Holder::start(stage, 0);
+        let other = stage.connect(1).await;
+        let waiting = rival(&other);
+        until_contenders(&other, 2).await;
+        holder.kill();
+        let killed = now();
+        let (guard, granted) = waiting.await.unwrap();
+        let (ttl, capability) = (other.timing().ttl, other.capability());
+        let bound = ttl + capability.detection_slack + capability.wake_bound;
+        guard.release().await.unwrap();
+        other.close().await.unwrap();
+        Takeover { took: granted.since(killed), ttl, bound }
+    })
+}
+
+pub(super) fn a_killed_holder_is_followed_within_the_ttl_and_the_slack(stage: &Stage) {
+    for _round in 0..3 {
+        let Takeover { took, bound, .. } = takeover(stage);
+        println!("followed after {took:?}, at most {bound:?} were promised");
+        assert!(took <= bound, "followed after {took:?}, and {bound:?} were promised");
+    }
 }
 
 pub(super) fn a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused(stage: &Stage) {

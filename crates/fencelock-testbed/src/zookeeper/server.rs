@@ -109,6 +109,10 @@ impl Server {
         };
         java.args(&self.java)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .args(
+                ["showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS"]
+                    .map(|option| format!("-Dorg.slf4j.simpleLogger.{option}")),
+            )
             .args(["-cp", CLASS_PATH])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.join("zoo.cfg"))
@@ -125,16 +129,18 @@ impl Server {
     }
 
     /// Restarts the server, which must be alone and have been started with `digest.enabled=false`, so that the next
-    /// sequential child of the node at `path` gets the number `next`. No request can do that: the number counts children.
+    /// sequential child of each node at one of `paths` gets the number `next`. No request can do that: the number counts
+    /// children.
     ///
     /// # Errors
     /// When there is no such node, or the server does not come back.
-    pub fn set_sequence(&self, path: &str, next: i32) -> io::Result<()> {
+    pub fn set_sequence(&self, paths: &[impl AsRef<str>], next: i32) -> io::Result<()> {
         // It writes a snapshot of what it has when it starts.
         self.restart()?;
         self.wait_until_serving()?;
         self.kill();
-        snapshot::set_sequence(&self.directory.join("data/version-2"), path, next)?;
+        let directory = self.directory.join("data/version-2");
+        paths.iter().try_for_each(|path| snapshot::set_sequence(&directory, path.as_ref(), next))?;
         self.restart()?;
         self.wait_until_serving()
     }

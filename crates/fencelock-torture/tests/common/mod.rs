@@ -103,12 +103,16 @@ pub(crate) fn drill(servers: &Servers<impl Bed>, strategy: Strategy, strikes: us
 
 /// The same at any site.
 pub(crate) fn drill_at(site: Arc<dyn Site>, strategy: Strategy, strikes: usize) -> Verdict {
+    drill_with(site, strategy, |drill| Drill { strikes, ..drill })
+}
+
+/// The same with something changed.
+pub(crate) fn drill_with(site: Arc<dyn Site>, strategy: Strategy, change: impl FnOnce(Drill) -> Drill) -> Verdict {
     let seed = fencelock_conformance::seed();
     let logs = Directory::new("drill");
     let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-torture-worker"));
-    let drill = Drill::at(site, logs.path(), worker, strategy, seed);
-    let verdict = Drill { tasks: 25, strikes, ..drill }.run();
-    let verdict = verdict.unwrap_or_else(|error| panic!("{error}\nagain: FENCELOCK_SEED={seed}"));
+    let drill = change(Drill { tasks: 25, ..Drill::at(site, logs.path(), worker, strategy, seed) });
+    let verdict = drill.run().unwrap_or_else(|error| panic!("{error}\nagain: FENCELOCK_SEED={seed}"));
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}\nagain: FENCELOCK_SEED={seed}");
     assert!(verdict.report.grants > 50 && verdict.report.writes.0 > 50, "too little came of it: {verdict}");

@@ -15,8 +15,8 @@ async fn an_exhausted_sequence_is_refused_and_nothing_is_left() {
     let mut lab = Lab::on(address).await;
     lab.put("job/keep", CreateMode::Persistent).await;
     lab.put("late/keep", CreateMode::Persistent).await;
-    server.server(0).set_sequence(&lab.path("job"), i32::MAX - 1).unwrap();
-    server.server(0).set_sequence(&lab.path("late"), i32::MAX - 1_000_001).unwrap();
+    server.server(0).set_sequence(&[lab.path("job")], i32::MAX - 1).unwrap();
+    server.server(0).set_sequence(&[lab.path("late")], i32::MAX - 1_000_001).unwrap();
     lab.hands = soon(hands(address)).await;
     let client = lab.client("").await;
     // Past the end, a server hands out 2147483647 again and again, or numbers below zero to requests in one go.

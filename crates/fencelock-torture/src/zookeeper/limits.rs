@@ -1,0 +1,112 @@
+//! The limits of ZooKeeper, reached on purpose: numbers that end, and nodes with too many children.
+
+use std::io;
+use std::time::Duration;
+
+use fencelock_testbed::zookeeper::Ensemble;
+use fencelock_testbed::{PATIENCE, wait_until};
+use fencelock_zookeeper::{Acl, Client, Config, CreateMode, ErrorKind};
+use tokio::runtime::Runtime;
+
+/// The last number that the store grants: a million before they end.
+const LAST_GRANTED: i32 = i32::MAX - 1_000_000;
+
+/// How many grants are left when not all numbers are used up.
+const A_FEW: i32 = 60;
+
+/// Strangers of 500 bytes each that do not fit into a mebibyte.
+const STRANGERS: usize = 2_200;
+
+/// A client that does by hand what fencelock does not do.
+#[derive(Debug)]
+pub(super) struct Hands {
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Hands {
+    pub(super) fn new(ensemble: &Ensemble) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let config = Config::new(&ensemble.connect_string()).map_err(io::Error::other)?;
+        let config = config.session_timeout(Duration::from_secs(60));
+        let (client, _events) = runtime.block_on(Client::connect(config)).map_err(io::Error::other)?;
+        Ok(Self { client, runtime })
+    }
+
+    /// The paths of the locks under `parent`.
+    fn locks(&self, parent: &str) -> io::Result<Vec<String>> {
+        Ok(self.children(parent)?.into_iter().map(|lock| format!("{parent}/{lock}")).collect())
+    }
+
+    fn children(&self, path: &str) -> io::Result<Vec<String>> {
+        match self.runtime.block_on(self.client.get_children(path)) {
+            Ok((children, _)) => Ok(children),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Vec::new()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Puts more into every queue under `parent` than fits into an answer.
+    pub(super) fn fill(&self, parent: &str) -> io::Result<()> {
+        for lock in self.locks(parent)? {
+            let stranger = |number| {
+                self.client.create(&format!("{lock}/{number:0>500}"), b"", CreateMode::Ephemeral, &[Acl::open()])
+            };
+            // Each request goes out when it is made.
+            let made: Vec<_> = (0..STRANGERS).map(stranger).collect();
+            for made in made {
+                self.runtime.block_on(made).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes, and everything that it put anywhere with it.
+    pub(super) fn leave(self) -> io::Result<()> {
+        self.runtime.block_on(self.client.close()).map_err(io::Error::other)
+    }
+}
+
+/// Sets the numbers of all queues under `parent` so that all are used up, or a few are left.
+pub(super) fn end_numbers(ensemble: &Ensemble, parent: &str, random: u64) -> io::Result<()> {
+    let next = if random.is_multiple_of(2) { i32::MAX - 1 } else { LAST_GRANTED - A_FEW };
+    set_numbers(ensemble, parent, next)
+}
+
+/// Lets the numbers of all queues under `parent` begin anew, once nobody is left in them who came before their end: who
+/// comes after it is refused.
+pub(super) fn begin_numbers(ensemble: &Ensemble, parent: &str) -> io::Result<()> {
+    let hands = Hands::new(ensemble)?;
+    let is_early = |child: &String| {
+        child
+            .rsplit('-')
+            .next()
+            .and_then(|number| number.parse().ok())
+            .is_some_and(|number: i64| number <= LAST_GRANTED.into())
+    };
+    let mut failed = Ok(());
+    let early = || -> io::Result<bool> {
+        let queues = hands.locks(parent)?.iter().map(|lock| hands.children(lock)).collect::<io::Result<Vec<_>>>()?;
+        Ok(queues.iter().flatten().any(is_early))
+    };
+    let is_over = wait_until(PATIENCE, || match early() {
+        Ok(early) => !early,
+        Err(error) => {
+            failed = Err(error);
+            true
+        }
+    });
+    failed?;
+    hands.leave()?;
+    match is_over {
+        true => set_numbers(ensemble, parent, 0),
+        false => Err(io::Error::other("who came before the end of the numbers does not leave")),
+    }
+}
+
+fn set_numbers(ensemble: &Ensemble, parent: &str, next: i32) -> io::Result<()> {
+    let hands = Hands::new(ensemble)?;
+    let locks = hands.locks(parent)?;
+    hands.leave()?;
+    ensemble.server(0).set_sequence(&locks, next)
+}
