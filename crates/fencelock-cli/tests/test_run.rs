@@ -79,17 +79,7 @@ fn wrong_usage_exits_with_64_and_names_what_is_wrong() {
 
 #[test]
 fn a_busy_lock_is_refused_with_its_holder_named() {
-    let place = Place::new();
-    let holder = place.holder("job");
-    for limit in [&["--try"][..], &["--wait", "50ms"]] {
-        let options = [limit, &["job"]].concat();
-        let (code, text) = ended(&mut place.run(&options, "true"));
-        assert_eq!(code, 75);
-        assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");
-        let (code, text) = ended(&mut place.run(&[limit, &["-E", "9", "--quiet", "job"]].concat(), "true"));
-        assert_eq!((code, text.as_str()), (9, ""));
-    }
-    assert_eq!(place.contenders("job").len(), 1);
+    Place::new().refuses_a_busy_lock_with_its_holder_named();
 }
 
 #[test]

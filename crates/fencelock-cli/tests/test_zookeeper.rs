@@ -53,16 +53,7 @@ fn a_program_that_cannot_run_is_named_and_the_lock_given_back() {
 
 #[test]
 fn a_busy_lock_is_refused_with_its_holder_named_and_nothing_is_left_behind() {
-    let place = place();
-    let holder = place.holder("job");
-    for limit in [&["--try"][..], &["--wait", "50ms"]] {
-        let (code, text) = ended(&mut place.run(&[limit, &["job"]].concat(), "true"));
-        assert_eq!(code, 75);
-        assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");
-        let (code, text) = ended(&mut place.run(&[limit, &["-E", "9", "--quiet", "job"]].concat(), "true"));
-        assert_eq!((code, text.as_str()), (9, ""));
-    }
-    assert_eq!(place.contenders("job").len(), 1);
+    place().refuses_a_busy_lock_with_its_holder_named();
 }
 
 #[test]

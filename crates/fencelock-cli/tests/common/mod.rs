@@ -99,6 +99,19 @@ impl Place {
         until("the lock is held", || self.contenders(name).first().filter(|c| c["state"] == "holder").map(drop));
         holder
     }
+
+    /// `run --try` and `run --wait` say who holds what they do not get, and leave nothing.
+    pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
+        let holder = self.holder("job");
+        for limit in [&["--try"][..], &["--wait", "50ms"]] {
+            let (code, text) = ended(&mut self.run(&[limit, &["job"]].concat(), "true"));
+            assert_eq!(code, 75);
+            assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");
+            let (code, text) = ended(&mut self.run(&[limit, &["-E", "9", "--quiet", "job"]].concat(), "true"));
+            assert_eq!((code, text.as_str()), (9, ""));
+        }
+        assert_eq!(self.contenders("job").len(), 1);
+    }
 }
 
 pub(crate) fn output(command: &mut Command) -> Output {
