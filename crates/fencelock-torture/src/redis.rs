@@ -188,7 +188,7 @@ impl Site for Redis {
 
     fn can(&self, outage: Outage) -> bool {
         match outage {
-            Outage::FollowerCut => false,
+            Outage::FollowerCut | Outage::NumbersEnd | Outage::QueuesOverflow => false,
             Outage::ClockAhead | Outage::ClockBehind => self.is_durable,
             Outage::MemoryLost => !self.is_durable,
             _ => true,

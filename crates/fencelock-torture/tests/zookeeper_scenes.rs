@@ -4,10 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Servers, Set};
+use common::{Servers, Set, count};
 use fencelock_testbed::zookeeper::Ensemble;
 use fencelock_torture::zookeeper::ZooKeeper;
 
-static THREE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(3));
+static SERVERS: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(count()));
 
-fencelock_conformance::scenes!(|| Set::on(&THREE));
+fencelock_conformance::scenes!(|| Set::on(&SERVERS));
