@@ -1,4 +1,26 @@
 //! The store `zk:` beside what other clients and operators do to the same nodes, on real servers.
+//!
+//! What is wrong with servers, networks and what is asked of them, and where it is shown to be a clear error, or none, with
+//! nothing left behind. Tests of the wire client are in `crates/fencelock-zookeeper/tests`.
+//!
+//! | what is wrong | here | in the wire client |
+//! |---|---|---|
+//! | no server there | `edges::where_nobody_listens_the_error_names_the_servers` | `where_no_server_is_the_error_names_each_address_and_why` |
+//! | another service on the port | `reach::a_service_that_is_no_zookeeper_is_told_by_what_it_says` | `another_service_on_the_port_is_told_by_how_it_answers` |
+//! | garbage | the same | `garbage_ends_the_connection_and_not_the_session`, `a_malformed_answer_is_told_and_harms_nothing_else` |
+//! | a frame that stops in the middle | the same | `a_server_that_stops_in_the_middle_of_its_first_frame_is_left`, `a_frame_that_stops_in_the_middle_ends_the_connection_in_time` |
+//! | a missing chroot (here a parent, which is made) | `edges::what_access_lists_forbid_is_denied_and_nothing_is_left` | `a_chroot_that_is_not_there_is_named` |
+//! | credentials refused | `reach::servers_that_demand_other_credentials_refuse_and_nothing_is_left` | `credentials_that_no_server_understands_are_refused_at_once`, `credentials_refused_on_a_reconnect_end_the_client` |
+//! | access lists that refuse to create, or to delete | `edges::what_access_lists_forbid_is_denied_and_nothing_is_left`, `edges::a_release_that_is_denied_says_so_and_forgets_nothing` | `what_the_server_refuses_has_its_kind_and_names_its_path` |
+//! | a quota | `edges::an_exceeded_quota_is_told` | |
+//! | a session timeout that is clamped | `edges::a_ttl_that_the_servers_do_not_grant_is_told` | `the_session_timeout_is_what_the_server_grants` |
+//! | all servers read-only | `reach::servers_without_a_quorum_that_serve_reads_are_refused_and_their_session_loses_its_lock` | `servers_that_only_read_are_refused_and_named_so` |
+//! | three wrong servers and one right | `reach::one_right_server_behind_three_wrong_ones_is_found` | `three_wrong_hosts_do_not_keep_a_client_from_the_right_one` |
+//! | IPv6 | `reach::a_server_is_reached_by_an_address_of_ipv6_and_by_a_name` | `a_server_is_reached_by_ipv6` |
+//! | several addresses of one name | | `all_addresses_of_a_name_are_tried` |
+//! | 64 descriptors | `edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told` | |
+//! | more than a frame holds | `edges::more_children_than_a_frame_holds_are_told_and_nothing_is_left` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
+//! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
 mod breaks;
 mod crowd;
