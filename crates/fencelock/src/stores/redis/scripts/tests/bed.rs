@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencelock_testbed::redis::shared;
 use redis::{Cmd, Connection, RedisError, Value};
 
-use super::super::{Call, News, Open, news, open};
+use super::super::{Call, Enter, News, Open, Seen, enter, look, news, open, show};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Owner, RequestId};
@@ -55,6 +55,7 @@ impl Bed {
         Self::at(&url)
     }
 
+    /// On a server of one's own.
     pub(super) fn at(url: &str) -> Self {
         let client = redis::Client::open(url).unwrap();
         let layout = Layout::new(&format!("test-{:016x}", getrandom::u64().unwrap()));
@@ -111,6 +112,40 @@ impl Bed {
         Entry { name: name.clone(), claim, id, wait, purpose: None, lease: None }
     }
 
+    /// Enters in `session`, with the entry that this was done with.
+    pub(super) fn enter(&mut self, session: u64, name: &Name, claim: Claim) -> (Entry, Enter) {
+        let entry = self.entry(name, claim, true);
+        let answer = self.run(enter(&self.layout.clone(), session, 1, &entry));
+        (entry, answer)
+    }
+
+    /// The same where it is certain to be granted: the request and its number.
+    pub(super) fn hold(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64) {
+        match self.enter(session, name, claim) {
+            (entry, Enter::Granted(seq)) => (entry.id, seq),
+            (_, answer) => panic!("{answer:?}"),
+        }
+    }
+
+    /// The same where it is certain to wait.
+    pub(super) fn wait(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64, Duration) {
+        match self.enter(session, name, claim) {
+            (entry, Enter::Waiting { seq, look_in: Some(look_in), .. }) => (entry.id, seq, look_in),
+            (_, answer) => panic!("{answer:?}"),
+        }
+    }
+
+    /// How one place stands, after a look at its queue.
+    pub(super) fn seen(&mut self, session: u64, name: &Name, id: RequestId) -> Seen {
+        let look = self.run(look(&self.layout.clone(), session, &[(name.clone(), vec![id])], false));
+        look.names[0].places[0]
+    }
+
+    /// The ids in a queue that are alive, front first.
+    pub(super) fn line(&mut self, name: &Name) -> Vec<RequestId> {
+        self.run(show(&self.layout.clone(), name)).iter().map(|shown| shown.id).collect()
+    }
+
     /// What was published since this was asked last: for each message its session and its news.
     pub(super) fn heard(&mut self) -> Vec<(u64, Vec<News>)> {
         let end = format!("{}end", self.layout.session_prefix());
@@ -136,7 +171,7 @@ impl Bed {
     /// All fields of the bucket of a name, and the order of its queue.
     pub(super) fn raw(&mut self, name: &Name) -> (BTreeMap<String, String>, Vec<(String, u64)>) {
         let slot = self.layout.slot(name);
-        let fields = redis::cmd("HGETALL").arg(&slot.bucket_key).query(&mut self.connection).unwrap();
+        let fields = self.raw_fields(name);
         let order: Vec<(String, u64)> = redis::cmd("ZRANGE")
             .arg(&slot.queue_key)
             .arg(0)
@@ -145,6 +180,11 @@ impl Bed {
             .query(&mut self.connection)
             .unwrap();
         (fields, order)
+    }
+
+    /// All fields of the bucket of a name.
+    pub(super) fn raw_fields(&mut self, name: &Name) -> BTreeMap<String, String> {
+        redis::cmd("HGETALL").arg(self.layout.slot(name).bucket_key).query(&mut self.connection).unwrap()
     }
 
     /// Ends a session as if its time were over, which nobody could know before.

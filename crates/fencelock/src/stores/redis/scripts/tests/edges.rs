@@ -1,0 +1,122 @@
+//! Keys that are not ours, and servers that have no room.
+
+use fencelock_testbed::redis::{Server, Settings};
+
+use super::super::*;
+use super::bed::{Bed, LONG};
+
+fn name(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+#[test]
+fn a_key_of_another_type_is_an_error_that_changes_nothing() {
+    let mut bed = Bed::new(true);
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let (bucket, queue) = (name("type/bucket"), name("type/queue"));
+    bed.words(&["SET", &layout.slot(&bucket).bucket_key, "mine"]);
+    bed.hold(session, &queue, Claim::MUTEX);
+    bed.words(&["SET", &layout.slot(&queue).queue_key, "mine"]);
+    let before = bed.raw_fields(&queue);
+    for name in [&bucket, &queue] {
+        let entry = bed.entry(name, Claim::MUTEX, true);
+        let error = bed.try_run(enter(&layout, session, 1, &entry)).unwrap_err();
+        assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+    }
+    assert_eq!(bed.raw_fields(&queue), before);
+    let error = bed.try_run(show(&layout, &bucket)).unwrap_err();
+    assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+    let key = layout.session_key(99);
+    bed.words(&["SET", &key, "mine"]);
+    let entry = bed.entry(&name("type/session"), Claim::MUTEX, true);
+    let error = bed.try_run(enter(&layout, 99, 1, &entry)).unwrap_err();
+    assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+}
+
+#[test]
+fn records_of_another_kind_are_an_error_and_no_grant() {
+    let (mut bed, name) = (Bed::new(true), name("strange"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let bucket = layout.slot(&name).bucket_key;
+    let mut refused = |bed: &mut Bed| {
+        let entry = bed.entry(&name, Claim::MUTEX, true);
+        let error = bed.try_run(enter(&layout, session, 1, &entry)).unwrap_err();
+        assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+        let detail = error.to_string();
+        assert!(detail.contains(&bucket), "the error does not name the key: {detail}");
+    };
+    for record in ["", "hello", "1 1 1 1 z 0 x", "-1 1 1 1 - 0 x"] {
+        bed.words(&["HSET", &bucket, name.as_str(), record]);
+        refused(&mut bed);
+    }
+    bed.words(&["HSET", &bucket, name.as_str(), "1 1 1 1 - 0 000000000000000a-1"]);
+    refused(&mut bed);
+    bed.words(&["HSET", &bucket, &format!("{name}\n000000000000000a-1"), "g what"]);
+    refused(&mut bed);
+    bed.words(&["DEL", &bucket]);
+    bed.words(&["HSET", &bucket, ".", "soon"]);
+    refused(&mut bed);
+}
+
+#[test]
+fn an_order_that_somebody_removed_is_an_error_and_no_grant() {
+    let (mut bed, name) = (Bed::new(true), name("removed"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
+    for _ in 0..2 {
+        bed.wait(session, &name, Claim::MUTEX);
+    }
+    let queue = layout.slot(&name).queue_key;
+    bed.words(&["DEL", &queue]);
+    let error = bed.try_run(leave(&layout, session, (&name, held), Some(seq))).unwrap_err();
+    assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+    assert!(error.to_string().contains(&queue), "{error}");
+}
+
+#[test]
+fn scripts_that_the_server_forgot_are_taught_again() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("forgotten"));
+    let session = bed.session(LONG);
+    let (id, seq) = bed.hold(session, &name, Claim::MUTEX);
+    bed.words(&["SCRIPT", "FLUSH"]);
+    let call = leave(&bed.layout.clone(), session, (&name, id), Some(seq));
+    assert_eq!(bed.ask(call.command()).unwrap_err().code(), Some("NOSCRIPT"));
+    assert!(bed.run(call));
+}
+
+#[test]
+fn without_memory_nothing_is_taken_and_everything_is_given_back() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("full"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (held, seq) = bed.hold(session, &name, Claim::WRITER);
+    let (next, next_seq, _) = bed.wait(other, &name, Claim::WRITER);
+    let (third, third_seq, _) = bed.wait(other, &name, Claim::READER);
+    for script in all() {
+        bed.ask(&script.load()).unwrap();
+    }
+    bed.words(&["CONFIG", "SET", "maxmemory", "1"]);
+    let before = bed.raw(&name);
+    let entry = bed.entry(&name, Claim::WRITER, true);
+    let error = bed.try_run(enter(&layout, session, 1, &entry)).unwrap_err();
+    assert!(error.to_string().contains("OOM"), "{error}");
+    assert_eq!(bed.raw(&name), before, "a refused entry left something");
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Alive(vec![]));
+    assert!(bed.run(withdraw(&layout, session, (&name, entry.id))).epoch.is_some());
+    assert!(bed.run(leave(&layout, session, (&name, held), Some(seq))));
+    assert_eq!(bed.run(lighten(&layout, other, (&name, next), next_seq, Claim::READER)), Lightened::Done);
+    assert_eq!(bed.seen(other, &name, third), Seen::Granted(third_seq));
+    let given_up = [(name.clone(), vec![next, third])];
+    bed.run(close(&layout, other, &given_up, true));
+    assert_eq!(bed.line(&name), []);
+}
+
+#[test]
+fn a_heavier_claim_is_refused() {
+    let (mut bed, name) = (Bed::new(true), name("heavier"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let (held, seq) = bed.hold(session, &name, Claim::READER);
+    let error = bed.try_run(lighten(&layout, session, (&name, held), seq, Claim::WRITER)).unwrap_err();
+    assert_eq!(refusal(&error), Some(Refusal::Invalid), "{error}");
+}

@@ -1,0 +1,223 @@
+//! Sessions: how they live and end, and what they let in.
+
+use super::super::*;
+use super::bed::{Bed, LONG};
+
+fn name(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+#[test]
+fn a_withdrawn_request_never_takes_effect_however_late_it_comes() {
+    let (mut bed, name) = (Bed::new(true), name("late"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let entry = bed.entry(&name, Claim::MUTEX, true);
+    let held_up = enter(&layout, session, 1, &entry);
+    let withdrawn = bed.run(withdraw(&layout, session, (&name, entry.id)));
+    assert_eq!(withdrawn, Withdrawn { epoch: Some(2), was_there: false });
+    assert_eq!(bed.run(held_up), Enter::Stale(2));
+    assert_eq!(bed.raw(&name).0.len(), 0, "it left something");
+    let next = bed.entry(&name, Claim::MUTEX, true);
+    assert!(matches!(bed.run(enter(&layout, session, 2, &next)), Enter::Granted(_)));
+}
+
+#[test]
+fn a_new_connection_of_a_session_outdates_what_the_old_one_held_up() {
+    let (mut bed, name) = (Bed::new(false), name("reconnect"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let entry = bed.entry(&name, Claim::MUTEX, true);
+    let held_up = enter(&layout, session, 1, &entry);
+    assert_eq!(bed.run(resume(&layout, session, LONG)), Some(2));
+    assert_eq!(bed.run(held_up), Enter::Stale(2));
+}
+
+#[test]
+fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
+    let (mut bed, name) = (Bed::new(true), name("over"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
+    bed.kill(session, &[&name]);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Gone);
+    assert_eq!(bed.run(resume(&layout, session, LONG)), None);
+    assert_eq!(bed.enter(session, &name, Claim::MUTEX).1, Enter::Gone);
+    let look = bed.run(look(&layout, session, &[(name.clone(), vec![held])], true));
+    assert!(!look.alive);
+    assert_eq!(bed.run(withdraw(&layout, session, (&name, held))), Withdrawn { epoch: None, was_there: true });
+    assert!(!bed.run(leave(&layout, session, (&name, held), Some(seq))));
+    assert_eq!(bed.words(&["EXISTS", &layout.session_key(session)]), Value::Int(0), "something revived it");
+}
+
+#[test]
+fn an_opening_whose_answer_was_lost_is_repeated() {
+    let mut bed = Bed::new(true);
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let owner = Owner { client: 7, host: "there".to_owned(), pid: 3 };
+    assert_eq!(bed.run(open(&layout, session, LONG, &owner)), Open::Opened(2));
+}
+
+#[test]
+fn another_version_of_the_layout_is_refused_and_left_alone() {
+    let mut bed = Bed::new(true);
+    let (layout, owner) = (bed.layout.clone(), Owner { client: 7, host: String::new(), pid: 0 });
+    bed.words(&["SET", &layout.layout_key(), "2"]);
+    assert_eq!(bed.run(open(&layout, 7, LONG, &owner)), Open::Layout("2".to_owned()));
+    assert_eq!(bed.words(&["EXISTS", &layout.session_key(7)]), Value::Int(0));
+}
+
+#[test]
+fn a_session_with_thousands_of_locks_is_renewed_by_two_commands() {
+    let mut bed = Bed::new(true);
+    let (layout, session) = (bed.layout.clone(), bed.session(Duration::from_secs(60)));
+    for number in 0..2000 {
+        bed.hold(session, &name(&format!("many/{number}")), Claim::MUTEX);
+    }
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Alive(vec![]));
+    let left: u64 = match bed.words(&["PTTL", &layout.session_key(session)]) {
+        Value::Int(left) => left.unsigned_abs(),
+        other => panic!("{other:?}"),
+    };
+    assert!(left > 60_000, "{left} ms are left");
+}
+
+#[test]
+fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
+    let (mut bed, one, two) = (Bed::new(true), name("close/one"), name("close/two"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (first, _) = bed.hold(session, &one, Claim::MUTEX);
+    let (own, ..) = bed.wait(session, &one, Claim::MUTEX);
+    let (next, seq, _) = bed.wait(other, &one, Claim::MUTEX);
+    let (second, _) = bed.hold(session, &two, Claim::MUTEX);
+    let (next_two, seq_two, _) = bed.wait(other, &two, Claim::MUTEX);
+    bed.heard();
+    let places = [(one.clone(), vec![first, own]), (two.clone(), vec![second])];
+    bed.run(close(&layout, session, &places, true));
+    let granted = |name: &Name, id, seq| News::Granted(PlaceId { name: name.clone(), request: id }, seq);
+    assert_eq!(bed.heard(), [(other, vec![granted(&one, next, seq), granted(&two, next_two, seq_two)])]);
+    bed.run(close(&layout, session, &places, true));
+    assert_eq!((bed.line(&one), bed.line(&two)), (vec![next], vec![next_two]));
+    assert_eq!(bed.enter(session, &two, Claim::MUTEX).1, Enter::Gone);
+}
+
+#[test]
+fn places_of_other_sessions_survive_when_one_closes_with_their_ids() {
+    let (mut bed, name) = (Bed::new(true), name("close/strangers"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (held, _) = bed.hold(other, &name, Claim::MUTEX);
+    bed.run(close(&layout, session, &[(name.clone(), vec![held])], true));
+    assert_eq!(bed.line(&name), [held]);
+}
+
+#[test]
+fn a_request_left_over_from_an_earlier_session_starts_again_at_the_tail() {
+    let (mut bed, name) = (Bed::new(true), name("again"));
+    let (layout, old, new, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG), bed.session(LONG));
+    let (entry, Enter::Granted(before)) = bed.enter(old, &name, Claim::MUTEX) else { panic!() };
+    let (next, ..) = bed.wait(other, &name, Claim::MUTEX);
+    let Enter::Waiting { seq, .. } = bed.run(enter(&layout, new, 1, &entry)) else { panic!() };
+    assert!(seq > before);
+    assert_eq!(bed.line(&name), [next, entry.id]);
+    assert!(!bed.run(leave(&layout, old, (&name, entry.id), Some(before))), "the old place left with the new one");
+    assert_eq!(bed.seen(old, &name, entry.id), Seen::Missing);
+}
+
+#[test]
+fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
+    let (mut bed, name) = (Bed::new(true), name("break {me}"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
+    let (next, next_seq, _) = bed.wait(other, &name, Claim::MUTEX);
+    bed.heard();
+    let place = PlaceId { name: name.clone(), request: held };
+    let order = |place: &PlaceId, seq| Break {
+        place: place.clone(),
+        token: crate::token::FencingToken::new(seq, 0),
+        claim: Claim::MUTEX,
+        owner: None,
+        by: Owner { client: 1, host: String::new(), pid: 0 },
+        reason: "it hangs".into(),
+        at: UNIX_EPOCH,
+    };
+    assert!(!bed.run(evict(&layout, &order(&place, seq + 1), "no").unwrap()), "a later grant was broken");
+    assert!(bed.run(evict(&layout, &order(&place, seq), "first").unwrap()));
+    assert!(bed.run(evict(&layout, &order(&place, seq), "first").unwrap()), "the same order again");
+    assert!(!bed.run(evict(&layout, &order(&place, seq), "second").unwrap()), "another order");
+    let mut heard = bed.heard();
+    heard.sort_by_key(|(told, _)| *told != session);
+    let granted = News::Granted(PlaceId { name: name.clone(), request: next }, next_seq);
+    let broken = News::Broken(place.clone(), seq, "it hangs".into());
+    assert_eq!(heard, [(session, vec![broken]), (other, vec![granted])]);
+    let told = Renewed::Alive(vec![Broken { place: place.clone(), grant: seq, reason: "it hangs".into() }]);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), told);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), told);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[place])), Renewed::Alive(vec![]));
+    let kept: Vec<String> = breaks(&layout, &name).query(&mut bed.connection).unwrap();
+    assert_eq!(kept, ["first"]);
+}
+
+#[test]
+fn a_waiter_is_not_broken() {
+    let (mut bed, name) = (Bed::new(true), name("break/waiter"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    bed.hold(session, &name, Claim::MUTEX);
+    let (waits, seq, _) = bed.wait(session, &name, Claim::MUTEX);
+    let order = Break {
+        place: PlaceId { name: name.clone(), request: waits },
+        token: crate::token::FencingToken::new(seq, 0),
+        claim: Claim::MUTEX,
+        owner: None,
+        by: Owner { client: 1, host: String::new(), pid: 0 },
+        reason: "why not".into(),
+        at: UNIX_EPOCH,
+    };
+    assert!(!bed.run(evict(&layout, &order, "record").unwrap()));
+    assert_eq!(bed.line(&name).len(), 2);
+}
+
+#[test]
+fn a_queue_shows_who_is_in_it_and_what_for() {
+    let (mut bed, name) = (Bed::new(true), name("shown"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    let mut entry = bed.entry(&name, Claim::new(2, 3).unwrap(), true);
+    entry.purpose = Some("two words\nand a line ✓".into());
+    entry.lease = Some(Duration::from_millis(1500));
+    bed.run(enter(&layout, session, 1, &entry));
+    let waits = bed.wait(session, &name, Claim::new(2, 3).unwrap());
+    let shown = bed.run(show(&layout, &name));
+    assert_eq!((shown[0].purpose.clone(), shown[0].lease), (entry.purpose, entry.lease));
+    assert_eq!((shown[0].granted, shown[1].granted, shown[1].id), (true, false, waits.0));
+    assert_eq!(shown[0].owner, Some(Owner { client: session, host: "here".to_owned(), pid: 17 }));
+    assert!(shown[0].since <= shown[1].since);
+}
+
+#[test]
+fn names_are_found_by_their_beginning_and_those_of_the_dead_are_not() {
+    let mut bed = Bed::new(true);
+    let (layout, session, dead) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let all = ["a", "a/b", "a/c{x}", "a/d", "b", "\u{e4}"].map(name);
+    for name in &all {
+        bed.hold(session, name, Claim::MUTEX);
+    }
+    let (gone, late) = (name("a/gone"), name("a/late"));
+    for name in [&gone, &late] {
+        bed.hold(dead, name, Claim::MUTEX);
+    }
+    let (next, seq, _) = bed.wait(session, &late, Claim::MUTEX);
+    bed.heard();
+    bed.kill(dead, &[&gone, &late]);
+    let mut found = |prefix: &str, from: Option<&Name>, limit| {
+        let mut found = Vec::new();
+        for start in (0..4096).step_by(1024) {
+            found.extend(bed.run(names(&layout, start..start + 1024, prefix, from, limit)));
+        }
+        found.sort();
+        found.truncate(limit);
+        found.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("a/", None, 100), ["a/b", "a/c{x}", "a/d", "a/late"]);
+    assert_eq!(found("", None, 2), ["a", "a/b"]);
+    assert_eq!(found("", Some(&name("a/b")), 2), ["a/c{x}", "a/d"]);
+    assert_eq!(found("", Some(&name("a/late")), 9), ["b", "\u{e4}"]);
+    let granted = News::Granted(PlaceId { name: late, request: next }, seq);
+    assert_eq!(bed.heard(), [(session, vec![granted])]);
+    assert!(bed.raw(&gone).0.keys().all(|field| !field.starts_with("a/gone")), "the dead left something");
+}
