@@ -152,15 +152,15 @@ pub(super) fn renew(layout: &Layout, session: u64, ttl: Duration, acknowledged: 
 pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
     let slot = layout.slot(&entry.name);
     let keys = [&*slot.bucket_key, &slot.queue_key, &layout.session_key(session)];
+    let lease = entry.lease.map_or(0, milliseconds);
+    let purpose = entry.purpose.as_deref().unwrap_or_default();
     Call::new(&ENTER, &keys, replies::enter)
         .arg(entry.name.as_str())
         .arg(entry.id.to_string())
         .arg(epoch)
-        .arg(entry.claim.weight())
-        .arg(entry.claim.capacity())
+        .arg(format!("{} {}", entry.claim.weight(), entry.claim.capacity()))
         .arg(u8::from(entry.wait))
-        .arg(entry.lease.map_or(0, milliseconds))
-        .arg(entry.purpose.as_deref().unwrap_or_default())
+        .arg(format!("{lease} {session:016x} {purpose}"))
 }
 
 /// Keys and arguments of scripts that take the places of one session under any number of names.
@@ -282,9 +282,11 @@ pub(super) fn names(
         .arg(layout.session_prefix())
 }
 
-/// A moment that a script wrote down.
-fn moment(milliseconds: u64) -> std::time::SystemTime {
-    UNIX_EPOCH + Duration::from_millis(milliseconds)
+/// A moment that a script wrote down: seconds, `:`, microseconds.
+fn moment(text: &str) -> Option<std::time::SystemTime> {
+    let (seconds, micros) = text.split_once(':')?;
+    let since = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
+    UNIX_EPOCH.checked_add(since)
 }
 
 #[cfg(test)]

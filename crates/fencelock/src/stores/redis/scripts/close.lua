@@ -14,8 +14,7 @@ local function give_up(bucket, order, name, ids)
   local found = call('HMGET', bucket, unpack(fields))
   local queue = open_queue(bucket, order, name, found[1])
   for index, id in ipairs(ids) do
-    local text = found[index + 1]
-    local place = text and read_place(id, text, bucket)
+    local place = find(queue, id, found[index + 1])
     if place and place.session == own_session then remove(queue, place) end
   end
   departed(queue)

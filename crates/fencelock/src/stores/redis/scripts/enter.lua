@@ -1,8 +1,10 @@
 -- Joins the queue of a name. This half: somebody is in the queue.
 local queue = open_queue(bucket, KEYS[2], name, found[2])
-local weight, capacity = tonumber(ARGV[4]), tonumber(ARGV[5])
+local weight, capacity = string.match(claim, '^(%d+) (%d+)$')
+weight, capacity = tonumber(weight), tonumber(capacity)
+local lease, own_session, purpose = string.match(args[6], '^(%d+) (%x+) (.*)$')
 prefix = string.sub(KEYS[3], 1, -17)
-answered[field] = true
+answered[field_of(queue, id)] = true
 
 local function stands(place)
   save(queue)
@@ -12,16 +14,14 @@ local function stands(place)
   return {'waiting', place.seq, holders, waiters, look_in(queue)}
 end
 
-if found[3] then
-  if queue.count == 0 then unlike(bucket, 'a place and no record of its queue') end
-  local place = read_place(id, found[3], bucket)
-  queue.places[id] = place
-  if place.session == own_session then
-    if not place.granted and not is_covered(queue) then sweep(queue) end
-    return stands(place)
+local known = find(queue, id, queue.several and call('HGET', bucket, field_of(queue, id)))
+if known then
+  if known.session == own_session then
+    if not known.granted and not is_covered(queue) then sweep(queue) end
+    return stands(known)
   end
   -- Left over from a session of the same client that is over.
-  remove(queue, place)
+  remove(queue, known)
   departed(queue)
 end
 
@@ -38,14 +38,14 @@ local function admitted()
 end
 
 if not admitted() and not (queue.count > queue.granted and is_covered(queue)) then sweep(queue, weight) end
-if not admitted() and ARGV[6] ~= '1' then
+if not admitted() and args[5] ~= '1' then
   save(queue)
   send()
   return {'busy'}
 end
 local place = {
-  id = id, granted = admitted(), seq = draw(), weight = weight, capacity = capacity,
-  since = string.format(decimal, now), lease = ARGV[7], session = own_session, purpose = ARGV[8],
+  id = id, granted = admitted(), seq = seq, weight = weight, capacity = capacity, since = time[1] .. ':' .. time[2],
+  lease = lease, session = own_session, purpose = purpose,
 }
 if not place.granted and queue.count == queue.granted and queue.weight < queue.capacity then
   -- It is the first waiter now, and whoever comes behind it waits until it is dead.

@@ -1,29 +1,23 @@
 -- Joins the queue of a name. This half: the checks, and the lock that nobody has or waits for.
--- KEYS: bucket, queue, session. ARGV: name, id, epoch, weight, capacity, wait, lease in ms, purpose.
-local call = redis.call
-local bucket, name, id = KEYS[1], ARGV[1], ARGV[2]
+-- KEYS: bucket, queue, session. ARGV: name, id, epoch, weight and capacity, wait, lease in ms and session and purpose.
+local call, args = redis.call, ARGV
+local bucket, name, id, claim = KEYS[1], args[1], args[2], args[4]
 local epoch = call('HGET', KEYS[3], 'epoch')
-if not epoch then return {'gone'} end
-if tonumber(epoch) > tonumber(ARGV[3]) then return {'stale', epoch} end
-local field = name .. '\n' .. id
-local found = call('HMGET', bucket, '.', name, field)
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local own_session = string.sub(KEYS[3], -16)
-
--- The number of a new place, its order and its token: the clock in 1/128 ms, and never one that was drawn before.
-local function draw()
-  local last, number = tonumber(found[1] or 0), time[1] * 128000 + math.floor(time[2] * 16 / 125)
-  if not last then error('FLLAYOUT the last number of ' .. bucket .. ' is none', 0) end
-  if last >= number then number = last + 1 end
-  if number >= 2251799813685248 then error('FLLIMIT the numbers of ' .. bucket .. ' are used up', 0) end
-  return string.format('%.0f', number)
+if epoch ~= args[3] then
+  if not epoch then return {'gone'} end
+  if tonumber(epoch) > tonumber(args[3]) then return {'stale', epoch} end
 end
-
-if not found[2] and not found[3] then
-  local seq = draw()
-  local claim = ARGV[4] .. ' ' .. ARGV[5] .. ' '
-  call('HSET', bucket, '.', seq, name, '1 1 ' .. claim .. '- 0 ' .. id, field,
-    'g ' .. seq .. ' ' .. claim .. string.format('%.0f', now) .. ' ' .. ARGV[7] .. ' ' .. own_session .. ' ' .. ARGV[8])
+local found = call('HMGET', bucket, '.', name)
+local time = call('TIME')
+-- The number of a new place, its order and its token: the clock in 1/128 ms, and never one that was drawn before.
+local last, ticks = tonumber(found[1] or 0), time[2] * 16
+local number = time[1] * 128000 + (ticks - ticks % 125) / 125
+if not last then return redis.error_reply('FLLAYOUT the last number of ' .. bucket .. ' is none') end
+if last >= number then number = last + 1 end
+if number >= 2251799813685248 then return redis.error_reply('FLLIMIT the numbers of ' .. bucket .. ' are used up') end
+local seq = string.format('%.0f', number)
+if not found[2] then
+  call('HSET', bucket, '.', seq, name,
+    id .. ' g ' .. seq .. ' ' .. claim .. ' ' .. time[1] .. ':' .. time[2] .. ' ' .. args[6])
   return {'granted', seq}
 end

@@ -3,7 +3,8 @@
 prefix = ARGV[6]
 local field = ARGV[1] .. '\n' .. ARGV[2]
 local found = call('HMGET', KEYS[1], ARGV[1], field)
-local place = found[2] and read_place(ARGV[2], found[2], KEYS[1])
+local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
+local place = find(queue, ARGV[2], found[2])
 -- Asked first, so that a key of another type stops everything.
 local kept = call('LRANGE', KEYS[3], 0, -1)
 if not place or place.seq ~= ARGV[3] or not place.granted then
@@ -12,8 +13,6 @@ if not place or place.seq ~= ARGV[3] or not place.granted then
   end
   return 0
 end
-local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
-if queue.count == 0 then unlike(KEYS[1], 'a place and no record of its queue') end
 call('HDEL', KEYS[1], field)
 remove(queue, place)
 call('RPUSH', KEYS[3], ARGV[4])

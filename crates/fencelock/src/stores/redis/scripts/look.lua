@@ -19,12 +19,8 @@ local function look(bucket, order, name, ids)
   local found = call('HMGET', bucket, unpack(fields))
   local queue, reply = open_queue(bucket, order, name, found[1]), {}
   for index, id in ipairs(ids) do
-    local text = found[index + 1]
-    local place = text and read_place(id, text, bucket)
-    if place then
-      queue.places[id] = place
-      answered[fields[index + 1]] = place.session == own_session
-    end
+    local place = find(queue, id, found[index + 1])
+    answered[fields[index + 1]] = place and place.session == own_session
   end
   if queue.count > queue.granted and not is_covered(queue) then sweep(queue) end
   save(queue)

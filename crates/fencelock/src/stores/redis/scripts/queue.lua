@@ -1,8 +1,9 @@
--- What all scripts know about queues; put between the halves of a script. Expects: call, now (ms).
+-- What all scripts know about queues; put between the halves of a script. Expects: call, time.
 --
--- The record of a name: places, granted places, their weight, capacity, what the boundary covers, boundary (ms),
--- the id of the only place. The boundary: before it, nobody can be dead who keeps the first waiter, or those behind it,
+-- The record of a name is its only place, or else: places, granted places, their weight, capacity, what the boundary
+-- covers, boundary (ms). The boundary: before it, nobody can be dead who keeps the first waiter, or those behind it,
 -- from being granted. It covers all holders ('a'), or only as many as leave no room for the first waiter ('f').
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local prefix
 local lives, letters, answered = {}, {}, {}
 local decimal = '%.0f'
@@ -24,7 +25,7 @@ end
 
 local function read_place(id, text, key)
   local state, seq, weight, capacity, since, lease, session, purpose =
-    string.match(text, '^([gw]) (%d+) (%d+) (%d+) (%d+) (%d+) (%x+) (.*)$')
+    string.match(text, '^([gw]) (%d+) (%d+) (%d+) (%d+:%d+) (%d+) (%x+) (.*)$')
   if not state then unlike(key, 'a place') end
   return {
     id = id, granted = state == 'g', seq = seq, weight = tonumber(weight), capacity = tonumber(capacity), since = since,
@@ -34,24 +35,49 @@ end
 
 -- A queue, from its record if there is one.
 local function open_queue(bucket, order, name, record)
-  local queue = { bucket = bucket, order = order, name = name, record = record, places = {}, put = {}, gone = {} }
-  local count, granted, weight, capacity, covers, boundary, only = 0, 0, 0, 0, '-', 0, ''
-  if record then
-    count, granted, weight, capacity, covers, boundary, only =
-      string.match(record, '^(%d+) (%d+) (%d+) (%d+) ([-af]) (%d+) (%S+)$')
-    if not count then unlike(bucket, 'the record of a queue') end
+  local queue = {
+    bucket = bucket, order = order, name = name, record = record, several = false, places = {}, put = {}, gone = {},
+    count = 0, granted = 0, weight = 0, capacity = 0, covers = '-', boundary = 0,
+  }
+  if not record then return queue end
+  local id, text = string.match(record, '^(%x+%-%x+) (.*)$')
+  if id then
+    local only = read_place(id, text, bucket)
+    queue.places[id], queue.only, queue.count, queue.capacity = only, id, 1, only.capacity
+    if only.granted then queue.granted, queue.weight = 1, only.weight end
+    return queue
   end
-  queue.count, queue.granted, queue.weight = tonumber(count), tonumber(granted), tonumber(weight)
-  queue.capacity, queue.covers, queue.boundary, queue.only = tonumber(capacity), covers, tonumber(boundary), only
+  local count, granted, weight, capacity, covers, boundary =
+    string.match(record, '^(%d+) (%d+) (%d+) (%d+) ([-af]) (%d+)$')
+  if not count then unlike(bucket, 'the record of a queue') end
+  queue.several, queue.count, queue.granted, queue.weight = true, tonumber(count), tonumber(granted), tonumber(weight)
+  queue.capacity, queue.covers, queue.boundary = tonumber(capacity), covers, tonumber(boundary)
   return queue
+end
+
+local function field_of(queue, id)
+  return queue.name .. '\n' .. id
+end
+
+-- A place by its id and what its field holds; nil when it is not there.
+local function find(queue, id, text)
+  if text then
+    if not queue.several then unlike(queue.bucket, 'a place that its queue does not know') end
+    queue.places[id] = read_place(id, text, queue.bucket)
+  end
+  return queue.places[id]
+end
+
+local function text_of(place)
+  return table.concat({
+    place.granted and 'g' or 'w', place.seq, string.format(decimal, place.weight),
+    string.format(decimal, place.capacity), place.since, place.lease, place.session, place.purpose,
+  }, ' ')
 end
 
 local function put_place(queue, place)
   queue.places[place.id] = place
-  queue.put[queue.name .. '\n' .. place.id] = table.concat({
-    place.granted and 'g' or 'w', place.seq, string.format(decimal, place.weight),
-    string.format(decimal, place.capacity), place.since, place.lease, place.session, place.purpose,
-  }, ' ')
+  queue.put[field_of(queue, place.id)] = text_of(place)
 end
 
 -- The places from one rank to another, both counted from 0 and within the queue.
@@ -61,7 +87,7 @@ local function places_at(queue, from, to)
   local fields, missing = {}, {}
   for _, id in ipairs(ids) do
     if not queue.places[id] then
-      fields[#fields + 1], missing[#missing + 1] = queue.name .. '\n' .. id, id
+      fields[#fields + 1], missing[#missing + 1] = field_of(queue, id), id
     end
   end
   if #fields > 0 then
@@ -82,7 +108,7 @@ local function append(queue, place)
   elseif queue.count == 1 then
     local only = places_at(queue, 0, 0)[1]
     call('ZADD', queue.order, only.seq, only.id, place.seq, place.id)
-    queue.only = '-'
+    put_place(queue, only)
   else
     call('ZADD', queue.order, place.seq, place.id)
   end
@@ -102,9 +128,9 @@ local function remove(queue, place)
   end
   queue.count = queue.count - 1
   if place.granted then queue.granted, queue.weight = queue.granted - 1, queue.weight - place.weight end
-  local field = queue.name .. '\n' .. place.id
+  local field = field_of(queue, place.id)
   queue.places[place.id], queue.put[field] = nil, nil
-  queue.gone[#queue.gone + 1] = field
+  if queue.several then queue.gone[#queue.gone + 1] = field end
 end
 
 -- Something to tell a session. All that one script has to tell it is one message.
@@ -139,10 +165,10 @@ local function settle(queue)
         soonest = math.min(soonest, alive)
         full = queue.weight + place.weight > queue.capacity
         if full then break end
-        place.granted, place.since = true, string.format(decimal, now)
+        place.granted, place.since = true, time[1] .. ':' .. time[2]
         queue.granted, queue.weight, fresh = queue.granted + 1, queue.weight + place.weight, fresh + place.weight
         put_place(queue, place)
-        if not answered[queue.name .. '\n' .. place.id] then
+        if not answered[field_of(queue, place.id)] then
           tell(queue, place.session, 'g ' .. place.id .. ' ' .. place.seq)
         end
         if queue.weight == queue.capacity then break end
@@ -239,8 +265,15 @@ end
 local function record_of(queue)
   if queue.count == 0 then return nil end
   if queue.count == queue.granted then cover(queue, '-', 0) end
-  return string.format('%.0f %.0f %.0f %.0f %s %.0f %s', queue.count, queue.granted, queue.weight, queue.capacity,
-    queue.covers, queue.boundary, queue.only)
+  if queue.count == 1 then
+    local only = places_at(queue, 0, 0)[1]
+    local field = field_of(queue, only.id)
+    queue.put[field] = nil
+    if queue.several then queue.gone[#queue.gone + 1] = field end
+    return only.id .. ' ' .. text_of(only)
+  end
+  return string.format('%.0f %.0f %.0f %.0f %s %.0f', queue.count, queue.granted, queue.weight, queue.capacity,
+    queue.covers, queue.boundary)
 end
 
 -- Writes what changed. Removals come first: they are allowed without free memory, and everything after them is, too.
@@ -254,7 +287,7 @@ local function save(queue)
   end
   in_parts('HDEL', queue.bucket, queue.gone)
   in_parts('HSET', queue.bucket, list)
-  queue.record, queue.gone, queue.put = record, {}, {}
+  queue.record, queue.several, queue.gone, queue.put = record, queue.count > 1, {}, {}
 end
 
 local function send()

@@ -140,8 +140,8 @@ pub(in crate::stores::redis) fn refusal(error: &RedisError) -> Option<Refusal> {
     if error.code() == Some("WRONGTYPE") {
         return Some(Refusal::Layout);
     }
-    // Servers put their own words before those of a script, and other ones in each version.
-    let text = error.detail().unwrap_or_default();
+    // Some servers put words of their own before those of a script, and other ones in each version.
+    let text = error.to_string();
     let words = [("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit), ("FLINVALID", Refusal::Invalid)];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
 }
@@ -305,7 +305,7 @@ fn contender(answer: Value) -> Option<Shown> {
         granted: text(state)? == "g",
         seq: number(seq)?,
         claim: claim(weight, capacity)?,
-        since: super::moment(number(since)?),
+        since: super::moment(text(since)?)?,
         lease: Some(number(lease)?).filter(|lease| *lease > 0).map(Duration::from_millis),
         session: hexadecimal(session)?,
         purpose: purpose.map(Into::into),

@@ -4,13 +4,13 @@ prefix = string.sub(KEYS[3], 1, -17)
 local field = ARGV[1] .. '\n' .. ARGV[2]
 local found = call('HMGET', KEYS[1], ARGV[1], field)
 local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
-if found[2] and queue.count == 0 then unlike(KEYS[1], 'a place and no record of its queue') end
+local place = find(queue, ARGV[2], found[2])
 -- Even when it removes nothing, what comes after a removal is allowed without free memory.
 call('HDEL', KEYS[1], field)
 local epoch = ''
 if call('EXISTS', KEYS[3]) == 1 then epoch = string.format(decimal, call('HINCRBY', KEYS[3], 'epoch', 1)) end
-if not found[2] then return {epoch, 0} end
-remove(queue, read_place(ARGV[2], found[2], KEYS[1]))
+if not place then return {epoch, 0} end
+remove(queue, place)
 departed(queue)
 save(queue)
 send()

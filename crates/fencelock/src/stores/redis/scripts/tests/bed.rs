@@ -196,6 +196,10 @@ impl Bed {
             let Value::BulkString(record) = self.words(&["HGET", &key, name.as_str()]) else { continue };
             let record = String::from_utf8(record).unwrap();
             let mut fields: Vec<&str> = record.split(' ').collect();
+            if fields.len() != 6 {
+                // The record is the only place.
+                continue;
+            }
             (fields[4], fields[5]) = ("-", "0");
             self.words(&["HSET", &key, name.as_str(), &fields.join(" ")]);
         }

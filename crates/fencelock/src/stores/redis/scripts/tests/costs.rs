@@ -51,7 +51,7 @@ fn behind_a_thousand_waiters_everything_costs_as_much_as_behind_ten() {
             let (id, seq) = held[0];
             let (middle, middle_seq, _) = waiting[waiters / 2];
             let entered = commands(&mut bed, |bed| bed.wait(session, &name, claim));
-            let mut left = |bed: &mut Bed, id, seq| {
+            let left = |bed: &mut Bed, id, seq| {
                 commands(bed, |bed| assert!(bed.run(leave(&layout, session, (&name, id), Some(seq)))))
             };
             let released = left(&mut bed, id, seq);
@@ -61,7 +61,7 @@ fn behind_a_thousand_waiters_everything_costs_as_much_as_behind_ten() {
         println!("{kind}: {costs:?}");
         assert_eq!(costs[0], costs[1], "{kind}");
         let (entered, released, given_up) = costs[1];
-        assert!(entered <= 5 && released <= 10 && given_up <= 10, "{kind}: {costs:?}");
+        assert!(entered <= 6 && released <= 10 && given_up <= 10, "{kind}: {costs:?}");
     }
 }
 

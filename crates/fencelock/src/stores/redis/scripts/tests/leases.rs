@@ -62,7 +62,7 @@ fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
     assert!(bed.run(leave(&layout, holder, (&name, held), Some(seq))));
     let granted = News::Granted(PlaceId { name: name.clone(), request: id }, next);
     assert_eq!(bed.heard(), [(waits, vec![granted])]);
-    assert_eq!(bed.raw(&name).0.len(), 3, "the dead left something");
+    assert_eq!(bed.raw(&name).0.len(), 2, "the dead left something");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn who_only_tries_finds_the_lock_of_a_dead_holder_free() {
     bed.hold(dies, &name, Claim::MUTEX);
     let mut entry = bed.entry(&name, Claim::MUTEX, false);
     assert_eq!(bed.run(enter(&layout, lives, 1, &entry)), Enter::Busy);
-    assert_eq!(bed.raw(&name).0.len(), 3, "a try left something");
+    assert_eq!(bed.raw(&name).0.len(), 2, "a try left something");
     sleep(SHORT + Duration::from_millis(2));
     entry.id.number += 1000;
     assert!(matches!(bed.run(enter(&layout, lives, 1, &entry)), Enter::Granted(_)));
