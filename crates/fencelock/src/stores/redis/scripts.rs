@@ -10,9 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
-#[allow(unused_imports, reason = "the session that reads them is still to come")]
 pub(super) use self::messages::{News, news};
-#[allow(unused_imports, reason = "the session that reads them is still to come")]
 pub(super) use self::replies::{
     Broken, Enter, Lightened, Look, Looked, Open, Refusal, Renewed, Seen, Shown, Withdrawn, refusal,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencelock_testbed::redis::shared;
+use fencelock_testbed::{PATIENCE, wait_until};
 use redis::{Cmd, Connection, RedisError, Value};
 
 use super::super::{Call, Enter, News, Open, Seen, enter, look, news, open, show};
@@ -185,6 +186,12 @@ impl Bed {
     /// All fields of the bucket of a name.
     pub(super) fn raw_fields(&mut self, name: &Name) -> BTreeMap<String, String> {
         redis::cmd("HGETALL").arg(self.layout.slot(name).bucket_key).query(&mut self.connection).unwrap()
+    }
+
+    /// Returns once the time of a session is over.
+    pub(super) fn until_gone(&mut self, session: u64) {
+        let key = self.layout.session_key(session);
+        assert!(wait_until(PATIENCE, || self.words(&["EXISTS", &key]) == Value::Int(0)));
     }
 
     /// Ends a session as if its time were over, which nobody could know before.

@@ -1,6 +1,6 @@
 //! Leases that really end, by the server's clock.
 
-use std::thread::sleep;
+use fencelock_testbed::{PATIENCE, wait_until};
 
 use super::super::*;
 use super::bed::{Bed, LONG};
@@ -18,8 +18,7 @@ fn a_waiter_that_looks_when_it_is_told_to_finds_the_dead_holder_gone() {
     bed.hold(dies, &name, Claim::MUTEX);
     let (id, seq, look_in) = bed.wait(lives, &name, Claim::MUTEX);
     assert!(look_in <= SHORT + Duration::from_millis(2), "{look_in:?}");
-    sleep(look_in);
-    assert_eq!(bed.seen(lives, &name, id), Seen::Granted(seq));
+    assert!(wait_until(PATIENCE, || bed.seen(lives, &name, id) == Seen::Granted(seq)));
     assert_eq!(bed.line(&name), [id]);
 }
 
@@ -30,10 +29,14 @@ fn a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later() {
     bed.hold(holder, &name, Claim::MUTEX);
     let (id, _, look_in) = bed.wait(waiter, &name, Claim::MUTEX);
     assert_eq!(bed.run(renew(&layout, holder, LONG, &[])), Renewed::Alive(vec![]));
-    sleep(look_in);
-    let look = bed.run(look(&layout, waiter, &[(name.clone(), vec![id])], true));
-    assert!(matches!(look.names[0].places[0], Seen::Waiting(_, Some(_))), "{look:?}");
-    assert!(look.names[0].look_in > Some(LONG / 2), "{look:?}");
+    assert!(look_in <= SHORT + Duration::from_millis(2), "{look_in:?}");
+    let asked = [(name.clone(), vec![id])];
+    let later = || {
+        let look = bed.run(look(&layout, waiter, &asked, true));
+        assert!(matches!(look.names[0].places[0], Seen::Waiting(_, Some(_))), "{look:?}");
+        look.names[0].look_in > Some(LONG / 2)
+    };
+    assert!(wait_until(PATIENCE, later));
 }
 
 #[test]
@@ -44,8 +47,7 @@ fn a_dead_waiter_holds_up_nobody_for_longer_than_its_lease() {
     bed.wait(dies, &name, Claim::WRITER);
     let (id, seq, look_in) = bed.wait(waits, &name, Claim::READER);
     assert!(look_in <= SHORT + Duration::from_millis(2), "the boundary forgets the writer: {look_in:?}");
-    sleep(look_in);
-    assert_eq!(bed.seen(waits, &name, id), Seen::Granted(seq));
+    assert!(wait_until(PATIENCE, || bed.seen(waits, &name, id) == Seen::Granted(seq)));
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
         bed.wait(dies, &name, Claim::MUTEX);
     }
     let (id, next, _) = bed.wait(waits, &name, Claim::MUTEX);
-    sleep(SHORT + Duration::from_millis(2));
+    bed.until_gone(dies);
     bed.heard();
     assert!(bed.run(leave(&layout, holder, (&name, held), Some(seq))));
     let granted = News::Granted(PlaceId { name: name.clone(), request: id }, next);
@@ -73,7 +75,7 @@ fn who_only_tries_finds_the_lock_of_a_dead_holder_free() {
     let mut entry = bed.entry(&name, Claim::MUTEX, false);
     assert_eq!(bed.run(enter(&layout, lives, 1, &entry)), Enter::Busy);
     assert_eq!(bed.raw(&name).0.len(), 2, "a try left something");
-    sleep(SHORT + Duration::from_millis(2));
+    bed.until_gone(dies);
     entry.id.number += 1000;
     assert!(matches!(bed.run(enter(&layout, lives, 1, &entry)), Enter::Granted(_)));
 }
@@ -85,7 +87,7 @@ fn a_name_changes_its_kind_once_the_last_of_the_other_kind_is_dead() {
     bed.hold(dies, &name, Claim::READER);
     bed.wait(dies, &name, Claim::WRITER);
     assert_eq!(bed.enter(lives, &name, Claim::MUTEX).1, Enter::Conflict(Claim::READER));
-    sleep(SHORT + Duration::from_millis(2));
+    bed.until_gone(dies);
     bed.hold(lives, &name, Claim::MUTEX);
     assert_eq!(bed.line(&name).len(), 1);
 }
