@@ -2,6 +2,7 @@
 
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
+use crate::kinds::{granted, taking};
 use crate::lab::{Lab, acquired, acquiring};
 
 /// How many requests one release causes, its own included, with so many waiters.
@@ -37,5 +38,43 @@ async fn a_release_grants_one_and_makes_one_list_however_many_wait() {
         // The delete, one list, and at most one read that sets a watch. The two requests that tell that all of it is over
         // are on top of it, and the one that counts.
         assert!(requests <= 3 + 3, "{requests} requests with {waiters} waiters{options}");
+    }
+}
+
+/// The same of permits: three seats, one of which is given up each time.
+async fn requests_of_a_permit(waiters: usize) -> u64 {
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    let client = lab.client("").await;
+    let seats = client.semaphore("seats", 3).unwrap();
+    let mut held = std::collections::VecDeque::new();
+    for _ in 0..3 {
+        held.push_back(seats.acquire().await.unwrap());
+    }
+    let mut line = Vec::new();
+    for number in 0..waiters {
+        line.push(taking(&client, "seats", 1, 3));
+        lab.until_queued("seats", number + 4).await;
+    }
+    let count = || server.server(0).monitor("zk_packets_received").unwrap();
+    let mut least = u64::MAX;
+    for waits in line.drain(..waiters / 2) {
+        client.names("~", None, 1).await.unwrap();
+        let before = count();
+        held.pop_front().unwrap().release().await.unwrap();
+        held.push_back(granted(waits).await);
+        client.names("~", None, 1).await.unwrap();
+        least = least.min(count() - before);
+    }
+    least
+}
+
+#[tokio::test]
+async fn a_permit_given_up_wakes_the_one_it_lets_in_and_the_next_however_many_wait() {
+    for waiters in [10, 30] {
+        let requests = requests_of_a_permit(waiters).await;
+        // The delete; the list and the mark of the one let in; the list of the next one, and its watches on three holders; a watch
+        // on the node of the one let in. And the three that measure.
+        assert!(requests <= 8 + 3, "{requests} requests with {waiters} waiters");
     }
 }
