@@ -2,7 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,6 +17,9 @@ use crate::scratch;
 
 /// How long a worker may take to give back what it has in a store.
 const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How long a worker may take over an order.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a crew locks: a store of ours by its URL, and the same as a file for everybody else.
 #[derive(Debug, Clone)]
@@ -31,7 +35,7 @@ pub(crate) struct Worker {
     child: Child,
     /// `None` when there is nothing more to order.
     orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<String>,
     log: PathBuf,
 }
 
@@ -43,10 +47,18 @@ impl Worker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
         scratch::child_started(child.id());
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("a worker has no pipes");
         };
-        let mut worker = Self { contestant, child, orders: Some(orders), answers: BufReader::new(answers), log };
+        let (lines, answers) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if lines.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut worker = Self { contestant, child, orders: Some(orders), answers, log };
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
         if let Some(recipe) = peers::recipe(contestant) {
@@ -69,16 +81,16 @@ impl Worker {
 
     /// Waits for the next answer.
     pub(crate) fn answer(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).context("cannot read a worker's answer")?;
-        let line = line.trim_end();
-        if line.is_empty() {
-            bail!("{}: the worker is gone", self.contestant.title());
+        let who = self.contestant.title();
+        let line = match self.answers.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => bail!("{who}: no answer for {} s", PATIENCE.as_secs()),
+            Err(RecvTimeoutError::Disconnected) => bail!("{who}: the worker is gone"),
+        };
+        match line.strip_prefix("failed ") {
+            Some(why) => bail!("{who}: {why}"),
+            None => Ok(line),
         }
-        if let Some(why) = line.strip_prefix("failed ") {
-            bail!("{}: {why}", self.contestant.title());
-        }
-        Ok(line.to_owned())
     }
 
     /// Sends an order, and waits for the answer.
@@ -93,8 +105,11 @@ impl Worker {
         Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
     }
 
-    /// Processor time of its threads so far; none may have ended.
+    /// Processor time of its threads so far; of our own workers none may have ended.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
+        if self.contestant.is_driven() {
+            return machine::processor_time(self.child.id());
+        }
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("a worker is gone")?;
         let mut total = Duration::ZERO;
         for thread in threads {
@@ -108,6 +123,11 @@ impl Worker {
     /// The numbers that the last order left.
     pub(crate) fn log(&self) -> Result<Vec<u64>> {
         read_log(&self.log)
+    }
+
+    /// The sections that the last order left.
+    pub(crate) fn sections(&self) -> Result<Vec<Section>> {
+        read_sections(&self.log)
     }
 }
 
@@ -206,7 +226,7 @@ impl Crew {
         for worker in &mut self.0 {
             let answer = worker.answer()?;
             woken += number(&answer, "woken").unwrap_or(0);
-            sections.extend(read_sections(&worker.log)?);
+            sections.extend(worker.sections()?);
         }
         Ok((woken, sections))
     }

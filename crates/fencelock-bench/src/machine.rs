@@ -2,6 +2,7 @@
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
@@ -101,10 +102,37 @@ fn file_system(directory: &Path) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// Processor time of another process so far, threads that have ended included: as exact as the kernel's clock tick.
+pub(crate) fn processor_time(id: u32) -> Result<Duration> {
+    let path = format!("/proc/{id}/stat");
+    let text = read_to_string(&path).context(path)?;
+    let ticks = ticks(&text).with_context(|| text.clone())?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// In user mode and in the kernel. The name of the program, which may contain anything, is in parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
+    Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
 /// Bytes of memory that this process has to itself.
 pub(crate) fn memory() -> Result<u64> {
     let text = read_to_string("/proc/self/statm").context("/proc/self/statm")?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     let [_, resident, shared, ..] = pages[..] else { anyhow::bail!("/proc/self/statm says {text:?}") };
     Ok((resident - shared) * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_whatever_the_program_is_called() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 1 0 250 50 0 0 20 0 8 0 100 1 1";
+        assert_eq!(ticks(stat), Some(300));
+        assert!(processor_time(std::process::id()).is_ok());
+    }
 }

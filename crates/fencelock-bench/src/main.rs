@@ -26,7 +26,9 @@ use clap::Parser;
 
 use bench::{Bench, Store};
 use goals::Measured;
-use rows::{contended, cycle, hand_over, memory};
+use report::micros;
+use rows::shared::Shared;
+use rows::{Row, contended, cycle, hand_over, memory, shared};
 
 #[derive(Debug, Parser)]
 #[command(name = "fencelock-bench", about = "Measures fencelock against the floor and against other locks")]
@@ -87,9 +89,11 @@ fn measure(store: Store, options: &Options) -> Result<()> {
     let contended = contended::measure(&bench)?;
     step("hand-over");
     let hand_over = hand_over::measure(&bench)?;
+    step("readers, writers and permits");
+    let shared = shared::measure(&bench)?;
     step("memory");
     let memory = memory::measure(&bench)?;
-    let section = section(&bench, busy, &Measured { cycle, contended, hand_over, memory })?;
+    let section = section(&bench, busy, &Measured { cycle, contended, hand_over, memory }, &shared)?;
     print!("{section}");
     if options.write {
         report::write(if store == Store::File { "file" } else { "memory" }, &section)?;
@@ -97,7 +101,7 @@ fn measure(store: Store, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn section(bench: &Bench, busy: Option<String>, measured: &Measured) -> Result<String> {
+fn section(bench: &Bench, busy: Option<String>, measured: &Measured, shared: &[Row<Shared>]) -> Result<String> {
     let mut machine = machine::describe((bench.store == Store::File).then(|| bench.scratch.path()))?;
     if let Some(python) = &bench.python {
         machine.push_str(&format!("; {}", python::describe(python)?));
@@ -112,6 +116,7 @@ fn section(bench: &Bench, busy: Option<String>, measured: &Measured) -> Result<S
         cycle::table(&measured.cycle).to_string(),
         contended::table(&measured.contended).to_string(),
         hand_over::table(&measured.hand_over).to_string(),
+        shared::table(shared::TITLE, "µs", micros, shared.iter().map(|row| (row.contestant, &row.figure))).to_string(),
         memory::table(bench, &measured.memory).to_string(),
         goals::table(bench.store, measured).to_string(),
     ]

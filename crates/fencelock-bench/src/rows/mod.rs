@@ -4,6 +4,7 @@ pub(crate) mod contended;
 pub(crate) mod cycle;
 pub(crate) mod hand_over;
 pub(crate) mod memory;
+pub(crate) mod shared;
 
 use crate::contestant::Contestant;
 

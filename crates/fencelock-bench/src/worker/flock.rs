@@ -48,7 +48,9 @@ impl Flock {
                 Ok("done".to_owned())
             }
             Order::Hold { .. } | Order::Wait { .. } => bail!("flock keeps no memory of its own"),
-            Order::Fill { .. } | Order::Spread { .. } => bail!("flock is not asked for that"),
+            Order::Fill { .. } | Order::Spread { .. } | Order::Share { .. } | Order::Permits { .. } => {
+                bail!("flock is not asked for that")
+            }
         }
     }
 

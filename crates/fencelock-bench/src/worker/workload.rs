@@ -14,22 +14,25 @@ use crate::protocol::{Order, Section, now, write_log, write_sections};
 /// Waiters that are there before the memory of others is looked at.
 const WARM_WAITERS: u64 = 32;
 
-/// A lock of one contestant.
-pub(super) trait Lock: Clone + Send + Sync + 'static {
+/// Something to take and to give back.
+pub(super) trait Take: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
-
-    /// The lock of another name.
-    fn named(&self, name: &str) -> Result<Self>;
 
     /// Takes it, however long that takes.
     fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
+
+    fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// A lock of one contestant.
+pub(super) trait Lock: Take {
+    /// The lock of another name.
+    fn named(&self, name: &str) -> Result<Self>;
 
     /// Takes it when nobody else is about, which a floor need not look for.
     fn acquire_free(&self) -> impl Future<Output = Result<Self::Held>> + Send {
         self.acquire()
     }
-
-    fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
 
     /// A number that rises by one with everybody who queues.
     fn queued(&self) -> impl Future<Output = Result<u64>> + Send;
@@ -100,9 +103,14 @@ impl<L: Lock> Workload<L> {
                 write_sections(log, &all(contenders).await?.concat())?;
                 Ok(self.done())
             }
+            Order::Share { .. } | Order::Permits { .. } => bail!("a mutex is neither shared nor a semaphore"),
             Order::Hold { count, tasks } => self.hold(count, tasks).await,
             Order::Wait { count } => self.wait(count).await,
         }
+    }
+
+    pub(super) fn lock(&self) -> &L {
+        &self.lock
     }
 
     /// Gives everything back.
@@ -113,7 +121,7 @@ impl<L: Lock> Workload<L> {
         lock.close().await
     }
 
-    fn done(&self) -> String {
+    pub(super) fn done(&self) -> String {
         format!("done woken={}", self.lock.woken())
     }
 
@@ -200,7 +208,7 @@ async fn once<L: Lock>(lock: L, who: u64, gate: Option<(Arc<Notify>, Arc<Notify>
 }
 
 /// Takes the lock again and again from `start` to `end`.
-async fn contend<L: Lock>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<Section>> {
+pub(super) async fn contend<L: Take>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<Section>> {
     tokio::time::sleep(Duration::from_nanos(start.saturating_sub(now()))).await;
     let mut sections = Vec::new();
     loop {
@@ -234,7 +242,7 @@ async fn alone<L: Lock>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<S
     }
 }
 
-async fn all<T: Send + 'static>(
+pub(super) async fn all<T: Send + 'static>(
     work: impl IntoIterator<Item: Future<Output = Result<T>> + Send + 'static>,
 ) -> Result<Vec<T>> {
     let mut tasks: JoinSet<_> = work.into_iter().collect();

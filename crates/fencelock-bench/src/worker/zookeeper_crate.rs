@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix, OwnedLockClient};
 
 use super::ours::TTL;
-use super::workload::Lock;
+use super::workload::{Lock, Take};
 use crate::crew::servers_and_parent;
 
 #[derive(Clone)]
@@ -25,12 +25,8 @@ impl Crate {
     }
 }
 
-impl Lock for Crate {
+impl Take for Crate {
     type Held = OwnedLockClient;
-
-    fn named(&self, name: &str) -> Result<Self> {
-        Ok(Self { queue: format!("{}/{name}", self.root).into(), ..self.clone() })
-    }
 
     async fn acquire(&self) -> Result<OwnedLockClient> {
         let prefix = LockPrefix::new_curator(&self.queue, "lock-")?;
@@ -44,6 +40,12 @@ impl Lock for Crate {
         // Dropped, it would delete once more, in the background, which tells nobody when it is done. So the client stays for ever.
         std::mem::forget(held);
         Ok(())
+    }
+}
+
+impl Lock for Crate {
+    fn named(&self, name: &str) -> Result<Self> {
+        Ok(Self { queue: format!("{}/{name}", self.root).into(), ..self.clone() })
     }
 
     async fn queued(&self) -> Result<u64> {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use fencelock_zookeeper::{Acl, Answer, Client, Config, CreateMode, Created, ErrorKind, Stat};
 
 use super::ours::TTL;
-use super::workload::Lock;
+use super::workload::{Lock, Take};
 use crate::crew::servers_and_parent;
 
 /// As the store names its nodes; the same for all, which is shorter to find.
@@ -70,12 +70,8 @@ impl Floor {
     }
 }
 
-impl Lock for Floor {
+impl Take for Floor {
     type Held = String;
-
-    fn named(&self, name: &str) -> Result<Self> {
-        Ok(Self { queue: format!("{}/{name}", self.root).into(), ..self.clone() })
-    }
 
     async fn acquire(&self) -> Result<String> {
         let Created { path, .. } = self.create().await?;
@@ -87,6 +83,16 @@ impl Lock for Floor {
         Ok(path)
     }
 
+    async fn release(&self, held: String) -> Result<()> {
+        Ok(self.client.delete(&held, None).await?)
+    }
+}
+
+impl Lock for Floor {
+    fn named(&self, name: &str) -> Result<Self> {
+        Ok(Self { queue: format!("{}/{name}", self.root).into(), ..self.clone() })
+    }
+
     async fn acquire_free(&self) -> Result<String> {
         // Both are on their way before either is waited for.
         let (created, listed) = (self.create(), self.list());
@@ -95,10 +101,6 @@ impl Lock for Floor {
             listed.await?;
         }
         Ok(path)
-    }
-
-    async fn release(&self, held: String) -> Result<()> {
-        Ok(self.client.delete(&held, None).await?)
     }
 
     async fn queued(&self) -> Result<u64> {

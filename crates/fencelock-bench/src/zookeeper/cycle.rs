@@ -38,20 +38,34 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
 }
 
 fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<Times>>> {
+    let what = format!("cycle, {}", network.title());
     let mut crews = Vec::new();
     for contestant in run.bench.present(&CONTESTANTS) {
-        let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt)?;
-        crew.0[0].ask(Order::Cycle { count })?;
+        let start = || Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt);
+        let mut crew = run.round(contestant, &what, start)?;
+        cycle(run, contestant, &what, &mut crew, count)?;
         crews.push((contestant, crew, Vec::new()));
     }
     for _ in 0..rounds {
-        for (_, crew, rounds) in &mut crews {
-            crew.0[0].ask(Order::Cycle { count })?;
-            rounds.push(Times::of(crew.0[0].log()?)?);
+        for (contestant, crew, rounds) in &mut crews {
+            rounds.extend(cycle(run, *contestant, &what, crew, count)?);
         }
     }
-    let row = |(contestant, rounds): (_, Vec<Times>)| Row { contestant, network, figure: Times::median(&rounds) };
-    Ok(crews.into_iter().map(|(contestant, _, rounds)| row((contestant, rounds))).collect())
+    let measured = crews.into_iter().filter(|(_, _, rounds)| !rounds.is_empty());
+    Ok(measured.map(|(contestant, _, rounds)| Row { contestant, network, figure: Times::median(&rounds) }).collect())
+}
+
+/// One round; a crew that fails is sent home.
+fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>, count: u64) -> Result<Option<Times>> {
+    let Some(worker) = crew.as_mut().map(|crew| &mut crew.0[0]) else { return Ok(None) };
+    let times = run.round(contestant, what, || {
+        worker.ask(Order::Cycle { count })?;
+        Times::of(worker.log()?)
+    })?;
+    if times.is_none() {
+        *crew = None;
+    }
+    Ok(times)
 }
 
 pub(super) fn table(rows: &[Row<Times>]) -> Table {

@@ -59,16 +59,19 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
     let mut rows = Vec::new();
     for network in Network::ALL {
         for shape in SHAPES.into_iter().filter(|shape| shape.waiters <= run.bench.effort.waiters) {
+            let what = format!("hand-over, {}, {} waiters", network.title(), shape.waiters);
+            eprintln!("measuring: {what}");
             let mut contestants = run.bench.present(&CONTESTANTS);
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| shape.sessions == 1 || !contestant.is_driven());
             let mut rounds = vec![Vec::new(); contestants.len()];
             for _ in 0..run.bench.effort.rounds {
                 for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                    rounds.push(round(run, *contestant, network, shape)?);
+                    rounds.extend(run.round(*contestant, &what, || round(run, *contestant, network, shape))?);
                 }
             }
-            rows.extend(contestants.into_iter().zip(rounds).map(|(contestant, rounds)| {
+            let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
+            rows.extend(measured.map(|(contestant, rounds)| {
                 let of = |figure: fn(&HandOver) -> f64| median(rounds.iter().map(figure));
                 let times = Times { p50: of(|round| round.times.p50), p99: of(|round| round.times.p99) };
                 Row { contestant, network, figure: HandOver { shape, times, in_order: of(|round| round.in_order) } }
@@ -181,10 +184,10 @@ pub(super) fn table(run: &Run, rows: &[Row<HandOver>], network: Network) -> Tabl
     let mut table = Table::new(&[&first, "2", "10", "10, each its session", "100", "1,000", "order kept"]);
     for contestant in run.bench.present(&CONTESTANTS) {
         let cells = SHAPES.map(|shape| find(rows, contestant, network, shape));
-        let order = cells.iter().flatten().map(|figure| figure.in_order).fold(1.0, f64::min);
+        let order = cells.iter().flatten().map(|figure| figure.in_order).reduce(f64::min);
         let cell = |figure: &HandOver| format!("{} ({})", write(figure.times.p50), write(figure.times.p99));
         let cells = cells.map(|figure| figure.map_or_else(|| "–".to_owned(), cell));
-        let order = format!("{} %", decimals(100.0 * order));
+        let order = order.map_or_else(|| "–".to_owned(), |order| format!("{} %", decimals(100.0 * order)));
         table.row([contestant.title().to_owned()].into_iter().chain(cells).chain([order]));
     }
     table

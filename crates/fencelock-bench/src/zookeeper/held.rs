@@ -40,10 +40,11 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
     let mut rounds = vec![Vec::new(); contestants.len()];
     for _ in 0..run.bench.effort.rounds {
         for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-            rounds.push(round(run, *contestant)?);
+            rounds.extend(run.round(*contestant, "locks held", || round(run, *contestant))?);
         }
     }
-    Ok(contestants.into_iter().zip(rounds).map(|(contestant, rounds)| over(contestant, &rounds)).collect())
+    let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
+    Ok(measured.map(|(contestant, rounds)| over(contestant, &rounds)).collect())
 }
 
 fn over(contestant: Contestant, rounds: &[Held]) -> Row<Held> {

@@ -5,8 +5,11 @@ mod cycle;
 mod goals;
 mod hand_over;
 mod held;
+mod shared;
 mod site;
 mod throughput;
+
+use std::cell::RefCell;
 
 use anyhow::Result;
 
@@ -14,6 +17,7 @@ use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::peers::Peers;
+use crate::rows::shared::Shared;
 use crate::stats::Times;
 use crate::{machine, report};
 use site::{Network, Site};
@@ -47,6 +51,7 @@ enum Family {
     Apart,
     Together,
     HandOver,
+    Shared,
     Counts,
     Held,
 }
@@ -55,6 +60,23 @@ enum Family {
 pub(crate) struct Run {
     bench: Bench,
     site: Site,
+    /// What clients of other languages failed at.
+    faults: RefCell<Vec<String>>,
+}
+
+impl Run {
+    /// What one round of `contestant` found. A client of another language may fail without ending the run: nothing then, and
+    /// the report says so.
+    fn round<T>(&self, contestant: Contestant, what: &str, round: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        match round() {
+            Err(fault) if contestant.is_driven() => {
+                eprintln!("{what}: {fault:#}");
+                self.faults.borrow_mut().push(format!("{what}: {fault:#}"));
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
 }
 
 /// What was measured of one contestant behind one network.
@@ -76,6 +98,7 @@ struct Measured {
     apart: Vec<Row<throughput::Throughput>>,
     together: Vec<Row<throughput::Throughput>>,
     hand_over: Vec<Row<hand_over::HandOver>>,
+    shared: Vec<Row<Shared>>,
     counts: Vec<Row<counts::Counts>>,
     held: Vec<Row<held::Held>>,
 }
@@ -86,7 +109,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     bench.peers = options.peers.then(Peers::build).transpose()?;
     let busy = machine::is_busy();
     let site = Site::start(bench.cores)?;
-    let run = Run { bench, site };
+    let run = Run { bench, site, faults: RefCell::default() };
     eprintln!("warming up the server");
     throughput::warm(&run)?;
     let measured = families(&run, options)?;
@@ -104,6 +127,7 @@ fn families(run: &Run, options: &Options) -> Result<Measured> {
         apart: family(options, Family::Apart, || throughput::apart(run))?,
         together: family(options, Family::Together, || throughput::together(run))?,
         hand_over: family(options, Family::HandOver, || hand_over::measure(run))?,
+        shared: family(options, Family::Shared, || shared::measure(run))?,
         counts: family(options, Family::Counts, || counts::measure(run))?,
         // The last, since it leaves most behind.
         held: family(options, Family::Held, || held::measure(run))?,
@@ -125,8 +149,10 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
     let mut machine = machine::describe(Some(&std::env::temp_dir()))?;
     machine.push_str(&format!("; {}", run.site.describe()?));
     for peer in run.bench.present(&[Contestant::Curator, Contestant::GoZk, Contestant::Kazoo]) {
-        let mut crew = Crew::on(&run.bench, peer, 1, &run.site.target(Network::Loopback), Placement::Free)?;
-        machine.push_str(&format!("; {}", crew.0[0].version()?));
+        let target = run.site.target(Network::Loopback);
+        let version = || Crew::on(&run.bench, peer, 1, &target, Placement::Free)?.0[0].version();
+        let version = run.round(peer, "its version", version)?;
+        machine.push_str(&format!("; {}", version.as_deref().unwrap_or_else(|| peer.title())));
     }
     machine.push_str(&format!("; zookeeper-client {ZOOKEEPER_CLIENT}; rounds: {}", run.bench.effort.rounds));
     let quick = run.bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
@@ -139,10 +165,23 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
         (measured.together.is_empty(), throughput::table(&measured.together, false)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Loopback)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Delay)),
+        (measured.shared.is_empty(), shared::table(&measured.shared, Network::Loopback)),
+        (measured.shared.is_empty(), shared::table(&measured.shared, Network::Delay)),
         (measured.counts.is_empty(), counts::table(&measured.counts)),
         (measured.held.is_empty(), held::table(run, &measured.held)),
         (false, goals::table(measured, is_whole)),
     ];
     let tables = tables.iter().filter(|(is_empty, _)| !is_empty).map(|(_, table)| table.to_string());
-    Ok([format!("Measured on {machine}.\n")].into_iter().chain(tables).collect::<Vec<_>>().join("\n"))
+    let begin = format!("Measured on {machine}.\n");
+    Ok([begin, faults(run)].into_iter().filter(|text| !text.is_empty()).chain(tables).collect::<Vec<_>>().join("\n"))
+}
+
+/// What has no figure, or one of fewer rounds, because a client of another language failed.
+fn faults(run: &Run) -> String {
+    let faults = run.faults.borrow();
+    if faults.is_empty() {
+        return String::new();
+    }
+    let list: String = faults.iter().map(|fault| format!("- {fault}\n")).collect();
+    format!("Clients of other languages failed, and have no figure of these rounds:\n\n{list}")
 }

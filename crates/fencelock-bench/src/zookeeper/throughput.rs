@@ -38,6 +38,9 @@ const LANES: u64 = 64;
 /// Tasks on one name.
 const CROWD: u64 = 32;
 
+/// What the tables begin with.
+const TITLES: (&str, &str) = ("64 tasks on 64 names", "32 waiters on one name");
+
 /// Time for every process to hear of the start.
 const LEAD_NANOS: u64 = 100_000_000;
 /// What is not looked at: until everybody is there.
@@ -77,10 +80,12 @@ fn measure(run: &Run, contestants: &[Contestant], is_apart: bool) -> Result<Vec<
         let mut rounds = vec![Vec::new(); contestants.len()];
         for _ in 0..run.bench.effort.rounds {
             for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                rounds.push(round(run, *contestant, network, is_apart)?);
+                let what = format!("{}, {}", if is_apart { TITLES.0 } else { TITLES.1 }, network.title());
+                rounds.extend(run.round(*contestant, &what, || round(run, *contestant, network, is_apart))?);
             }
         }
-        rows.extend(contestants.into_iter().zip(rounds).map(|(contestant, rounds)| {
+        let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
+        rows.extend(measured.map(|(contestant, rounds)| {
             let of = |figure: fn(&Throughput) -> f64| median(rounds.iter().map(figure));
             let (rate, requests) = (of(|round| round.rate), of(|round| round.requests));
             let (processor, served) = (of(|round| round.processor), rounds.iter().map(|round| round.served));
@@ -107,7 +112,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, is_apart: bool) ->
     let (_, mut sections) = crew.finish()?;
     // Everybody takes the lock once more than it says, after the end.
     let all = sections.len() as f64 + waiters as f64;
-    let processor = (crew.0[0].processor_time()? - processor).as_nanos() as f64 / all;
+    let processor = crew.0[0].processor_time()?.saturating_sub(processor).as_nanos() as f64 / all;
     let (requests, _) = run.site.traffic()?.since(before);
     if !is_apart {
         // Fails when two had the lock at once.
@@ -122,8 +127,8 @@ fn round(run: &Run, contestant: Contestant, network: Network, is_apart: bool) ->
 /// Of [`apart`] with the column "× floor", of [`together`] with how evenly they were served.
 pub(super) fn table(rows: &[Row<Throughput>], is_apart: bool) -> Table {
     let (first, each, second) = match is_apart {
-        true => ("64 tasks on 64 names", "cycles/s", "× floor"),
-        false => ("32 waiters on one name", "sections/s", "least ÷ most served"),
+        true => (TITLES.0, "cycles/s", "× floor"),
+        false => (TITLES.1, "sections/s", "least ÷ most served"),
     };
     let (near, far) = (format!("loopback {each}"), format!("2 ms each way {each}"));
     let cost = ["requests each", "client's processor µs each"];
