@@ -1,10 +1,11 @@
 //! Who is played against whom, and what must come of it.
 
 use crate::clients::{
-    BARE, CURATOR, CURATOR_54, CURATOR_54_READ, CURATOR_54_WRITE, CURATOR_59, CURATOR_READ, CURATOR_SEATS,
-    CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, Client, GO_LOCK, KAZOO, KAZOO_EXTRA,
-    KAZOO_EXTRA_READ_WRITE, KAZOO_LOCK, KAZOO_READ, KAZOO_SEATS, KAZOO_SEMAPHORE, KAZOO_WRITE, OWN, PLAIN, Program,
-    SHARED, ZK_LOCK,
+    BARE, CURATOR, CURATOR_54, CURATOR_54_READ, CURATOR_54_WRITE, CURATOR_59, CURATOR_DIALECT_READ,
+    CURATOR_DIALECT_SEATS, CURATOR_DIALECT_WRITE, CURATOR_READ, CURATOR_SEATS, CURATOR_SEMAPHORE,
+    CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, Client, GO_LOCK, KAZOO, KAZOO_DIALECT_READ, KAZOO_DIALECT_SEATS,
+    KAZOO_DIALECT_WRITE, KAZOO_EXTRA, KAZOO_EXTRA_READ_WRITE, KAZOO_LOCK, KAZOO_READ, KAZOO_SEATS, KAZOO_SEMAPHORE,
+    KAZOO_WRITE, OWN, PLAIN, Program, SHARED, ZK_LOCK,
 };
 
 /// What happens to somebody who tries while another holds.
@@ -94,6 +95,65 @@ static MUTEXES: [Pair; 21] = [
     pair(&SHARED, &OWN, Granted, Waits),
 ];
 
+/// Read-write locks of fencelock and everybody else. Another kind of lock in the same place is refused: Curator and kazoo
+/// do not see ours then, or wait, whatever their recipes make of the name.
+static READ_WRITE: [Pair; 38] = [
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits, Waits),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Waits, Waits),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_DIALECT_READ, Shares, Shares),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_WRITE, Waits, Waits),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_READ, Waits, Waits),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_WRITE, Waits, Waits),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_READ, Shares, Shares),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_54_WRITE, Waits, Waits),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_54_READ, Waits, Waits),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_54_WRITE, Waits, Waits),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_54_READ, Shares, Shares),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR, Refused, Refused),
+    pair(&CURATOR_DIALECT_READ, &CURATOR, Refused, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_59, Granted, Refused),
+    pair(&CURATOR_DIALECT_READ, &CURATOR_59, Granted, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &CURATOR_SEMAPHORE_MUTEX, Granted, Granted),
+    pair(&CURATOR_DIALECT_WRITE, &GO_LOCK, Waits, Refused),
+    pair(&CURATOR_DIALECT_READ, &GO_LOCK, Waits, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &KAZOO_EXTRA_READ_WRITE, Waits, Refused),
+    pair(&CURATOR_DIALECT_READ, &KAZOO_EXTRA_READ_WRITE, Waits, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &KAZOO_LOCK, Granted, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &KAZOO_WRITE, Granted, Refused),
+    pair(&CURATOR_DIALECT_READ, &KAZOO_READ, Granted, Refused),
+    pair(&CURATOR_DIALECT_WRITE, &KAZOO_SEMAPHORE, Waits, Granted),
+    pair(&CURATOR_DIALECT_WRITE, &KAZOO_DIALECT_WRITE, Refused, Refused),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_WRITE, Waits, Waits),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_READ, Waits, Waits),
+    pair(&KAZOO_DIALECT_READ, &KAZOO_DIALECT_READ, Shares, Shares),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_WRITE, Waits, Waits),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_READ, Waits, Waits),
+    pair(&KAZOO_DIALECT_READ, &KAZOO_WRITE, Waits, Waits),
+    pair(&KAZOO_DIALECT_READ, &KAZOO_READ, Shares, Shares),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_LOCK, Waits, Waits),
+    // kazoo's plain lock does not look at readers.
+    pair(&KAZOO_DIALECT_READ, &KAZOO_LOCK, Granted, Waits),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO, Refused, Refused),
+    pair(&KAZOO_DIALECT_WRITE, &CURATOR_WRITE, Granted, Refused),
+    pair(&KAZOO_DIALECT_WRITE, &GO_LOCK, Waits, Refused),
+    pair(&KAZOO_DIALECT_WRITE, &KAZOO_SEMAPHORE, Waits, Granted),
+];
+
+/// Semaphores of fencelock and everybody else: nobody's semaphore is made as ours.
+static SEMAPHORES: [Pair; 10] = [
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR_DIALECT_SEATS, Waits, Waits),
+    pair(&CURATOR_DIALECT_SEATS, &KAZOO_DIALECT_SEATS, Waits, Waits),
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR, Refused, Refused),
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR_DIALECT_WRITE, Refused, Refused),
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR_SEATS, Granted, Granted),
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR_SEMAPHORE_MUTEX, Granted, Granted),
+    pair(&CURATOR_DIALECT_SEATS, &CURATOR_59, Granted, Refused),
+    // It counts whatever is there.
+    pair(&CURATOR_DIALECT_SEATS, &KAZOO_SEATS, Waits, Granted),
+    pair(&CURATOR_DIALECT_SEATS, &KAZOO_LOCK, Granted, Refused),
+    pair(&CURATOR_DIALECT_SEATS, &GO_LOCK, Waits, Refused),
+];
+
 /// A writer that goes on as a reader, and somebody who waits for it.
 struct Downgrade {
     holder: &'static Client,
@@ -106,11 +166,23 @@ const fn downgrade(holder: &'static Client, waiter: &'static Client, tells: Expe
     Downgrade { holder, waiter, tells }
 }
 
-static DOWNGRADES: [Downgrade; 3] = [
+static DOWNGRADES: [Downgrade; 15] = [
+    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits),
+    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Shares),
+    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_WRITE, Waits),
+    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_READ, Shares),
+    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_54_WRITE, Waits),
+    downgrade(&CURATOR_WRITE, &CURATOR_DIALECT_WRITE, Waits),
+    downgrade(&CURATOR_WRITE, &CURATOR_DIALECT_READ, Shares),
+    // Up to 5.4 the reader queues anew, behind the writer that waits.
+    downgrade(&CURATOR_54_WRITE, &CURATOR_DIALECT_WRITE, Granted),
     downgrade(&CURATOR_WRITE, &CURATOR_WRITE, Waits),
     downgrade(&CURATOR_WRITE, &CURATOR_READ, Shares),
-    // Up to 5.4 the reader queues anew, behind the writer that waits.
     downgrade(&CURATOR_54_WRITE, &CURATOR_54_WRITE, Granted),
+    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_WRITE, Waits),
+    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_READ, Shares),
+    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_WRITE, Waits),
+    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_READ, Shares),
 ];
 
 /// The others among each other.
@@ -166,7 +238,7 @@ pub(crate) enum Among {
 
 /// fencelock and everybody else.
 fn ours() -> impl Iterator<Item = &'static Pair> {
-    MUTEXES.iter()
+    MUTEXES.iter().chain(&READ_WRITE).chain(&SEMAPHORES)
 }
 
 /// Every cell, both ways. Those come first that take longest, and have most processes.
@@ -241,8 +313,12 @@ mod tests {
             let words = (word(*second_tries), word(*first_tries));
             has(format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1));
         }
+        for Downgrade { holder, waiter, tells } in &DOWNGRADES {
+            has(format!("| {} downgrades | {} | {} |\n", holder.title, waiter.title, word(*tells)));
+        }
         let rows = |of: fn(&&str) -> bool| text.lines().filter(of).count();
         let is_pair = |line: &&str| line.starts_with("| fencelock dialect") && !line.contains(" downgrades |");
         assert_eq!(rows(is_pair), ours().count());
+        assert_eq!(rows(|line| line.contains(" downgrades |")), DOWNGRADES.len());
     }
 }

@@ -17,13 +17,12 @@ enum Comes {
 
 impl Game<'_> {
     pub(crate) fn downgraded(&mut self) -> Result<Played> {
-        let wakes = match self.cell.expected {
+        let [before, after] = match self.cell.expected {
             Expected::Shares => [Comes::Before, Comes::After].map(|comes| self.is_let_in(comes)),
-            // Who comes afterwards queues behind the reader, and is nobody's mistake.
-            Expected::Granted => [Comes::Before, Comes::Before].map(|comes| self.is_let_in(comes)),
+            // Who comes afterwards queues behind the reader, wherever that is.
+            Expected::Granted => [self.is_let_in(Comes::Before), self.is_kept_out(Comes::After)],
             Expected::Waits | Expected::Refused => [Comes::Before, Comes::After].map(|comes| self.is_kept_out(comes)),
         };
-        let [before, after] = wakes;
         let wake = before?.max(after?);
         ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
         Ok(Played { wake: Some(wake), ..Played::default() })

@@ -30,7 +30,7 @@ struct Args {
     #[arg(long, default_value = "all")]
     among: Among,
     /// How many cells are played at a time.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 8)]
     jobs: usize,
 }
 

@@ -140,12 +140,18 @@ impl Game<'_> {
         self.hand_over(&held)
     }
 
-    /// The holder lets go, of one of several permits first; whoever waits for it gets it, and gives it back.
+    /// The holder lets go, of as many of its permits first as there are too many for who waits; whoever waits gets it,
+    /// and gives it back.
     pub(crate) fn hand_over(&mut self, held: &[String]) -> Result<Duration> {
-        let released: u64 = value(&self.holder.ask(&format!("release {}", held[0]))?, "at")?.parse()?;
+        // A mutex waits until all are back.
+        let (first, rest) = held.split_at((held.len() + 1).saturating_sub(self.cell.contender.capacity).max(1));
+        let mut released = 0;
+        for handle in first {
+            released = value(&self.holder.ask(&format!("release {handle}"))?, "at")?.parse()?;
+        }
         let acquired = self.contender.done().context("after the release")?;
         give_back(&mut self.contender, &acquired)?;
-        self.let_go(&held[1..])?;
+        self.let_go(rest)?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(released)))
     }
