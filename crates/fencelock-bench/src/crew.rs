@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::machine;
 use crate::peers;
-use crate::protocol::{Order, Section, read_log, read_sections};
+use crate::protocol::{Order, Section, now, read_log, read_sections};
 use crate::scratch;
 
 /// How long a worker may take to give back what it has in a store.
@@ -20,6 +20,9 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How long a worker may take over an order.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long a client of another language contends before it is looked at.
+const WARM_UP_NANOS: u64 = 1_500_000_000;
 
 /// What a crew locks: a store of ours by its URL, and the same as a file for everybody else.
 #[derive(Debug, Clone)]
@@ -97,6 +100,15 @@ impl Worker {
     pub(crate) fn ask(&mut self, order: Order) -> Result<String> {
         self.send(order)?;
         self.answer()
+    }
+
+    /// Lets a client of another language do for a while what nobody looks at: it compiles what it runs.
+    pub(crate) fn warm(&mut self, order: impl Fn(u64, u64) -> Order) -> Result<()> {
+        if self.contestant.is_driven() {
+            let start = now();
+            self.ask(order(start, start + WARM_UP_NANOS))?;
+        }
+        Ok(())
     }
 
     /// What the driver of a peer says that it runs.

@@ -60,6 +60,8 @@ pub(crate) fn table(store: Store, measured: &Measured) -> Table {
 pub(crate) fn verdicts(goals: Vec<Goal>) -> Table {
     let mut table = Table::new(&["goal", "bound", "measured", ""]);
     for Goal { what, bound, value } in goals {
+        // Nobody is compared with somebody who did nothing.
+        let value = value.filter(|value| value.is_finite());
         let verdict = match value {
             None => "not measured",
             Some(value) if bound.holds(value) => "met",
@@ -160,5 +162,7 @@ mod tests {
         assert!(table.contains("| ≤ 1.5 | 2.000 | **missed** |"), "{table}");
         assert!(table.contains("| ≤ 0.5 | – | not measured |"), "{table}");
         assert!(super::table(Store::Memory, &measured).to_string().contains("| 0.020 | met |"));
+        let nothing = Goal { what: String::new(), bound: Bound::AtLeast(2.0), value: Some(1.0 / 0.0) };
+        assert!(verdicts(vec![nothing]).to_string().contains("| – | not measured |"));
     }
 }

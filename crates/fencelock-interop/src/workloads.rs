@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::clients::{CURATOR_54, CURATOR_59, Client, GO_LOCK, KAZOO_LOCK};
+use crate::clients::{CURATOR_54, CURATOR_59, Client, GO, GO_LOCK, KAZOO_LOCK};
 use crate::driver::{Driver, value};
 use crate::ours::now;
 
@@ -28,6 +28,9 @@ pub(crate) fn drill(driver: &mut Driver, peer: &Client, number: usize, log: &Pat
     ensure!(cycles.len() as u64 == CYCLES && !cycles.contains(&0), "cycles of {cycles:?} ns");
     hand_over(driver, log)?;
     contend(driver, log)?;
+    if peer.program != GO {
+        share(driver, log)?;
+    }
     for order in [format!("hold {HELD} 4"), format!("wait {WAITERS}")] {
         let memory = driver.ask(&order)?;
         ensure!(value(&memory, "before")? != "0" && value(&memory, "after")? != "0", "{order}: {memory}");
@@ -60,6 +63,17 @@ fn contend(driver: &mut Driver, log: &Path) -> Result<()> {
         if verb == "contend" {
             apart(sections)?;
         }
+    }
+    Ok(())
+}
+
+/// Readers and a writer, and those who want a permit, all have theirs.
+fn share(driver: &mut Driver, log: &Path) -> Result<()> {
+    for (order, contenders) in [(format!("share {WAITERS}"), WAITERS + 1), (format!("permits 2 {WAITERS}"), WAITERS)] {
+        let start = now();
+        driver.ask(&format!("{order} {start} {}", start + u64::try_from(CONTENDING.as_nanos())?))?;
+        let sections = sections(log)?;
+        ensure!((0..contenders).all(|who| sections.iter().any(|section| section.0 == who)), "{order}: {sections:?}");
     }
     Ok(())
 }

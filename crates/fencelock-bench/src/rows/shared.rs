@@ -69,6 +69,7 @@ pub(crate) fn round(bench: &Bench, start: impl Fn() -> Result<Crew>) -> Result<S
 
 /// Everything but the beginning, until everybody is there.
 fn contend(bench: &Bench, worker: &mut Worker, order: impl Fn(u64, u64) -> Order) -> Result<Vec<Section>> {
+    worker.warm(&order)?;
     let start = now() + LEAD_NANOS;
     let end = start + WARM_NANOS + u64::try_from(bench.effort.contend.as_nanos())?;
     worker.ask(order(start, end))?;

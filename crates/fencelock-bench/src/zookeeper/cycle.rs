@@ -26,7 +26,6 @@ const CONTESTANTS: [Contestant; 9] = [
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
     let mut rows = Vec::new();
     for network in Network::ALL {
-        run.site.delays(network == Network::Delay);
         let (count, rounds) = match network {
             Network::Loopback => (run.bench.effort.cycles, run.bench.effort.rounds * 3),
             Network::Delay => (run.bench.effort.cycles.div_ceil(8), run.bench.effort.rounds + 2),
@@ -41,8 +40,13 @@ fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<
     let what = format!("cycle, {}", network.title());
     let mut crews = Vec::new();
     for contestant in run.bench.present(&CONTESTANTS) {
-        let start = || Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt);
+        let start = || {
+            let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt)?;
+            run.warm(contestant, &mut crew)?;
+            Ok(crew)
+        };
         let mut crew = run.round(contestant, &what, start)?;
+        run.site.delays(network == Network::Delay);
         cycle(run, contestant, &what, &mut crew, count)?;
         crews.push((contestant, crew, Vec::new()));
     }

@@ -59,7 +59,8 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
     let mut rows = Vec::new();
     for network in Network::ALL {
         for shape in SHAPES.into_iter().filter(|shape| shape.waiters <= run.bench.effort.waiters) {
-            let what = format!("hand-over, {}, {} waiters", network.title(), shape.waiters);
+            let Shape { waiters, sessions } = shape;
+            let what = format!("hand-over, {}, {waiters} waiters in {sessions} sessions", network.title());
             eprintln!("measuring: {what}");
             let mut contestants = run.bench.present(&CONTESTANTS);
             // Eleven Java machines on two cores would measure the machine.
@@ -85,6 +86,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
 fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> Result<HandOver> {
     let target = run.site.target(network);
     let mut crew = Crew::on(&run.bench, contestant, shape.sessions, &target, Placement::Dealt)?;
+    run.warm(contestant, &mut crew)?;
     // One that nobody looks at: threads and caches are there afterwards.
     let few = Shape { waiters: shape.waiters.min(10), ..shape };
     Drain::fill(run, &mut crew, contestant, few)?.go(run, &mut crew, network)?;

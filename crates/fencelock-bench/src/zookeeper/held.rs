@@ -85,10 +85,11 @@ fn start(run: &Run, contestant: Contestant) -> Result<Crew> {
     Ok(crew)
 }
 
+/// Of resident memory or, where that is told and grew more, of the heap in use: a heap of Java's has room to spare.
 fn growth(answer: &str) -> Result<f64> {
-    let before = number(answer, "before").context("a worker did not say what it used before")?;
-    let after = number(answer, "after").context("a worker did not say what it used after")?;
-    Ok(after.saturating_sub(before) as f64)
+    let grown = |before, after| Some(number(answer, after)?.saturating_sub(number(answer, before)?));
+    let resident = grown("before", "after").context("a worker did not say what it used before and after")?;
+    Ok(grown("heap_before", "heap_after").map_or(resident, |heap| heap.max(resident)) as f64)
 }
 
 pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {

@@ -17,6 +17,7 @@ use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::peers::Peers;
+use crate::protocol::Order;
 use crate::rows::shared::Shared;
 use crate::stats::Times;
 use crate::{machine, report};
@@ -76,6 +77,15 @@ impl Run {
             }
             found => found.map(Some),
         }
+    }
+
+    /// Lets a client of another language compile what it runs, which nobody looks at. Nothing is delayed afterwards.
+    fn warm(&self, contestant: Contestant, crew: &mut Crew) -> Result<()> {
+        self.site.delays(false);
+        if contestant.is_driven() {
+            crew.0[0].ask(Order::Cycle { count: 2 * self.bench.effort.cycles })?;
+        }
+        Ok(())
     }
 }
 

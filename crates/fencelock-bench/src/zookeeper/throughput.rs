@@ -100,15 +100,17 @@ fn measure(run: &Run, contestants: &[Contestant], is_apart: bool) -> Result<Vec<
 
 fn round(run: &Run, contestant: Contestant, network: Network, is_apart: bool) -> Result<Throughput> {
     let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Free)?;
+    let waiters = if is_apart { LANES } else { CROWD };
+    let order = |start, end| match is_apart {
+        true => Order::Spread { waiters, first: 0, start, end },
+        false => Order::Contend { waiters, first: 0, start, end },
+    };
+    crew.0[0].warm(order)?;
     let contend = run.bench.effort.contend;
     let start = now() + LEAD_NANOS;
     let end = start + WARM_NANOS + u64::try_from(contend.as_nanos())?;
-    let waiters = if is_apart { LANES } else { CROWD };
     let (before, processor) = (run.site.traffic()?, crew.0[0].processor_time()?);
-    crew.0[0].send(match is_apart {
-        true => Order::Spread { waiters, first: 0, start, end },
-        false => Order::Contend { waiters, first: 0, start, end },
-    })?;
+    crew.0[0].send(order(start, end))?;
     let (_, mut sections) = crew.finish()?;
     // Everybody takes the lock once more than it says, after the end.
     let all = sections.len() as f64 + waiters as f64;

@@ -203,10 +203,11 @@ final class Workloads {
             enter(i, false);
         }
         long before = memory();
+        long heapBefore = heap();
         for (long i = 0; i < count; i++) {
             enter(i, false);
         }
-        return "done before=" + before + " after=" + memory();
+        return "done before=" + before + " after=" + memory() + " heap_before=" + heapBefore + " heap_after=" + heap();
     }
 
     /** Resident bytes, after what is garbage has gone. */
