@@ -1,16 +1,21 @@
 //! Many waiters of one process.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::{Error, ErrorKind};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use futures_util::future;
 
-use crate::lab::{Lab, soon};
+use crate::lab::{Lab, observed, soon};
+
+/// One crowd at a time: two would wait for the machine, not for each other.
+static ROOM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]
 async fn a_crowd_that_gives_up_at_once_learns_who_holds_the_lock_from_few_requests() {
     const CROWD: u64 = 200;
+    let _room = ROOM.lock().await;
     let server = Ensemble::start(Settings::default()).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
     let client = lab.client("").await;
@@ -36,4 +41,45 @@ async fn a_crowd_that_gives_up_at_once_learns_who_holds_the_lock_from_few_reques
         }
     }
     panic!("not once did all of them learn who holds the lock");
+}
+
+#[tokio::test]
+async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_granted_in_order() {
+    const CROWD: usize = 3000;
+    let _room = ROOM.lock().await;
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    let (client, requeued) = observed(&lab.url("")).await;
+    let mutex = client.mutex("job").unwrap();
+    let holder = mutex.acquire().await.unwrap();
+    let count = || server.server(0).monitor("zk_packets_received").unwrap();
+    let before = count();
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let (mutex, tokens) = (mutex.clone(), Arc::clone(&tokens));
+            tokio::spawn(async move {
+                let guard = mutex.acquire().await?;
+                tokens.lock().unwrap().push(guard.token());
+                guard.release().await
+            })
+        })
+        .collect();
+    soon(async {
+        let children = || async { lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children };
+        while children().await < i32::try_from(CROWD).unwrap() + 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    holder.release().await.unwrap();
+    for waiter in crowd {
+        soon(waiter).await.unwrap().unwrap();
+    }
+    assert_eq!(*requeued.0.lock().unwrap(), []);
+    let tokens = tokens.lock().unwrap();
+    assert!(tokens.len() == CROWD && tokens.is_sorted(), "{} grants out of order", tokens.len());
+    // A create, three watches and a delete each; what is on top of it are lists, renewals, and looks at the number of waiters.
+    let asked = count() - before;
+    assert!(asked < 6 * CROWD as u64, "{asked} requests");
 }

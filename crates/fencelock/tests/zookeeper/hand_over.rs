@@ -31,13 +31,14 @@ async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
     least
 }
 
+/// The two requests that tell that all of it is over, and the one that counts.
+const COUNTING: u64 = 3;
+
 #[tokio::test]
-async fn a_release_grants_one_and_makes_one_list_however_many_wait() {
-    for (waiters, options) in [(12, ""), (40, ""), (40, "&handover=list")] {
-        let requests = requests_of_a_release(options, waiters).await;
-        // The delete, one list, and at most one read that sets a watch. The two requests that tell that all of it is over
-        // are on top of it, and the one that counts.
-        assert!(requests <= 3 + 3, "{requests} requests with {waiters} waiters{options}");
+async fn a_release_grants_one_of_the_same_session_and_asks_for_nothing_however_many_wait() {
+    for waiters in [12, 40] {
+        let requests = requests_of_a_release("", waiters).await;
+        assert!(requests <= 1 + COUNTING, "{requests} requests with {waiters} waiters");
     }
 }
 
@@ -77,4 +78,11 @@ async fn a_permit_given_up_wakes_the_one_it_lets_in_and_the_next_however_many_wa
         // on the node of the one let in. And the three that measure.
         assert!(requests <= 8 + 3, "{requests} requests with {waiters} waiters");
     }
+}
+
+#[tokio::test]
+async fn handed_over_by_list_a_release_grants_one_and_makes_one_list() {
+    let requests = requests_of_a_release("&handover=list", 40).await;
+    // The delete, one list, and at most one read that sets a watch.
+    assert!(requests <= 3 + COUNTING, "{requests} requests");
 }

@@ -10,8 +10,9 @@ use futures_util::future;
 use super::dialect::Kind;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
-use super::line::{View, view};
+use super::line::View;
 use super::note;
+use super::outlook::{Listed, Listing};
 use super::path::Home;
 use super::place::{State, ZooKeeperPlace};
 use super::session::{Core, Found};
@@ -36,7 +37,7 @@ struct Joining<'e> {
 /// Our node and the children of its parent, itself included.
 struct Joined {
     node: Node,
-    children: Vec<String>,
+    listing: Arc<Listing>,
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
@@ -58,11 +59,12 @@ impl Joining<'_> {
         let (client, config) = (&self.core.client, &self.core.config);
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
+        let queue = self.core.outlook.queue(&self.entry.name);
         let mut last = None;
         for attempt in 0..TRIES {
             let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
             let created = client.create(&path, &data, CreateMode::EphemeralSequential, &config.node_acl());
-            let listed = client.get_children(self.home.parent());
+            let listed = queue.list(client, self.home.parent());
             let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
             if attempt == 0 {
                 self.learn(&parents, &created);
@@ -125,12 +127,7 @@ impl Joining<'_> {
         fault("enter", error)
     }
 
-    async fn created(
-        &self,
-        created: wire::Created,
-        prefix: &str,
-        listed: wire::Result<(Vec<String>, wire::Stat)>,
-    ) -> Result<Joined> {
+    async fn created(&self, created: wire::Created, prefix: &str, listed: Listed) -> Result<Joined> {
         self.core.parent_was_there.store(true, Ordering::Relaxed);
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
@@ -141,32 +138,34 @@ impl Joining<'_> {
         // Known by its path from here on, whatever comes of the listing.
         self.core.table.placed(self.entry.id, &self.entry.name, node);
         match listed {
-            Ok((children, _)) => Ok(Joined { node, children }),
+            Ok(listing) => Ok(Joined { node, listing }),
             Err(error) => Err(self.give_back(&created.path, fault("enter", &error)).await),
         }
     }
 
     async fn adopt(&self, found: Found) -> Result<Joined> {
         let Found { path, stat, children } = found;
+        let listing = Arc::new(Listing::new(children));
         let name = path.rsplit_once('/').map_or("", |(_, node)| node);
         let number =
             own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
         match self.grant(number, &stat) {
             Ok(node) => {
                 self.core.table.placed(self.entry.id, &self.entry.name, node);
-                Ok(Joined { node, children })
+                Ok(Joined { node, listing })
             }
             Err(refused) => Err(self.give_back(&path, refused).await),
         }
     }
 
     async fn look_again(&self, node: Node) -> Result<Joined> {
-        let children = match self.core.client.get_children(self.home.parent()).await {
-            Ok((children, _)) => children,
-            Err(error) if error.kind() == Wire::NoNode => Vec::new(),
+        let queue = self.core.outlook.queue(&self.entry.name);
+        let listing = match queue.list(&self.core.client, self.home.parent()).await {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == Wire::NoNode => Arc::default(),
             Err(error) => return Err(fault("enter", &error)),
         };
-        Ok(Joined { node, children })
+        Ok(Joined { node, listing })
     }
 
     /// Our node, if its number and its transaction can be used.
@@ -197,15 +196,15 @@ impl Joining<'_> {
     }
 
     async fn decide(&self, joined: Joined) -> Result<Entered> {
-        let Joined { node, children } = joined;
+        let Joined { node, listing } = joined;
         let (id, core) = (self.entry.id, self.core);
         let name = numbered(self.layout.prefix(id, node.claim, self.home.key), node.number);
         let path = || self.home.child(&name);
         let place = PlaceId { name: self.entry.name.clone(), request: id };
         if self.layout.kind() != Kind::Mutex {
-            return self.decide_among(place, node, &children, &name).await;
+            return self.decide_among(place, node, &listing.children, &name).await;
         }
-        match view(self.layout, self.home.key, &children, &name, node.number) {
+        match listing.view(self.layout, self.home.key, &name, node.number) {
             View::First => {
                 core.table.hold(id, None);
                 Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place, node))))

@@ -34,38 +34,48 @@ pub(super) struct Ahead {
     pub(super) pure: bool,
 }
 
-/// What `children` say about `mine`, one of them with the number `number`, in the queue of `key`.
-pub(super) fn view(layout: Layout, key: &str, children: &[String], mine: &str, number: i64) -> View {
-    let (mut nearest, mut second) = (None::<(i64, &str)>, None::<(i64, &str)>);
-    let (mut count, mut pure, mut found, mut conflict) = (0_u32, true, false, None);
-    for child in children {
-        if child == mine {
-            found = true;
-            continue;
-        }
-        let Some(ticket) = layout.read(child, key) else { continue };
-        if ticket.alien {
-            pure = false;
-            if ticket.number <= number {
-                conflict = Some(ticket.claim);
-            }
-        } else if ticket.number == number {
-            return View::Twice;
-        } else if ticket.number < number {
-            count += 1;
-            if nearest.is_none_or(|(known, _)| ticket.number > known) {
-                second = nearest.replace((ticket.number, child));
-            } else if second.is_none_or(|(known, _)| ticket.number > known) {
-                second = Some((ticket.number, child));
+/// The queue of one key as a listing shows it, read once for all who look.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    /// Numbers, and where in the listing their nodes are; front first.
+    contenders: Vec<(i64, usize)>,
+    /// Those of another kind.
+    aliens: Vec<(i64, Claim)>,
+}
+
+impl Sorted {
+    pub(super) fn of(layout: Layout, key: &str, children: &[String]) -> Self {
+        let (mut contenders, mut aliens) = (Vec::new(), Vec::new());
+        for (at, child) in children.iter().enumerate() {
+            match layout.read(child, key) {
+                Some(ticket) if ticket.alien => aliens.push((ticket.number, ticket.claim)),
+                Some(ticket) => contenders.push((ticket.number, at)),
+                None => {}
             }
         }
+        contenders.sort_unstable();
+        Self { contenders, aliens }
     }
-    match (found, conflict, nearest) {
-        (false, ..) => View::Missing,
-        (true, Some(claim), _) => View::Conflict(claim),
-        (true, None, None) => View::First,
-        (true, None, Some((_, nearest))) => {
-            View::Behind(Ahead { nearest: nearest.into(), second: second.map(|(_, node)| node.into()), count, pure })
+
+    /// What the listing says about `mine`, a node with the number `number`.
+    pub(super) fn view(&self, children: &[String], mine: &str, number: i64) -> View {
+        let node = |(_, at): &(i64, usize)| children.get(*at).map_or("", String::as_str);
+        let (ahead, rest) = self.contenders.split_at(self.contenders.partition_point(|(other, _)| *other < number));
+        let same = &rest[..rest.partition_point(|(other, _)| *other == number)];
+        if same.iter().any(|other| node(other) != mine) {
+            return View::Twice;
+        }
+        let conflict = self.aliens.iter().find(|(other, _)| *other <= number);
+        match (same, conflict, ahead) {
+            ([], ..) => View::Missing,
+            (_, Some((_, claim)), _) => View::Conflict(*claim),
+            (_, None, []) => View::First,
+            (_, None, [before @ .., nearest]) => View::Behind(Ahead {
+                nearest: node(nearest).into(),
+                second: before.last().map(|second| node(second).into()),
+                count: u32::try_from(ahead.len()).unwrap_or(u32::MAX),
+                pure: self.aliens.is_empty(),
+            }),
         }
     }
 }
@@ -97,7 +107,7 @@ mod tests {
     }
 
     fn look(children: &[String], number: i64) -> View {
-        view(DIALECTS[0].mutex(), "", children, &node(number), number)
+        Sorted::of(DIALECTS[0].mutex(), "", children).view(children, &node(number), number)
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod fault;
 mod layout;
 mod line;
 mod note;
+mod outlook;
 mod path;
 mod place;
 mod session;

@@ -3,8 +3,10 @@
 //! A waiter learns that it is next in one of two ways.
 //!
 //! - By **listing** the queue once the one ahead of it is gone.
-//! - By the **watch** alone. It watches the two ahead of it and its own node. When the farther one goes, it lists; once a
-//!   listing shows only one contender ahead, that one's departure is the grant, with nothing asked in between.
+//! - By the **watch** alone. It watches the two ahead of it and its own node. When the farther one goes, it lists, unless it
+//!   is known that nobody was ahead of that one: a listing showed just these two, or another place of this session has told
+//!   how far the front has moved. Once only one contender is ahead, that one's departure is the grant, with nothing asked in
+//!   between.
 //!
 //! Why the second is sound: numbers rise with every creation, so nobody appears ahead of a node that is there, and a
 //! listing sent after our own creation shows everybody ahead. A deletion is final, and the events of one connection come in
@@ -23,8 +25,9 @@ use futures_core::future::BoxFuture;
 
 use super::config::HandOver;
 use super::fault::fault;
-use super::layout::numbered;
+use super::layout::{Ticket, numbered};
 use super::line::{self, View};
+use super::outlook::Queue;
 use super::session::Core;
 use super::share::Share;
 use super::table::{Node, Nodes};
@@ -54,8 +57,9 @@ pub(super) enum State {
 }
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
-#[derive(Default)]
 struct Cursor {
+    /// What is known of the queue in this session.
+    queue: Arc<Queue>,
     /// What the last listing said; `None` when it has to be listed anew.
     ahead: Option<line::Ahead>,
     nearest: Option<wire::Watch>,
@@ -71,6 +75,8 @@ enum Heard {
     First,
     /// Our own node is gone.
     Removed,
+    /// The farther one of two is gone.
+    SecondGone,
     /// Something changed: list.
     Changed,
 }
@@ -82,7 +88,9 @@ impl ZooKeeperPlace {
 
     pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead) -> Self {
         let state = State::Waiting(behind(ahead.count));
-        let cursor = Some(Box::new(Cursor { ahead: Some(ahead), ..Cursor::default() }));
+        let queue = core.outlook.queue(&id.name);
+        let cursor = Cursor { queue, ahead: Some(ahead), nearest: None, second: None, own: None, epoch: 0 };
+        let cursor = Some(Box::new(cursor));
         Self { core: Arc::clone(core), id, node, state, cursor, share: None }
     }
 
@@ -115,6 +123,7 @@ impl ZooKeeperPlace {
                 None => {}
                 Some(Heard::First) => self.is_granted(),
                 Some(Heard::Removed) => self.is_lost(Loss::Removed),
+                Some(Heard::SecondGone) => self.moved_up()?,
                 Some(Heard::Changed) => {
                     if let Some(cursor) = &mut self.cursor {
                         cursor.ahead = None;
@@ -125,17 +134,37 @@ impl ZooKeeperPlace {
         Ok(self.standing())
     }
 
+    /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left; numbers rise with
+    /// every creation, so nobody has come between.
+    fn moved_up(&mut self) -> Result<()> {
+        let home = self.core.config.home(&self.id.name)?;
+        let layout = self.core.config.dialect.mutex();
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        cursor.second = None;
+        let Some(ahead) = &mut cursor.ahead else { return Ok(()) };
+        let second = ahead.second.take().and_then(|node| layout.read(&node, home.key));
+        let was_first = |ticket: &Ticket| ahead.count == 2 || cursor.queue.is_first(ticket.number);
+        if ahead.pure && second.as_ref().is_some_and(was_first) {
+            ahead.count = 1;
+            self.state = State::Waiting(behind(1));
+        } else {
+            cursor.ahead = None;
+        }
+        Ok(())
+    }
+
     /// Lists the queue.
     async fn look(&mut self) -> Result<Option<Heard>> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
         let home = self.core.config.home(&self.id.name)?;
-        let children = match self.core.client.get_children(home.parent()).await {
-            Ok((children, _)) => children,
+        let listing = match cursor.queue.list(&self.core.client, home.parent()).await {
+            Ok(listing) => listing,
             Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
             Err(error) => return Err(fault("next", &error)),
         };
         let layout = self.core.config.dialect.mutex();
         let own = numbered(layout.prefix(self.id.request, self.node.claim, home.key), self.node.number);
-        let ahead = match line::view(layout, home.key, &children, &own, self.node.number) {
+        let ahead = match listing.view(layout, home.key, &own, self.node.number) {
             View::First => return Ok(Some(Heard::First)),
             View::Missing => return Ok(Some(Heard::Removed)),
             View::Behind(ahead) => ahead,
@@ -146,7 +175,12 @@ impl ZooKeeperPlace {
         self.state = State::Waiting(behind(ahead.count));
         if let Some(cursor) = &mut self.cursor {
             if cursor.epoch != self.core.client.connection_epoch() {
-                **cursor = Cursor::default();
+                (cursor.nearest, cursor.second, cursor.own) = (None, None, None);
+            }
+            if ahead.count == 1
+                && let Some(first) = layout.read(&ahead.nearest, home.key)
+            {
+                cursor.queue.begins_at(first.number);
             }
             cursor.keep(&ahead, |name| home.child(name));
             cursor.ahead = Some(ahead);
@@ -183,7 +217,10 @@ impl ZooKeeperPlace {
         if let Some(share) = &mut self.share {
             share.settled();
         }
-        let own = self.cursor.take().and_then(|cursor| cursor.own);
+        let own = self.cursor.take().and_then(|cursor| {
+            cursor.queue.begins_at(self.node.number);
+            cursor.own
+        });
         self.core.table.hold(self.id.request, own);
     }
 
@@ -233,7 +270,7 @@ impl Cursor {
             Watched::NotAsked => {}
         }
         match second {
-            Watched::Gone => return Some(Heard::Changed),
+            Watched::Gone => return Some(Heard::SecondGone),
             Watched::Set(watch) => self.second = Some(watch),
             Watched::NotAsked => {}
         }
@@ -250,9 +287,9 @@ impl Cursor {
     /// Waits for news of those ahead, and of our own node.
     async fn hear(&mut self, client: &wire::Client) -> Result<Heard> {
         let (whose, event) = poll_fn(|cx| {
-            // Our own node first: it may have gone before the one ahead.
+            // Our own node first: it may have gone before the one ahead. Then the order in which those ahead go.
             let watches =
-                [(&mut self.own, Whose::Own), (&mut self.nearest, Whose::Nearest), (&mut self.second, Whose::Second)];
+                [(&mut self.own, Whose::Own), (&mut self.second, Whose::Second), (&mut self.nearest, Whose::Nearest)];
             for (watch, whose) in watches {
                 if let Some(Poll::Ready(event)) = watch.as_mut().map(|watch| watch.poll_fired(cx)) {
                     return Poll::Ready((whose, event));
@@ -266,6 +303,7 @@ impl Cursor {
             (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
             (Whose::Nearest, WatchEvent::Deleted) if self.is_fact(client) => Ok(Heard::First),
+            (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
             _ => Ok(Heard::Changed),
         }
     }

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
+use super::outlook::Outlook;
 use super::table::{Node, Nodes, Table};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
@@ -43,6 +44,7 @@ pub(super) struct Core {
     /// The `ephemeral_owner` of all nodes of this session.
     pub(super) id: i64,
     pub(super) table: Table,
+    pub(super) outlook: Outlook,
     grants_run_out: AtomicBool,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
@@ -56,8 +58,8 @@ impl Core {
         let id = client.session().id;
         let no = || AtomicBool::new(false);
         let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
-        let table = Table::default();
-        Self { client, config, clock, owner, id, table, grants_run_out, parent_was_there, names_are_new, over }
+        let (table, outlook) = (Table::default(), Outlook::default());
+        Self { client, config, clock, owner, id, table, outlook, grants_run_out, parent_was_there, names_are_new, over }
     }
 
     /// The path of the node that the request `id` made.

@@ -1,0 +1,196 @@
+//! What the places of one session tell each other of a queue: listings, and how far its front has moved.
+//!
+//! A listing serves everybody whose own node was asked for before the listing was: requests of one connection take effect in
+//! their order, so each finds itself in it, and it comes from one prefix of the commit order. So a crowd on one name needs
+//! not list once for each.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use fencelock_zookeeper as wire;
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{Either, Shared, WeakShared};
+use tokio::sync::Semaphore;
+
+use super::layout::Layout;
+use super::line::{Sorted, View};
+use crate::name::Name;
+
+/// The children of a parent, or why they are not known.
+pub(super) type Listed = wire::Result<Arc<Listing>>;
+
+/// The children of a parent, for everybody who shares them.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) children: Vec<String>,
+    sorted: OnceLock<Sorted>,
+}
+
+impl Listing {
+    pub(super) fn new(children: Vec<String>) -> Self {
+        Self { children, sorted: OnceLock::new() }
+    }
+
+    /// What it says about `mine`, one of the nodes with the number `number`, in the queue of mutexes that it was asked for.
+    pub(super) fn view(&self, layout: Layout, key: &str, mine: &str, number: i64) -> View {
+        let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
+        sorted.view(&self.children, mine, number)
+    }
+}
+
+type Batch = BoxFuture<'static, Listed>;
+
+/// How many listings of one queue are on their way at most; whoever comes then shares the next one. A few that come at once,
+/// such as readers, wait for nobody.
+const AT_ONCE: usize = 8;
+
+/// Names are looked through for those that nobody uses any more when there are so many, at least.
+const FEW: usize = 64;
+
+/// The queues that places of one session are in, or look at.
+#[derive(Default)]
+pub(super) struct Outlook {
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_name: HashMap<Name, Weak<Queue>>,
+    /// How many there were when they were looked through, twice.
+    many: usize,
+}
+
+/// One of them.
+pub(super) struct Queue {
+    turns: Semaphore,
+    /// The listing that is asked for as soon as one of those on their way was answered.
+    next: Mutex<Option<WeakShared<Batch>>>,
+    /// All numbers below have gone.
+    front: AtomicI64,
+}
+
+/// A listing on its way.
+struct Turn(Arc<Queue>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.turns.add_permits(1);
+    }
+}
+
+impl Outlook {
+    pub(super) fn queue(&self, name: &Name) -> Arc<Queue> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queues.by_name.get(name).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if queues.by_name.len() >= queues.many.max(FEW) {
+            queues.by_name.retain(|_, queue| queue.strong_count() > 0);
+            queues.by_name.shrink_to(FEW);
+            queues.many = 2 * queues.by_name.len();
+        }
+        let queue =
+            Arc::new(Queue { turns: Semaphore::new(AT_ONCE), next: Mutex::new(None), front: AtomicI64::new(i64::MIN) });
+        match queues.by_name.entry(name.clone()) {
+            Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
+            Slot::Vacant(slot) => drop(slot.insert(Arc::downgrade(&queue))),
+        }
+        queue
+    }
+}
+
+impl Queue {
+    /// Lists the children of `parent`. What was asked for before this call is in the listing; when it can be sent at once, it is
+    /// sent by the call.
+    pub(super) fn list(
+        self: &Arc<Self>,
+        client: &wire::Client,
+        parent: &str,
+    ) -> impl Future<Output = Listed> + Send + use<> {
+        match self.turns.try_acquire() {
+            Ok(permit) => {
+                permit.forget();
+                Either::Left(ask(Turn(Arc::clone(self)), client, parent))
+            }
+            Err(_) => Either::Right(self.join(client, parent)),
+        }
+    }
+
+    /// The listing that is still to be asked for.
+    fn join(self: &Arc<Self>, client: &wire::Client, parent: &str) -> Shared<Batch> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batch) = next.as_ref().and_then(WeakShared::upgrade) {
+            return batch;
+        }
+        let (queue, client, parent) = (Arc::clone(self), client.clone(), parent.to_owned());
+        let batch: Batch = Box::pin(async move {
+            if let Ok(permit) = queue.turns.acquire().await {
+                permit.forget();
+            }
+            let turn = Turn(Arc::clone(&queue));
+            queue.ask_for_all(turn, &client, &parent).await
+        });
+        let batch = batch.shared();
+        *next = batch.downgrade();
+        batch
+    }
+
+    /// From here on, nobody joins: who comes later may not be in what is listed now.
+    fn ask_for_all(&self, turn: Turn, client: &wire::Client, parent: &str) -> impl Future<Output = Listed> + use<> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = None;
+        ask(turn, client, parent)
+    }
+
+    /// All numbers below `number` have gone for good: nobody appears ahead of who is there.
+    pub(super) fn begins_at(&self, number: i64) {
+        self.front.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether it is known that nobody is ahead of `number`.
+    pub(super) fn is_first(&self, number: i64) -> bool {
+        number <= self.front.load(Ordering::Acquire)
+    }
+}
+
+/// Sends the request, and returns what waits for the answer.
+fn ask(turn: Turn, client: &wire::Client, parent: &str) -> impl Future<Output = Listed> + Send + use<> {
+    let answer = client.get_children(parent);
+    async move {
+        let listed = answer.await;
+        drop(turn);
+        listed.map(|(children, _)| Arc::new(Listing::new(children)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> Name {
+        Name::new(format!("job-{number}")).unwrap()
+    }
+
+    #[test]
+    fn places_of_one_queue_share_what_they_know_and_it_goes_with_the_last() {
+        let outlook = Outlook::default();
+        let (one, same, other) = (outlook.queue(&name(1)), outlook.queue(&name(1)), outlook.queue(&name(2)));
+        one.begins_at(5);
+        same.begins_at(3);
+        assert!(same.is_first(5) && !same.is_first(6) && !other.is_first(0));
+        drop((one, same));
+        assert!(!outlook.queue(&name(1)).is_first(5));
+    }
+
+    #[test]
+    fn queues_that_nobody_is_in_leave_nothing_behind() {
+        let outlook = Outlook::default();
+        let kept: Vec<_> = (0..100).map(|number| outlook.queue(&name(number))).collect();
+        (100..10_000).for_each(|number| drop(outlook.queue(&name(number))));
+        assert!(outlook.queues.lock().unwrap().by_name.len() <= 2 * kept.len());
+    }
+}
