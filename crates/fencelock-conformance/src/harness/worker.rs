@@ -72,7 +72,7 @@ pub(super) fn lock_name(number: usize) -> String {
 /// What the log says of a task's sections: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
-/// How long a release is tried, and a place is waited for that has to leave.
+/// How long a connection and a release are tried, and a place is waited for that has to leave.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest pause between two looks at a queue that somebody has to leave, and between two tries of a release.
@@ -216,13 +216,13 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
     }
 }
 
-/// A process that is stopped inside the store can delay a connection beyond its deadline; it is tried again.
+/// A process that is stopped inside the store can delay a connection beyond its deadline, and a server that comes back takes
+/// longer than that; it is tried again.
 async fn connect(url: &str, queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
-    let mut tries = 0;
+    let mut pauses = Pauses::new();
     loop {
-        tries += 1;
         match Client::builder().observer(Arc::clone(queued) as Arc<dyn Observer>).connect(url).await {
-            Err(error) if error.is_retryable() && tries < 20 => {}
+            Err(error) if error.is_retryable() && pauses.pause().await => {}
             result => return result,
         }
     }
