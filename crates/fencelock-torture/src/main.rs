@@ -66,7 +66,7 @@ fn one_or_three(text: &str) -> Result<usize, String> {
 fn main() -> ExitCode {
     let args = Args::parse();
     let tortured = match args.store {
-        Store::Redis => redis::Servers::start().and_then(|bed| torture(&bed, &args)),
+        Store::Redis => redis::Servers::both().and_then(|bed| torture(&bed, &args)),
         Store::Zookeeper => ZooKeeper::start(args.servers).and_then(|bed| torture(&bed, &args)),
     };
     match tortured {

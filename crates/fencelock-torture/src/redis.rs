@@ -19,64 +19,70 @@ use crate::{Bed, Ways};
 /// How far the clock jumps, in seconds.
 const JUMP: i64 = 60;
 
+/// Further than any answer to one acquire reaches here.
+const ANSWER_BYTES: u64 = 64;
+
 /// How long an answer may lie unread in a client on a busy machine.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// Two servers: one that keeps what it knows on its disk, and has a clock that jumps; one that forgets when it is killed.
-/// Never both in one: a counter that is lost while the clock is late falls behind, as the capability says.
+/// Servers of their own, each for sites that know no other: one that keeps what it knows on its disk, and has a clock that
+/// jumps; one that forgets when it is killed. Never both in one: a counter that is lost while the clock is late falls behind,
+/// as the capability says.
 #[derive(Debug)]
 pub struct Servers {
-    durable: Arc<Server>,
-    forgetful: Arc<Server>,
+    servers: Vec<(Arc<Server>, bool)>,
     sites: AtomicUsize,
 }
 
 impl Servers {
-    /// Starts both.
+    /// One that keeps what it knows.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn durable() -> io::Result<Self> {
+        Self::start(&[true])
+    }
+
+    /// One that forgets.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn forgetful() -> io::Result<Self> {
+        Self::start(&[false])
+    }
+
+    /// One of each; sites are on one and the other in turn.
     ///
     /// # Errors
     /// When they do not start.
-    pub fn start() -> io::Result<Self> {
-        // Soon enough that a script without end is noticed as such.
-        let settings = || Settings::default().with("busy-reply-threshold 100");
-        // No test here is about the power going: what was written outlives the process.
-        let durable = settings().with("appendonly yes").with("appendfsync no");
-        let durable = Server::start(Settings { own_clock: true, ..durable })?;
-        let forgetful = Server::start(settings())?;
-        Ok(Self { durable: Arc::new(durable), forgetful: Arc::new(forgetful), sites: AtomicUsize::new(0) })
+    pub fn both() -> io::Result<Self> {
+        Self::start(&[true, false])
     }
 
-    /// A site on the server that keeps what it knows.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    pub fn durable(&self, name: &str, clients: usize) -> io::Result<Redis> {
-        Redis::new(&self.durable, true, name, clients)
-    }
-
-    /// A site on the server that forgets.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    pub fn forgetful(&self, name: &str, clients: usize) -> io::Result<Redis> {
-        Redis::new(&self.forgetful, false, name, clients)
+    fn start(kinds: &[bool]) -> io::Result<Self> {
+        let start = |is_durable: &bool| {
+            // Soon enough that a script without end is noticed as such.
+            let settings = Settings { own_clock: *is_durable, ..Settings::default() }.with("busy-reply-threshold 100");
+            // No test here is about the power going: what was written outlives the process.
+            let durable = |settings: Settings| settings.with("appendonly yes").with("appendfsync no");
+            let settings = if *is_durable { durable(settings) } else { settings };
+            Ok((Arc::new(Server::start(settings)?), *is_durable))
+        };
+        Ok(Self { servers: kinds.iter().map(start).collect::<io::Result<_>>()?, sites: AtomicUsize::new(0) })
     }
 }
 
 impl Bed for Servers {
     type Site = Redis;
 
-    /// Sites are on one server and the other in turn.
     fn site(&self, name: &str, clients: usize) -> io::Result<Redis> {
-        match self.sites.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => self.durable(name, clients),
-            _ => self.forgetful(name, clients),
-        }
+        let number = self.sites.fetch_add(1, Ordering::Relaxed) % self.servers.len();
+        let (server, is_durable) = &self.servers[number];
+        Redis::new(server, *is_durable, name, clients)
     }
 
     fn heal(&self) -> io::Result<()> {
-        self.durable.heal()?;
-        self.forgetful.heal()
+        self.servers.iter().try_for_each(|(server, _)| server.heal())
     }
 }
 
@@ -213,7 +219,7 @@ impl Site for Redis {
             Outage::ServerHoled => self.ways.all().for_each(|proxy| proxy.hole(Way::Both)),
             Outage::ConnectionsReset => self.ways.all().for_each(Proxy::reset),
             Outage::AnswerCut => {
-                self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % Outage::ANSWER_BYTES, Way::Down));
+                self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % ANSWER_BYTES, Way::Down));
             }
             Outage::ClockAhead => self.set_clock(JUMP)?,
             Outage::ClockBehind => {
@@ -221,7 +227,7 @@ impl Site for Redis {
                 self.set_clock(-JUMP)?;
             }
             Outage::ServerBusy => self.busy()?,
-            Outage::ServerWaits => self.server.ask(&["CLIENT", "PAUSE", "600000", "ALL"]).map(drop)?,
+            Outage::ServerWaits => self.server.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]).map(drop)?,
             Outage::ScriptsForgotten => self.server.ask(&["SCRIPT", "FLUSH"]).map(drop)?,
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
         }
@@ -230,6 +236,18 @@ impl Site for Redis {
 
     fn cuts(&self) -> u64 {
         self.ways.all().map(Proxy::cuts).sum()
+    }
+
+    /// Two words: that it is granted, and its number, which has 15 digits until the year 2217.
+    fn answer_fields(&self, _name: &str) -> Vec<u64> {
+        let words = ["*2\r\n", "$7\r\n", "granted\r\n", "$15\r\n", "123456789012345\r\n"];
+        let mut end = 0;
+        let cuts = words.iter().flat_map(|word| {
+            let before = end;
+            end += word.len() as u64;
+            [before + 1, end - 1, end]
+        });
+        [0].into_iter().chain(cuts).collect()
     }
 
     fn lapses(&self) -> Vec<Lapse> {

@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    Value,
+};
+use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -17,10 +21,14 @@ use super::push::Hub;
 use super::scripts::{self, Call};
 use super::server::Server;
 use crate::engine::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How many requests may be on their way to the task that sends them; more wait for room.
 const ROOM: usize = 4096;
+
+/// How long a server that hung up gets to say why, and how many bytes of that are read.
+const WORDS: Duration = Duration::from_millis(100);
+const WORDS_MOST: u64 = 4096;
 
 /// What a connection shows of itself in `CLIENT LIST`.
 const NAME: (&str, &str) = ("fencelock", env!("CARGO_PKG_VERSION"));
@@ -79,10 +87,17 @@ impl Connection {
         clock: &Arc<dyn Clock>,
         patience: Duration,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
-        let opened = shake(config, ProtocolVersion::RESP3, ears).await?;
-        let (wire, driver, pubsub) = match opened {
-            Some((wire, driver)) => (wire, driver, None),
-            None => older(config, ears).await?,
+        let greeted = match shake(config, ProtocolVersion::RESP3, ears).await {
+            Ok(Some((wire, driver))) => Ok((wire, driver, None)),
+            Ok(None) => older(config, ears).await,
+            Err(error) => Err(error),
+        };
+        let (wire, driver, pubsub) = match greeted {
+            Ok(greeted) => greeted,
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                return Err(unasked(config, &**clock).await.map_or(error, |said| greeting(config, &said)));
+            }
+            Err(error) => return Err(error),
         };
         // Otherwise the second connection is subscribed already.
         let subscribes_itself = pubsub.is_none();
@@ -117,9 +132,14 @@ impl Connection {
         }
     }
 
-    /// Makes sure that the server knows the scripts.
-    pub(super) async fn load_scripts(&self) -> Result<()> {
+    /// Makes sure that the server knows the scripts, and that the user may say what they say: one that was refused in the
+    /// middle of a script would have done half of it.
+    pub(super) async fn load_scripts(&self, channel: Option<&str>) -> Result<()> {
         let mut pipeline = redis::pipe();
+        if let Some(channel) = channel {
+            // No words: no news.
+            pipeline.cmd("PUBLISH").arg(channel).arg("");
+        }
         for script in scripts::all() {
             pipeline.add_command(script.load());
         }
@@ -196,7 +216,7 @@ async fn shake(
 /// A server that knows the older protocol only: messages come on a second connection.
 async fn older(config: &Config, ears: Option<&Ears>) -> Result<(MultiplexedConnection, Driver, Option<PubSub>)> {
     let Some((wire, driver)) = shake(config, ProtocolVersion::RESP2, None).await? else {
-        return Err(Error::new(crate::ErrorKind::Internal, "connect", "the older protocol needs no HELLO"));
+        return Err(Error::new(ErrorKind::Internal, "connect", "the older protocol needs no HELLO"));
     };
     let Some(ears) = ears else { return Ok((wire, driver, None)) };
     tracing::debug!(server = ?config, "the server knows RESP2 only: messages come on a second connection");
@@ -206,7 +226,19 @@ async fn older(config: &Config, ears: Option<&Ears>) -> Result<(MultiplexedConne
     Ok((wire, driver, Some(pubsub)))
 }
 
-fn greeting(config: &Config, error: &redis::RedisError) -> Error {
+/// What a server says that hangs up on whoever comes (there are too many clients, it is in protected mode). It does so before
+/// it is asked, and whoever has asked meanwhile never reads it.
+async fn unasked(config: &Config, clock: &dyn Clock) -> Option<RedisError> {
+    let mut said = Vec::new();
+    let mut stream = dial(config).await.ok()?.take(WORDS_MOST);
+    tokio::select! {
+        _ = stream.read_to_end(&mut said) => {}
+        () = clock.sleep_until(clock.now().after(WORDS)) => {}
+    }
+    redis::parse_redis_value(&said).and_then(Value::extract_error).err().filter(|error| error.code().is_some())
+}
+
+fn greeting(config: &Config, error: &RedisError) -> Error {
     // Nothing was asked for yet that could have taken effect.
     fault("connect", error).with("server", format!("{config:?}"))
 }

@@ -188,7 +188,8 @@ impl Link {
         let connection = Arc::new(connection);
         let server = connection.server().await.map_err(|error| self.at_the_server(error))?;
         server.check(&self.config)?;
-        connection.load_scripts().await.map_err(|error| self.at_the_server(error))?;
+        let channel = ears.as_ref().map(|ears| &*ears.channel);
+        connection.load_scripts(channel).await.map_err(|error| self.at_the_server(error))?;
         if let Some(member) = &self.member {
             self.has_run_since(server.run_id, member);
             self.greet(&connection, member).await.map_err(|error| self.at_the_server(error))?;

@@ -1,0 +1,61 @@
+//! The server's wall clock, which leases and tokens go by, jumps.
+
+use std::time::Duration;
+
+use fencelock_testbed::redis::{Server, Settings};
+
+use crate::lab::{acquired, acquiring, client, server, soon, until_queued};
+
+fn with_a_clock() -> Server {
+    server(Settings { own_clock: true, ..Settings::default() })
+}
+
+#[tokio::test]
+async fn tokens_rise_over_jumps_of_the_clock() {
+    let server = with_a_clock();
+    let mut last = None;
+    for jump in [0, 60, -60, 0, 3600, -3600, 0] {
+        server.set_clock(jump).unwrap();
+        // A client of its own: the sessions of those before may be over.
+        let client = client(&server.url(), 30_000).await;
+        for _grant in 0..3 {
+            let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+            assert!(guard.token() > last, "{:?} after {last:?}, the clock at {jump} s", guard.token());
+            last = guard.token();
+            guard.release().await.unwrap();
+        }
+        client.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_ahead_ends_leases_and_their_holders_are_told() {
+    let server = with_a_clock();
+    let (holder, rival) = (client(&server.url(), 8000).await, client(&server.url(), 8000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    server.set_clock(60).unwrap();
+    // Both sessions are over for the server: the next renewal says so, long before the ttl is.
+    soon(guard.lost()).await;
+    let granted = acquired(waiting).await;
+    assert!(granted.token() > guard.token());
+    granted.check().unwrap();
+    granted.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_back_costs_nobody_a_lock() {
+    let server = with_a_clock();
+    let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 2000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    server.set_clock(-60).unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(4), guard.lost()).await.is_err(), "the lock was lost");
+    assert!(!waiting.is_finished(), "a rival was granted beside the holder");
+    guard.release().await.unwrap();
+    let granted = acquired(waiting).await;
+    assert!(granted.token() > guard.token());
+    granted.release().await.unwrap();
+}

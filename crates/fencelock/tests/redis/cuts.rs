@@ -1,0 +1,239 @@
+//! Answers that are lost at every step, and messages that never come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::{Client, GuardState};
+use fencelock_testbed::redis::shared;
+use fencelock_testbed::{Proxy, Way};
+
+use crate::lab::{acquired, acquiring, client, observed, queued, soon, until, until_queued, with_ttl};
+
+/// A way to the shared server, and a database of one's own behind it.
+struct Link {
+    proxy: Proxy,
+    database: i64,
+}
+
+impl Link {
+    fn new() -> Self {
+        Self { proxy: Proxy::start(shared().address()).unwrap(), database: shared().database() }
+    }
+
+    /// The URL through the proxy.
+    fn url(&self) -> String {
+        format!("redis://{}/{}", self.proxy.address(), self.database)
+    }
+
+    /// The URL past it.
+    fn past(&self) -> String {
+        format!("redis://{}/{}", shared().address(), self.database)
+    }
+
+    /// Cuts the next answer after so many bytes, and what that costs.
+    async fn until_cut(&self, before: u64) {
+        until("an answer is cut", async || self.proxy.cuts() > before).await;
+    }
+}
+
+/// How far into an answer it is cut: before it, inside of it, and after it or inside of the next.
+const CUTS: [u64; 6] = [0, 1, 3, 9, 24, 60];
+
+#[tokio::test]
+async fn one_answer_lost_at_enter_leaves_one_place() {
+    let link = Link::new();
+    let (client, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    for bytes in CUTS {
+        for ahead in [false, true] {
+            let holder = if ahead { Some(other.mutex("job").unwrap().acquire().await.unwrap()) } else { None };
+            link.proxy.cut_after(bytes, Way::Down);
+            let waiting = acquiring(&client, "job");
+            let there = 1 + usize::from(ahead);
+            until_queued(&other, "job", there).await;
+            if let Some(holder) = holder {
+                holder.release().await.unwrap();
+            }
+            let guard = acquired(waiting).await;
+            assert_eq!(queued(&other, "job").await, 1, "after {bytes} bytes, somebody ahead: {ahead}");
+            guard.check().unwrap();
+            guard.release().await.unwrap();
+            until_queued(&other, "job", 0).await;
+            link.proxy.heal();
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one() {
+    let link = Link::new();
+    let (client, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    for bytes in CUTS {
+        let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&other, "job");
+        until_queued(&other, "job", 2).await;
+        link.proxy.cut_after(bytes, Way::Down);
+        while let Err(error) = guard.release().await {
+            assert!(error.is_retryable(), "after {bytes} bytes: {error}");
+        }
+        let next = acquired(waiting).await;
+        let waiting = acquiring(&client, "job");
+        until_queued(&other, "job", 2).await;
+        // Once more, as somebody does who does not trust the answer.
+        let _ = guard.release().await;
+        next.check().unwrap();
+        assert!(!waiting.is_finished(), "a release repeated ended a newer grant");
+        next.release().await.unwrap();
+        acquired(waiting).await.release().await.unwrap();
+        until_queued(&other, "job", 0).await;
+        link.proxy.heal();
+    }
+}
+
+#[tokio::test]
+async fn one_answer_lost_at_renew_costs_no_lock() {
+    let link = Link::new();
+    let client = client(&link.url(), 4000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    for bytes in CUTS {
+        let before = link.proxy.cuts();
+        link.proxy.cut_after(bytes, Way::Down);
+        link.until_cut(before).await;
+        link.proxy.heal();
+        until("it is held for certain", async || {
+            guard.state() == GuardState::Held && guard.remaining() > Duration::from_secs(2)
+        })
+        .await;
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_answer_lost_at_withdraw_strands_nothing() {
+    let link = Link::new();
+    let (client, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    for bytes in CUTS {
+        let holder = other.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&client, "job");
+        until_queued(&other, "job", 2).await;
+        link.proxy.cut_after(bytes, Way::Down);
+        waiting.abort();
+        until_queued(&other, "job", 1).await;
+        holder.release().await.unwrap();
+        until_queued(&other, "job", 0).await;
+        link.proxy.heal();
+        client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
+    let link = Link::new();
+    let (client, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    for bytes in CUTS {
+        let writer = client.rwlock("page").unwrap().write().await.unwrap();
+        let (readers, writers) = (other.rwlock("page").unwrap(), other.rwlock("page").unwrap());
+        let reading = tokio::spawn(async move { readers.read().await });
+        until_queued(&other, "page", 2).await;
+        let writing = tokio::spawn(async move { writers.write().await });
+        until_queued(&other, "page", 3).await;
+        link.proxy.cut_after(bytes, Way::Down);
+        let reader = match writer.downgrade().await {
+            Ok(reader) => reader,
+            Err(failed) => {
+                assert!(failed.error().is_retryable(), "after {bytes} bytes: {}", failed.error());
+                failed.into_guard()
+            }
+        };
+        assert!(!writing.is_finished(), "a writer was let in beside a reader");
+        while reader.release().await.is_err_and(|error| error.is_retryable()) {}
+        let beside = soon(reading).await.unwrap().unwrap();
+        assert!(!writing.is_finished(), "a writer was let in beside a reader");
+        beside.release().await.unwrap();
+        soon(writing).await.unwrap().unwrap().release().await.unwrap();
+        until_queued(&other, "page", 0).await;
+        link.proxy.heal();
+    }
+}
+
+/// The message is on its way when the waiter's connection ends, so that nobody sends it again.
+#[tokio::test]
+async fn a_message_that_dies_with_its_connection_is_repaired() {
+    let link = Link::new();
+    let (waiter, holder) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    for cut in [Proxy::reset, Proxy::heal] {
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&waiter, "job");
+        until_queued(&holder, "job", 2).await;
+        let (_, before) = link.proxy.bytes();
+        link.proxy.hole(Way::Down);
+        guard.release().await.unwrap();
+        until("the message is out", async || {
+            holder.queue(guard.name()).await.unwrap().contenders.iter().all(|it| it.grant.is_some())
+        })
+        .await;
+        assert_eq!(link.proxy.bytes().1, before);
+        cut(&link.proxy);
+        link.proxy.heal();
+        acquired(waiting).await.release().await.unwrap();
+    }
+}
+
+/// The server drops the message and nothing else: the connection stays, and answers what it is asked.
+#[tokio::test]
+async fn a_message_that_the_server_drops_is_repaired_by_looking() {
+    let link = Link::new();
+    let (waiter, holder) = (client(&link.past(), 6000).await, client(&link.past(), 2000).await);
+    let bound = waiter.capability().wake_bound + waiter.capability().detection_slack;
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&waiter, "job", 2).await;
+    // The holder's session goes without a word, as by its end: nobody is told.
+    let mut hands = fencelock_testbed::redis::Hands::connect(shared().address()).unwrap();
+    hands.ask(&["SELECT", &link.database.to_string()]).unwrap();
+    let sessions = hands.ask(&["KEYS", "fencelock:1:session:*"]).unwrap();
+    let oldest =
+        sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());
+    hands.ask(&["DEL", &oldest.unwrap()]).unwrap();
+    let start = std::time::Instant::now();
+    let granted = acquired(waiting).await;
+    assert!(start.elapsed() < bound + Duration::from_secs(10), "{:?}", start.elapsed());
+    soon(guard.lost()).await;
+    granted.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_hears_nothing_any_more_is_told_before_a_rival_is_granted() {
+    let link = Link::new();
+    let rival = client(&link.past(), 20_000).await;
+    for way in [Way::Down, Way::Up, Way::Both] {
+        let (holder, seen) = observed(&link.url(), 2000).await;
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&rival, "job");
+        until_queued(&rival, "job", 2).await;
+        link.proxy.hole(way);
+        soon(guard.lost()).await;
+        if way != Way::Down {
+            // With answers alone lost, the server goes on renewing, and the rival waits on.
+            assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+        }
+        link.proxy.heal();
+        let granted = acquired(waiting).await;
+        assert!(granted.token() > guard.token());
+        granted.release().await.unwrap();
+        until("the session is given up", async || !seen.lost.lock().unwrap().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_while_the_way_is_cut_is_made_up_for() {
+    let link = Arc::new(Link::new());
+    let rival = client(&link.past(), 20_000).await;
+    let holder = Client::connect(&with_ttl(&link.url(), 20_000)).await.unwrap();
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    link.proxy.hold(Way::Both);
+    drop(guard);
+    link.proxy.heal();
+    acquired(waiting).await.release().await.unwrap();
+}

@@ -1,0 +1,125 @@
+//! What these tests share: clients of ours, ways to break the server under them, and patience.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, ClientBuilder, Error, Event, Guard, Loss, Name, Observer};
+use fencelock_testbed::redis::{Server, Settings};
+use tokio::task::JoinHandle;
+
+/// Long enough for everything that is waited for, on a busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something that has to come.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
+}
+
+/// Looks until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < PATIENCE, "it never came that {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A server of this test's own.
+pub(crate) fn server(settings: Settings) -> Server {
+    Server::start(settings).unwrap()
+}
+
+/// A client of sessions that live for so many milliseconds.
+pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
+    connected(Client::builder, &with_ttl(url, ttl_ms)).await
+}
+
+/// A busy machine can take longer to connect than a short ttl allows.
+async fn connected(builder: impl Fn() -> ClientBuilder, url: &str) -> Client {
+    let start = Instant::now();
+    loop {
+        match builder().connect(url).await {
+            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
+            connected => return connected.unwrap(),
+        }
+    }
+}
+
+pub(crate) fn with_ttl(url: &str, ttl_ms: u64) -> String {
+    format!("{url}{}ttl_ms={ttl_ms}", if url.contains('?') { '&' } else { '?' })
+}
+
+/// Acquires and holds, or says why not; as somebody does who never saw the server before.
+pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
+    let start = Instant::now();
+    let taken = async {
+        let client = Client::connect(url).await?;
+        let guard = client.mutex("job")?.acquire_within(Duration::from_secs(2)).await?;
+        Ok((client, guard))
+    };
+    let taken = taken.await;
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    taken
+}
+
+/// Why nobody gets a lock there.
+pub(crate) async fn refused(url: &str) -> Error {
+    match taken(url).await {
+        Ok(_) => panic!("a lock was granted by {url}"),
+        Err(error) => error,
+    }
+}
+
+/// Acquires in the background.
+pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard, Error>> {
+    let mutex = client.mutex(name).unwrap();
+    tokio::spawn(async move { mutex.acquire().await })
+}
+
+/// What an acquire in the background came to.
+pub(crate) async fn acquired(task: JoinHandle<Result<Guard, Error>>) -> Guard {
+    soon(task).await.unwrap().unwrap()
+}
+
+/// How many are in the queue of `name`; tried again while the server cannot say.
+pub(crate) async fn queued(client: &Client, name: &str) -> usize {
+    let (name, start) = (Name::new(name).unwrap(), Instant::now());
+    loop {
+        match client.queue(&name).await {
+            Ok(queue) => return queue.contenders.len(),
+            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
+            Err(error) => panic!("looking at the queue: {error}"),
+        }
+    }
+}
+
+/// Waits until so many are in the queue of `name`.
+pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
+    until(&format!("{count} queue for {name}"), async || queued(client, name).await == count).await;
+}
+
+/// Remembers what happened to places.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) requeued: Mutex<Vec<Loss>>,
+    pub(crate) retried: Mutex<Vec<String>>,
+    pub(crate) lost: Mutex<Vec<Loss>>,
+}
+
+impl Observer for Seen {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Requeued { cause, .. } => self.requeued.lock().unwrap().push(*cause),
+            Event::Retried { error, .. } => self.retried.lock().unwrap().push(error.to_string()),
+            Event::SessionLost(cause) => self.lost.lock().unwrap().push(*cause),
+            _ => {}
+        }
+    }
+}
+
+/// A client of ours that remembers.
+pub(crate) async fn observed(url: &str, ttl_ms: u64) -> (Client, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    let builder = || Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>);
+    (connected(builder, &with_ttl(url, ttl_ms)).await, seen)
+}

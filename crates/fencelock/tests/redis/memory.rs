@@ -1,0 +1,116 @@
+//! Memory that the server loses: noticed, told to holders, and never a token twice.
+
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, FencingToken, Guard};
+use fencelock_testbed::redis::{Reply, Role, Server, Settings};
+
+use crate::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued};
+
+/// How long sessions live here.
+const TTL_MS: u64 = 4000;
+
+/// A ttl and what a busy machine takes.
+const SOON_ENOUGH: Duration = Duration::from_millis(TTL_MS * 2);
+
+async fn held(url: &str) -> (Client, Guard) {
+    let client = client(url, TTL_MS).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    (client, guard)
+}
+
+fn token(guard: &Guard) -> FencingToken {
+    guard.token().expect("a token")
+}
+
+/// Loses the memory in this way under a holder and a waiter; the holder is told, the waiter comes in, and tokens rise.
+async fn is_noticed(settings: Settings, lose: impl Fn(&Server)) {
+    let server = server(settings);
+    let (_holder, guard) = held(&server.url()).await;
+    let (waiter, seen) = observed(&server.url(), TTL_MS).await;
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&waiter, "job", 2).await;
+    let start = Instant::now();
+    lose(&server);
+    soon(guard.lost()).await;
+    assert!(start.elapsed() < SOON_ENOUGH, "told after {:?}", start.elapsed());
+    let granted = acquired(waiting).await;
+    assert!(token(&granted) > token(&guard), "{:?} after {:?}", granted.token(), guard.token());
+    assert!(!seen.requeued.lock().unwrap().is_empty(), "the waiter did not notice");
+    assert_eq!(queued(&waiter, "job").await, 1);
+    assert!(guard.check().is_err() && guard.release().await.is_err());
+    granted.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_emptied_costs_its_locks_and_they_are_told() {
+    is_noticed(Settings::default(), |server| {
+        assert_eq!(server.ask(&["FLUSHALL"]).unwrap(), Reply::Status("OK".to_owned()))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_restart_without_persistence_costs_the_locks_and_they_are_told() {
+    is_noticed(Settings::default(), |server| server.restart().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_restart_on_an_empty_disk_costs_the_locks_and_they_are_told() {
+    is_noticed(Settings { durable: true, ..Settings::default() }, |server| server.restart_empty().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_restart_with_persistence_grants_nothing_twice() {
+    let server = server(Settings { durable: true, ..Settings::default() });
+    let (holder, guard) = held(&server.url()).await;
+    let rival = client(&server.url(), TTL_MS).await;
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    server.restart().unwrap();
+    // Either it goes on, beside nobody, or it is told.
+    let start = Instant::now();
+    while guard.check().is_ok() && start.elapsed() < SOON_ENOUGH {
+        assert!(!waiting.is_finished(), "a rival was granted beside the holder");
+        tokio::task::yield_now().await;
+    }
+    // Over already when it was told.
+    let _ = guard.release().await;
+    let granted = acquired(waiting).await;
+    assert!(token(&granted) > token(&guard));
+    granted.release().await.unwrap();
+    until_queued(&holder, "job", 0).await;
+}
+
+#[tokio::test]
+async fn tokens_rise_over_a_backup_that_knows_less() {
+    let server = server(Settings::default());
+    let (_before, guard) = held(&server.url()).await;
+    guard.release().await.unwrap();
+    let backup = server.backup().unwrap();
+    let (_client, newer) = held(&server.url()).await;
+    assert!(token(&newer) > token(&guard));
+    server.restore(&backup).unwrap();
+    server.wait_until_serving().unwrap();
+    soon(newer.lost()).await;
+    let (_client, newest) = held(&server.url()).await;
+    assert!(token(&newest) > token(&newer));
+}
+
+#[tokio::test]
+async fn tokens_rise_over_a_failover_that_lost_the_last_grants() {
+    let primary = server(Settings::default());
+    let replica = server(Settings::role(Role::ReplicaOf(primary.address())));
+    let (_client, first) = held(&primary.url()).await;
+    first.release().await.unwrap();
+    until("the replica has it", async || replica.ask(&["DBSIZE"]).unwrap().number().unwrap() > 0).await;
+    // What comes now is acknowledged by the primary, and never reaches the replica.
+    replica.pause();
+    let (_client, last) = held(&primary.url()).await;
+    primary.kill();
+    replica.resume();
+    replica.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let (_client, next) = held(&replica.url()).await;
+    assert!(token(&next) > token(&last) && token(&last) > token(&first));
+    soon(last.lost()).await;
+}

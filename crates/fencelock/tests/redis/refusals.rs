@@ -1,0 +1,176 @@
+//! Addresses at which no lock can be had, and users who may not take one: each a clear error in time, and never a grant.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+
+use fencelock::ErrorKind;
+use fencelock_testbed::redis::{Role, Settings, shared};
+use fencelock_testbed::{Network, Port};
+
+use crate::lab::{refused, server, taken, with_ttl};
+
+#[tokio::test]
+async fn where_nobody_listens_the_error_names_the_server() {
+    let nobody = Port::reserve().unwrap();
+    let error = refused(&format!("redis://u:s3cret@{}?ttl_ms=3000", nobody.address())).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(error.is_retryable() && error.to_string().contains(&nobody.address().to_string()), "{error}");
+    assert!(!format!("{error} {error:?}").contains("s3cret"));
+    let error = refused("redis+unix:///no/such/socket").await;
+    assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("/no/such/socket"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_denied_and_shown_nowhere() {
+    let settings = Settings { password: Some("right".to_owned()), ..Settings::default() };
+    let server = server(settings.with_user("locks", "on >r1ght ~* &* +@all"));
+    for who in ["", ":wr0ng@", "locks:wr0ng@", "locks:right@", "nobody:wr0ng@"] {
+        let error = refused(&format!("redis://{who}{}", server.address())).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{who}: {error}");
+        assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error}");
+    }
+    for who in [":right@", "default:right@", "locks:r1ght@"] {
+        drop(taken(&format!("redis://{who}{}", server.address())).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn users_who_may_not_do_what_locks_need_are_denied_when_they_connect() {
+    const MAY: &[(&str, &str)] = &[
+        ("no-scripts", "on >p ~* &* +@all -@scripting"),
+        ("no-messages", "on >p ~* &* +@all -@pubsub"),
+        ("no-publish", "on >p ~* &* +@all -publish"),
+        ("no-channels", "on >p ~* resetchannels +@all"),
+        ("no-keys", "on >p resetkeys &* +@all"),
+        ("other-keys", "on >p ~other:* &* +@all"),
+        ("reader", "on >p %R~* &* +@all"),
+    ];
+    let settings = MAY.iter().fold(Settings::default(), |settings, (user, rules)| settings.with_user(user, rules));
+    let enough = "on >p ~fencelock:* &fencelock:* +@all -@dangerous -@admin +info +config|get";
+    let server = server(settings.with_user("enough", enough));
+    for (user, _) in MAY {
+        let url = format!("redis://{user}:p@{}", server.address());
+        let Err(error) = fencelock::Client::connect(&url).await else { panic!("{user} is taken in") };
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{user}: {error}");
+        assert!(error.to_string().contains("access control list"), "{user}: {error}");
+    }
+    drop(taken(&format!("redis://enough:p@{}", server.address())).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_server_in_protected_mode_says_how_to_leave_it() {
+    let network = Arc::new(Network::start(1).unwrap());
+    let server = server(Settings { host: Some((Arc::clone(&network), 0)), ..Settings::default() });
+    let url = server.url();
+    let refused = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let builder = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime);
+            builder.connect(&url).await.map(drop).unwrap_err()
+        })
+    };
+    let error = network.inside(refused).unwrap();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{error}");
+    assert!(error.to_string().contains("protected"), "{error}");
+}
+
+#[tokio::test]
+async fn a_replica_names_no_lock_and_the_error_asks_for_the_primary() {
+    let primary = server(Settings::default());
+    let replica = server(Settings::role(Role::ReplicaOf(primary.address())));
+    let error = refused(&replica.url()).await;
+    assert!(error.to_string().contains("replica") && error.to_string().contains("primary"), "{error}");
+}
+
+#[tokio::test]
+async fn sentinels_and_nodes_of_a_cluster_are_told_apart_from_servers_that_can_do_it() {
+    let primary = server(Settings::default());
+    let sentinel = server(Settings::role(Role::SentinelOf(primary.address())));
+    let node = server(Settings::role(Role::ClusterNode));
+    for (address, what) in [(sentinel.address(), "Sentinel"), (node.address(), "luster")] {
+        let error = refused(&format!("redis://{address}")).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unsupported, false), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+type Treat = fn(std::net::TcpStream);
+
+/// Listens, and treats every connection in this way.
+fn service(treat: Treat) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        listener.incoming().map_while(Result::ok).for_each(|stream| drop(thread::spawn(move || treat(stream))))
+    });
+    address
+}
+
+/// Reads something, and answers with this.
+fn answers(mut stream: std::net::TcpStream, answer: &[u8]) {
+    let mut asked = [0; 4096];
+    while stream.read(&mut asked).is_ok_and(|read| read > 0) && stream.write_all(answer).is_ok() {}
+}
+
+#[tokio::test]
+async fn other_services_on_the_port_are_told_in_time() {
+    let services: [(&str, Treat); 7] = [
+        ("a web server", |stream| answers(stream, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")),
+        ("memcached", |stream| answers(stream, b"ERROR\r\n")),
+        ("a mail server", |mut stream| {
+            let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
+            answers(stream, b"500 what?\r\n");
+        }),
+        ("somebody silent", |mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink()))),
+        ("somebody who hangs up", drop),
+        ("noise", |stream| answers(stream, &[0xff; 512])),
+        ("a length without end", |stream| answers(stream, b"$9999999999999\r\n")),
+    ];
+    for (who, treat) in services {
+        let error = refused(&with_ttl(&format!("redis://{}", service(treat)), 3000)).await;
+        assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Layout), "{who}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_sessions_is_refused() {
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl", "volatile-lfu"] {
+        let server = server(Settings::default().with("maxmemory 64mb").with(&format!("maxmemory-policy {policy}")));
+        let error = refused(&server.url()).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
+        assert!(error.to_string().contains(policy) && error.to_string().contains("noeviction"), "{error}");
+    }
+    // Neither a limit alone nor a policy without one evicts anything.
+    for settings in
+        [Settings::default().with("maxmemory 64mb"), Settings::default().with("maxmemory-policy allkeys-lru")]
+    {
+        drop(taken(&server(settings).url()).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_told() {
+    let error = refused(&format!("redis://{}/70000", shared().address())).await;
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_with_too_many_clients_says_so() {
+    let server = server(Settings::default().with("maxclients 4"));
+    let others: Vec<_> = (0..4).map(|_| server.hands().unwrap()).collect();
+    let error = refused(&with_ttl(&server.url(), 3000)).await;
+    assert!(error.is_retryable() && error.to_string().contains("clients"), "{error:?}");
+    drop(others);
+    drop(taken(&server.url()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_layout_of_another_version_is_refused() {
+    let server = server(Settings::default());
+    server.ask(&["SET", "fencelock:layout", "2"]).unwrap();
+    let error = refused(&server.url()).await;
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error}");
+    assert!(error.to_string().contains('2'), "{error}");
+}

@@ -1,0 +1,260 @@
+//! A server in trouble: what it refuses for a while is waited for or told, and grants nothing twice.
+
+use std::time::Duration;
+
+use fencelock::{ErrorKind, Name};
+use fencelock_testbed::Proxy;
+use fencelock_testbed::redis::{Reply, Server, Settings};
+
+use crate::lab::{acquired, acquiring, client, observed, queued, refused, server, soon, until, until_queued, with_ttl};
+
+/// Keeps the server busy with a script of somebody else until [`Server::heal`].
+fn busy(server: &Server) {
+    server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
+}
+
+fn is_busy(server: &Server) -> bool {
+    server.ask(&["PING"]).is_err_and(|error| error.to_string().starts_with("BUSY"))
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgot_are_taught_again() {
+    let server = server(Settings::default());
+    let (holder, waiter) = (client(&server.url(), 30_000).await, client(&server.url(), 30_000).await);
+    let forget = || assert_eq!(server.ask(&["SCRIPT", "FLUSH"]).unwrap(), Reply::Status("OK".to_owned()));
+    forget();
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    forget();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&holder, "job", 2).await;
+    forget();
+    guard.release().await.unwrap();
+    let guard = acquired(waiting).await;
+    forget();
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    let writer = holder.rwlock("page").unwrap().write().await.unwrap();
+    forget();
+    writer.downgrade().await.unwrap().release().await.unwrap();
+    assert_eq!((queued(&holder, "job").await, queued(&holder, "page").await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
+    let server = server(Settings::default().with("busy-reply-threshold 20"));
+    let (client, seen) = observed(&server.url(), 30_000).await;
+    client.mutex("before").unwrap().acquire().await.unwrap().release().await.unwrap();
+    busy(&server);
+    until("the server is busy", async || is_busy(&server)).await;
+    let error = client.mutex("job").unwrap().acquire_within(Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable), "{error:?}");
+    let waiting = acquiring(&client, "job");
+    until("it is told why", async || seen.retried.lock().unwrap().iter().any(|why| why.contains("busy"))).await;
+    let refused = refused(&with_ttl(&server.url(), 3000)).await;
+    assert!(refused.is_retryable() && refused.to_string().contains("SCRIPT KILL"), "{refused:?}");
+    assert_eq!(server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap(), Reply::Status("OK".to_owned()));
+    let guard = acquired(waiting).await;
+    assert_eq!(queued(&client, "job").await, 1);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_busy_beyond_a_session_costs_its_locks_and_their_holders_are_told_before_anybody_else_has_them() {
+    let server = server(Settings::default().with("busy-reply-threshold 20"));
+    let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    busy(&server);
+    soon(guard.lost()).await;
+    assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+    server.heal().unwrap();
+    let granted = acquired(waiting).await;
+    assert!(granted.token() > guard.token());
+}
+
+#[tokio::test]
+async fn a_server_that_reads_its_data_is_said_to_and_waited_for() {
+    let settings = Settings::default().with("key-load-delay 200").with("loading-process-events-interval-bytes 1024");
+    let server = server(settings);
+    let waiter = client(&server.url(), 30_000).await;
+    server.ask(&["DEBUG", "POPULATE", "20000"]).unwrap();
+    server.backup().unwrap();
+    server.restart().unwrap();
+    let loads = || server.ask(&["DBSIZE"]).is_err_and(|error| error.to_string().starts_with("LOADING"));
+    until("the server loads", async || loads()).await;
+    let waiting = acquiring(&waiter, "job");
+    let error = refused(&with_ttl(&server.url(), 3000)).await;
+    assert!(error.is_retryable() && error.to_string().contains("loading"), "{error:?}");
+    acquired(waiting).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_becomes_a_replica_grants_nothing_more() {
+    let (one, other) = (server(Settings::default()), server(Settings::default()));
+    let (holder, seen) = observed(&one.url(), 2000).await;
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let primary = other.address();
+    one.ask(&["REPLICAOF", &primary.ip().to_string(), &primary.port().to_string()]).unwrap();
+    soon(guard.lost()).await;
+    let error = holder.mutex("other").unwrap().acquire_within(Duration::from_secs(1)).await.unwrap_err();
+    let why = |told: &str| told.contains("replica") && told.contains("primary");
+    assert!(why(&error.to_string()) || seen.retried.lock().unwrap().iter().any(|told| why(told)), "{error:?}");
+    one.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let granted = acquired(acquiring(&holder, "other")).await;
+    assert_eq!(queued(&holder, "other").await, 1);
+    granted.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
+    let server = server(Settings::default());
+    let client = client(&server.url(), 30_000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&client, "job");
+    until_queued(&client, "job", 2).await;
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let error = client.mutex("other").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error:?}");
+    assert!(error.to_string().contains("memory"), "{error}");
+    guard.release().await.unwrap();
+    acquired(waiting).await.release().await.unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    assert_eq!(queued(&client, "other").await, 0, "what was refused took effect");
+    client.mutex("other").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_renewed_by_a_server_without_memory() {
+    let server = server(Settings::default());
+    let client = client(&server.url(), 2000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(4), guard.lost()).await.is_err(), "the lock was lost");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn writes_that_have_to_wait_do_and_take_effect_once() {
+    let server = server(Settings::default());
+    let (holder, waiter) = (client(&server.url(), 30_000).await, client(&server.url(), 30_000).await);
+    for mode in ["WRITE", "ALL"] {
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        server.ask(&["CLIENT", "PAUSE", "1500", mode]).unwrap();
+        let waiting = acquiring(&waiter, "job");
+        soon(guard.release()).await.unwrap();
+        let granted = acquired(waiting).await;
+        assert_eq!(queued(&holder, "job").await, 1, "{mode}");
+        granted.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn clients_that_have_to_wait_beyond_their_session_are_told_before_anybody_else_is_granted() {
+    let server = server(Settings::default());
+    let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    server.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
+    soon(guard.lost()).await;
+    assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+    server.heal().unwrap();
+    assert!(acquired(waiting).await.token() > guard.token());
+}
+
+#[tokio::test]
+async fn keys_of_others_under_our_names_are_told_and_left_alone() {
+    let server = server(Settings::default());
+    let client = client(&server.url(), 30_000).await;
+    client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+    let buckets = server.ask(&["KEYS", "fencelock:1:{*}:bucket"]).unwrap();
+    let [Reply::Bytes(bucket)] = buckets.items() else { panic!("{buckets:?}") };
+    server.ask(&["DEL".as_bytes(), bucket]).unwrap();
+    server.ask(&["SET".as_bytes(), bucket, b"somebody else's"]).unwrap();
+    let error = client.mutex("job").unwrap().acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error:?}");
+    let error = client.queue(&Name::new("job").unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Layout, "{error:?}");
+    assert_eq!(server.ask(&["GET".as_bytes(), bucket]).unwrap().to_string(), "somebody else's");
+    server.ask(&["DEL".as_bytes(), bucket]).unwrap();
+    client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn names_with_braces_quotes_and_any_script_are_locks_of_their_own() {
+    const NAMES: &[&str] = &[
+        "{a}",
+        "{a",
+        "a}",
+        "{}",
+        "}{",
+        "{a}b",
+        "a",
+        "a b",
+        " a",
+        "a/b",
+        "a:b",
+        "a\u{a0}b",
+        "'a'",
+        "\"a\"",
+        "a\\nb",
+        "%61",
+        "*",
+        "[a]",
+        "$1",
+        "名前",
+        "🔒",
+        "\u{202e}a",
+    ];
+    let server = server(Settings::default());
+    let (client, other) = (client(&server.url(), 30_000).await, client(&server.url(), 30_000).await);
+    let mut guards = Vec::new();
+    for name in NAMES {
+        guards
+            .push(client.mutex(name).unwrap().try_acquire().await.unwrap_or_else(|error| panic!("{name:?}: {error}")));
+    }
+    for name in NAMES {
+        let busy = other.mutex(name).unwrap().try_acquire().await.unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{name:?}: {busy}");
+    }
+    let mut expected: Vec<&str> = NAMES.to_vec();
+    expected.sort_unstable();
+    let names = client.names("", None, 100).await.unwrap();
+    assert_eq!(names.iter().map(Name::as_str).collect::<Vec<_>>(), expected);
+    for (name, guard) in NAMES.iter().zip(guards) {
+        let waiting = acquiring(&other, name);
+        until_queued(&client, name, 2).await;
+        guard.release().await.unwrap();
+        acquired(waiting).await.release().await.unwrap();
+    }
+    for refused in ["a\nb", "a\0b", "", "..", &"x".repeat(513)] {
+        assert_eq!(client.mutex(refused).unwrap_err().kind(), ErrorKind::InvalidName, "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
+    for durable in [true, false] {
+        let server = server(Settings { durable, ..Settings::default() }.with("busy-reply-threshold 60000"));
+        let way = Proxy::start(server.address()).unwrap();
+        let (client, other) =
+            (client(&format!("redis://{}", way.address()), 4000).await, client(&server.url(), 4000).await);
+        for round in 0..4 {
+            // What is asked for stands behind a script that does not end, or is answered by nobody any more.
+            if round % 2 == 0 {
+                busy(&server);
+            } else {
+                server.pause();
+            }
+            let (asked, _) = way.bytes();
+            let waiting = acquiring(&client, "job");
+            until("it has asked", async || way.bytes().0 > asked).await;
+            server.restart().unwrap();
+            let guard = acquired(waiting).await;
+            assert_eq!(queued(&other, "job").await, 1, "round {round}, durable: {durable}");
+            guard.release().await.unwrap();
+            until_queued(&other, "job", 0).await;
+        }
+    }
+}

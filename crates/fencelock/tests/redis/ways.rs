@@ -1,0 +1,142 @@
+//! The ways to a server: TLS, a socket file, a database, the older protocol.
+
+use std::fs;
+use std::path::Path;
+
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::redis::{Settings, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use crate::lab::{acquired, acquiring, client, refused, server, taken, until_queued};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::default();
+    // OpenSSL takes a certificate whose issuer is called as it is itself for one that nobody signed.
+    params.distinguished_name.push(DnType::CommonName, "an authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Writes `<name>.key` and `<name>.crt`.
+fn identity(authority: &Authority, directory: &Path, name: &str) {
+    let key = KeyPair::generate().unwrap();
+    let chain = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, authority).unwrap().pem();
+    fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    fs::write(directory.join(format!("{name}.crt")), chain).unwrap();
+}
+
+#[tokio::test]
+async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
+    let (ours, other, directory) = (authority(), authority(), tempfile::tempdir().unwrap());
+    let directory = directory.path();
+    identity(&ours, directory, "127.0.0.1");
+    identity(&ours, directory, "client");
+    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
+    fs::write(directory.join("other.pem"), other.pem()).unwrap();
+    let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(|file| directory.join(file));
+    let settings = Settings { tls: Some(Tls { certificate, key, trusted, asks_clients: true }), ..Settings::default() };
+    let server = server(Settings { password: Some("secret".to_owned()), ..settings });
+    let address = server.secure_address().unwrap();
+    let files = directory.display();
+    let url = |ca: &str, own: &str| format!("rediss://:secret@{address}?ttl_ms=9000&tls_ca={files}/{ca}.pem{own}");
+    let own = format!("&tls_cert={files}/client.crt&tls_key={files}/client.key");
+    let (holder, guard) = taken(&url("ours", &own)).await.unwrap();
+    let waiter = client(&format!("redis://:secret@{}", server.address()), 9000).await;
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&holder, "job", 2).await;
+    guard.release().await.unwrap();
+    let guard = acquired(waiting).await;
+    let waiting = acquiring(&holder, "job");
+    until_queued(&holder, "job", 2).await;
+    guard.release().await.unwrap();
+    acquired(waiting).await.release().await.unwrap();
+    for (ca, own) in [("other", &*own), ("ours", "")] {
+        let error = refused(&url(ca, own)).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+    // One side speaks TLS and the other does not.
+    for url in [
+        format!("redis://:secret@{address}?ttl_ms=3000"),
+        url("ours", &own).replace(&address.to_string(), &server.address().to_string()),
+    ] {
+        let error = refused(&url).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_file_leads_to_the_same_locks() {
+    let server = server(Settings { password: Some("secret".to_owned()), ..Settings::default() });
+    let url = format!("redis+unix://locks:s@{}?db=3", server.socket().display());
+    server.ask(&["ACL", "SETUSER", "locks", "on", ">s", "~*", "&*", "+@all"]).unwrap();
+    let (_client, guard) = taken(&url).await.unwrap();
+    let other = client(&format!("redis://:secret@{}/3", server.address()), 9000).await;
+    let busy = other.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    guard.release().await.unwrap();
+    other.mutex("job").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn databases_are_apart() {
+    let server = server(Settings::default());
+    let (one, two) =
+        (client(&format!("{}/1", server.url()), 9000).await, client(&format!("{}/2", server.url()), 9000).await);
+    let first = one.mutex("job").unwrap().acquire().await.unwrap();
+    let second = two.mutex("job").unwrap().try_acquire().await.unwrap();
+    // What is said in one database is heard in all of them.
+    let waiting = (acquiring(&one, "job"), acquiring(&two, "job"));
+    until_queued(&one, "job", 2).await;
+    until_queued(&two, "job", 2).await;
+    first.release().await.unwrap();
+    let first = acquired(waiting.0).await;
+    assert!(!waiting.1.is_finished());
+    second.release().await.unwrap();
+    acquired(waiting.1).await.release().await.unwrap();
+    first.release().await.unwrap();
+}
+
+/// A server that knows the older protocol only, in both ways in which there are such.
+async fn hands_over_in_the_older_protocol(settings: Settings, who: &str) {
+    let server = server(settings);
+    let url = format!("redis://{who}{}", server.address());
+    let (holder, waiter) = (client(&url, 30_000).await, client(&url, 30_000).await);
+    for _round in 0..5 {
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&waiter, "job");
+        until_queued(&holder, "job", 2).await;
+        guard.release().await.unwrap();
+        acquired(waiting).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_newer_protocol_hands_over_too() {
+    hands_over_in_the_older_protocol(Settings::default().with("rename-command HELLO \"\""), "").await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_for_the_newer_protocol_is_handed_over_to() {
+    let settings = Settings::default().with_user("old", "on >p ~* &* +@all -hello");
+    hands_over_in_the_older_protocol(settings, "old:p@").await;
+}
+
+#[tokio::test]
+async fn a_subscription_of_its_own_that_ends_is_made_again_and_nobody_is_forgotten() {
+    let server = server(Settings::default().with("rename-command HELLO \"\""));
+    let (holder, waiter) = (client(&server.url(), 30_000).await, Client::connect(&server.url()).await.unwrap());
+    for _round in 0..3 {
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let waiting = acquiring(&waiter, "job");
+        until_queued(&holder, "job", 2).await;
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+        // The holder's ended too, and the connection beside it: an answer may be lost.
+        while let Err(error) = guard.release().await {
+            assert!(error.is_retryable(), "{error}");
+        }
+        acquired(waiting).await.release().await.unwrap();
+    }
+}
