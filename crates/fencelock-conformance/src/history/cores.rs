@@ -125,7 +125,12 @@ fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
         let section = &history.sections[core.section];
         let (mine, place) = (section.claim, section.enqueued());
         let overtook = latest.iter().find(|(claim, called, _)| excludes(*claim, mine) && *called > place.returned);
-        if let Some((_, _, overtaker)) = overtook {
+        // Who was granted before a lapse may read of it only after somebody was served who was granted after that.
+        let parted = |overtaker: usize| {
+            let start = history.sections[overtaker].core().map_or(0, |(start, _)| start);
+            is_parted(history, (core.start, core.end), start)
+        };
+        if let Some((_, _, overtaker)) = overtook.filter(|(_, _, overtaker)| !parted(*overtaker)) {
             let (law, who, against) = (Law::Order, *overtaker, Some(core.section));
             violations.push(Violation { law, lock: core.lock, who, against });
         }
