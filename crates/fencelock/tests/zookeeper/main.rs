@@ -27,6 +27,7 @@ mod crowd;
 mod cuts;
 mod edges;
 mod foreign;
+mod half_way;
 mod hand_over;
 mod kinds;
 mod lab;

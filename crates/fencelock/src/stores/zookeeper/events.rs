@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::breaks;
 use super::session::Core;
-use super::table::Node;
+use super::table::{Beside, Node};
 use crate::store::{Loss, PlaceId, SessionEvent};
 
 /// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
@@ -141,18 +141,17 @@ impl Events {
 
     fn answered(&mut self, core: &Arc<Core>, place: PlaceId, node: Node, watched: Watched) {
         // Left meanwhile, or replaced.
-        if !core.table.is_at(place.request, node) {
-            return;
-        }
+        let Some(beside) = core.table.is_at(place.request, node) else { return };
         match watched {
             Ok((_, _, watch)) => core.table.hold(place.request, Some(watch)),
-            Err(error) => match error.kind() {
-                Wire::NoNode => {
+            Err(error) => match (error.kind(), beside) {
+                (Wire::NoNode, Beside::Lighter(lighter)) => self.ask(core, place, lighter),
+                (Wire::NoNode, Beside::Nothing) => {
                     core.table.ending(place.request);
                     self.removed.push(why_removed(core, place));
                 }
                 // Each of these takes a while, or a new connection: it is no loop without a pause.
-                Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable => {
+                (Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable, _) => {
                     self.ask(core, place, node);
                 }
                 // The session is over, or reading is not allowed.

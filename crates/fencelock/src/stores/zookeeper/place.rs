@@ -30,7 +30,7 @@ use super::line::{self, View};
 use super::outlook::Queue;
 use super::session::Core;
 use super::share::Share;
-use super::table::{Node, Nodes};
+use super::table::Node;
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
@@ -377,10 +377,9 @@ impl Place for ZooKeeperPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let (table, request) = (&self.core.table, self.id.request);
-            let nodes = match table.nodes(request) {
-                Some(Nodes::Placed(node, lighter)) => (node, lighter),
-                _ => (self.node, None),
-            };
+            // Not what the table says: it forgets a place whose node is gone, and the lighter one may have come after that.
+            let lighter = self.share.as_ref().and_then(|share| share.lighter());
+            let nodes = (self.node, lighter.map(|claim| self.node.with(claim)));
             table.unwatch(request);
             let left = match self.core.delete_place("leave", &self.id.name, request, nodes).await {
                 Ok(true) => Left::Released,

@@ -157,10 +157,9 @@ pub(super) struct Share {
 /// A lighter claim under way.
 struct Lighter {
     claim: Claim,
-    /// The transaction that made its node, once that is known.
+    /// The transaction that made its node, once the heavier one was seen beside it: from then on the place is never
+    /// without a node, and whoever finds the heavier one gone need not know who deleted it.
     made_by: Option<i64>,
-    /// A request to delete the heavier node was not answered, and may have been taken.
-    cut: bool,
 }
 
 impl Share {
@@ -171,6 +170,11 @@ impl Share {
     /// Listens to nothing any more.
     pub(super) fn settled(&mut self) {
         (self.hears, self.watches, self.looked_after) = (None, Vec::new(), None);
+    }
+
+    /// The claim of the node that may stand beside the place's own.
+    pub(super) fn lighter(&self) -> Option<Claim> {
+        self.lighter.as_ref().map(|lighter| lighter.claim)
     }
 
     fn watches(&self, path: &str) -> bool {
@@ -326,7 +330,7 @@ impl ZooKeeperPlace {
     /// Takes the lighter claim; whatever fails half-way is gone on with by the next call.
     pub(super) async fn lighten_to(&mut self, claim: Claim) -> Result<()> {
         let mine = self.node.claim;
-        let half_way = self.share.as_ref().and_then(|share| share.lighter.as_ref()).map(|lighter| lighter.claim);
+        let half_way = self.share.as_ref().and_then(|share| share.lighter());
         if claim == mine && half_way.is_none() {
             return Ok(());
         }
@@ -343,7 +347,7 @@ impl ZooKeeperPlace {
             return Box::pin(self.lighten_to(claim)).await;
         }
         if let Some(share) = &mut self.share {
-            share.lighter.get_or_insert(Lighter { claim, made_by: None, cut: false });
+            share.lighter.get_or_insert(Lighter { claim, made_by: None });
         }
         self.go_on_lightening().await
     }
@@ -355,28 +359,15 @@ impl ZooKeeperPlace {
         core.table.lightening(request, lighter.claim);
         let path = |claim: Claim| core.path(&self.id.name, request, self.node.with(claim));
         let (heavy, light) = (path(self.node.claim)?, path(lighter.claim)?);
-        let made_by = match lighter.made_by {
-            Some(made_by) => made_by,
-            None => {
-                let note = note::lighter(&core.owner, &share.entry, lighter.claim, self.node.czxid);
-                core.make_lighter(&light, &note).await?
-            }
+        if lighter.made_by.is_none() {
+            let note = note::lighter(&core.owner, &share.entry, lighter.claim, self.node.czxid);
+            lighter.made_by = core.make_lighter(&light, &heavy, &note).await?;
+        }
+        let is_there = match lighter.made_by {
+            Some(made_by) => core.replace(&heavy, &light, made_by).await?,
+            None => false,
         };
-        lighter.made_by = Some(made_by);
-        let is_done = match core.client.delete(&heavy, None).await {
-            Ok(()) => true,
-            // By the request before, or by somebody who broke the grant: then the lighter node has gone as well.
-            Err(error) if error.kind() == Wire::NoNode && lighter.cut => {
-                let stat = core.client.exists(&light).await.map_err(|error| fault("lighten", &error))?;
-                stat.is_some_and(|stat| stat.czxid == made_by)
-            }
-            Err(error) if error.kind() == Wire::NoNode => false,
-            Err(error) => {
-                lighter.cut |= error.outcome_unknown();
-                return Err(fault("lighten", &error));
-            }
-        };
-        if !is_done {
+        if !is_there {
             core.delete("lighten", &light).await?;
             return Err(Error::new(ErrorKind::Lost, "lighten", "the place is gone"));
         }
@@ -404,17 +395,34 @@ impl super::session::Core {
     }
 
     /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which
-    /// transaction made it.
-    async fn make_lighter(&self, path: &str, note: &[u8]) -> Result<i64> {
+    /// transaction made it; `None` when the heavier node was gone by then: somebody else may have been granted.
+    async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
         let failed = |error: wire::Error| fault("lighten", &error);
-        match self.client.create(path, note, CreateMode::Ephemeral, &self.config.node_acl()).await {
-            Ok(created) => return Ok(created.stat.czxid),
-            Err(error) if error.kind() == Wire::NodeExists => {}
-            Err(error) => return Err(failed(error)),
+        let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());
+        // Requests of one connection are answered in order, so this is how it stands after the create.
+        let (made, beside) = (self.client.exists(light), self.client.exists(heavy));
+        let (created, made, beside) = future::join3(created, made, beside).await;
+        if let Err(error) = created
+            && !matches!(error.kind(), Wire::NodeExists | Wire::NoNode)
+        {
+            return Err(failed(error));
         }
-        let stat = self.client.exists(path).await.map_err(failed)?;
-        stat.filter(|stat| stat.ephemeral_owner == self.id)
-            .map(|stat| stat.czxid)
-            .ok_or_else(|| Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("node", path))
+        let (made, beside) = (made.map_err(failed)?, beside.map_err(failed)?);
+        let made = made.filter(|stat| stat.ephemeral_owner == self.id && beside.is_some());
+        Ok(made.map(|stat| stat.czxid))
+    }
+
+    /// Deletes the heavier node; whether the lighter one holds the place then.
+    async fn replace(&self, heavy: &str, light: &str, made_by: i64) -> Result<bool> {
+        match self.client.delete(heavy, None).await {
+            Ok(()) => Ok(true),
+            // By a request of ours that nobody heard the answer to, or by somebody who breaks the grant: then the
+            // lighter one goes as well.
+            Err(error) if error.kind() == Wire::NoNode => {
+                let stat = self.client.exists(light).await.map_err(|error| fault("lighten", &error))?;
+                Ok(stat.is_some_and(|stat| stat.czxid == made_by))
+            }
+            Err(error) => Err(fault("lighten", &error)),
+        }
     }
 }

@@ -52,15 +52,8 @@ struct Placed {
     watch: Option<Watch>,
     /// Its deletion was asked for.
     leaving: bool,
-    /// The claim of a second node, while this one is about to be replaced by it.
+    /// The claim of a second node, while this one is about to be replaced by it: the place ends with the last of them.
     lighter: Option<Claim>,
-}
-
-impl Placed {
-    /// Whether the end of its node would be news.
-    fn is_watched(&self) -> bool {
-        !self.leaving && self.lighter.is_none()
-    }
 }
 
 /// The nodes that a request may have made.
@@ -71,6 +64,13 @@ pub(super) enum Nodes {
     Placed(Node, Option<Node>),
     /// None any more.
     Gone,
+}
+
+/// What may be where a node was.
+pub(super) enum Beside {
+    Nothing,
+    /// A lighter one, which then holds the place.
+    Lighter(Node),
 }
 
 /// What `enter` has to do for a request.
@@ -150,29 +150,34 @@ impl Table {
         })
     }
 
-    /// Whether `node` is where a request is, and not about to be replaced.
-    pub(super) fn is_at(&self, id: RequestId, node: Node) -> bool {
-        matches!(self.nodes(id), Some(Nodes::Placed(known, None)) if known == node)
+    /// What the end of `node` would be news of, if it is where a request is.
+    pub(super) fn is_at(&self, id: RequestId, node: Node) -> Option<Beside> {
+        match self.nodes(id)? {
+            Nodes::Placed(known, None) if known == node => Some(Beside::Nothing),
+            Nodes::Placed(known, Some(lighter)) if known == node => Some(Beside::Lighter(lighter)),
+            Nodes::Placed(_, Some(lighter)) if lighter == node => Some(Beside::Nothing),
+            _ => None,
+        }
     }
 
-    /// The node of a request is about to be replaced by one of this claim: its end is no news.
+    /// The node of a request is about to be replaced by one of this claim.
     pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
+        if let Some(Known::Placed(placed)) = self.lock().requests.get_mut(&id) {
+            placed.lighter = Some(claim);
+        }
+    }
+
+    /// The node of a request was replaced by one of this claim, which is to be watched.
+    pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
         let watch = match self.lock().requests.get_mut(&id) {
             Some(Known::Placed(placed)) => {
-                placed.lighter = Some(claim);
+                placed.node = placed.node.with(claim);
+                placed.lighter = None;
                 placed.watch.take()
             }
             _ => None,
         };
         drop(watch);
-    }
-
-    /// The node of a request was replaced by one of this claim, which is to be watched.
-    pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
-        if let Some(Known::Placed(placed)) = self.lock().requests.get_mut(&id) {
-            placed.node = placed.node.with(claim);
-            placed.lighter = None;
-        }
         self.hold(id, None);
     }
 
@@ -197,7 +202,7 @@ impl Table {
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
         let mut inner = self.lock();
         match (watch, inner.requests.get_mut(&id)) {
-            (Some(mut watch), Some(Known::Placed(placed))) if placed.is_watched() => {
+            (Some(mut watch), Some(Known::Placed(placed))) if !placed.leaving => {
                 let waker = Waker::from(Arc::clone(&self.bell));
                 let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
                 placed.watch = Some(watch);
@@ -248,7 +253,7 @@ impl Table {
         let ripe = std::mem::take(&mut inner.ripe);
         inner.ripe = std::mem::take(&mut inner.unwatched);
         let held = ripe.into_iter().filter_map(|id| match inner.requests.get(&id)? {
-            Known::Placed(placed) if placed.watch.is_none() && placed.is_watched() => {
+            Known::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
                 Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
             }
             _ => None,
@@ -275,7 +280,7 @@ impl Table {
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
         for (id, event) in heard {
             match (event, inner.requests.get_mut(&id)) {
-                (WatchEvent::Deleted, Some(Known::Placed(placed))) => {
+                (WatchEvent::Deleted, Some(Known::Placed(placed))) if placed.lighter.is_none() => {
                     gone.push(PlaceId { name: placed.name.clone(), request: id });
                     watches.push(placed.watch.take());
                     inner.requests.insert(id, Known::Ending);
