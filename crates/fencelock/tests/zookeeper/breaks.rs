@@ -97,6 +97,6 @@ async fn the_last_hundred_records_of_a_name_are_kept_and_no_name_is_listed_for_t
     let reasons: Vec<_> = kept.iter().map(|order| &*order.reason).collect();
     assert_eq!((reasons.len(), reasons[0], reasons[99]), (100, "reason 3", "reason 102"));
     assert!(client.names("", None, 10).await.unwrap().is_empty());
-    let refused = client.mutex(".fencelock").unwrap().try_acquire().await.unwrap_err();
+    let refused = client.mutex("~fencelock").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidName);
 }

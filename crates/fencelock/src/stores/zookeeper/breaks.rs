@@ -24,7 +24,8 @@ use crate::token::FencingToken;
 /// How many records are kept of one name.
 const KEPT: usize = 100;
 
-/// How often a place is looked for again: a holder may be at replacing its node by a lighter one.
+/// How often a place is looked for again: a holder may be at replacing its node by a lighter one. And how often what is
+/// missing above a record is made.
 const ROUNDS: usize = 8;
 
 /// How many records are read at once.
@@ -183,11 +184,12 @@ async fn grant(client: &wire::Client, config: &Config, home: &Home<'_>, order: &
 async fn make_record(client: &wire::Client, config: &Config, path: &str, order: &Break) -> wire::Result<bool> {
     let data = serde_json::to_vec(&Record::of(order)).unwrap_or_default();
     let acl = config.node_acl();
+    let mut rounds = 0;
     loop {
         match client.create(path, &data, CreateMode::Persistent, &acl).await {
             Ok(_) => return Ok(true),
             Err(error) if error.kind() == Wire::NodeExists => return Ok(false),
-            Err(error) if error.kind() == Wire::NoNode => {}
+            Err(error) if error.kind() == Wire::NoNode && rounds < ROUNDS => rounds += 1,
             Err(error) => return Err(error),
         }
         for (end, _) in path.match_indices('/').skip(1) {

@@ -32,8 +32,9 @@ impl Home<'_> {
     }
 }
 
-/// Under the parent (beside it, where all locks share it) stands what is kept of broken grants.
-pub(super) const RECORDS: &str = ".fencelock";
+/// Under the parent (beside it, where all locks share it) stands what is kept of broken grants. The parent may be a lock
+/// itself to others: this sorts behind every contender, so that nobody who compares whole names waits for it.
+pub(super) const RECORDS: &str = "~fencelock";
 
 impl Config {
     /// The node under which the records of the breaks of `name` are.
@@ -117,13 +118,14 @@ mod tests {
     fn what_is_kept_of_breaks_is_among_no_locks_contenders() {
         let name = Name::new("a/b%c").unwrap();
         for (url, expected) in [
-            ("zk://h/x/y", "/x/y/.fencelock/breaks/a%2Fb%25c"),
-            ("zk://h/", "/.fencelock/breaks/a%2Fb%25c"),
-            ("zk://h/x/y?dialect=shared", "/x/y.fencelock/breaks/a%2Fb%25c"),
-            ("zk://h/?dialect=shared", "/.fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/x/y", "/x/y/~fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/", "/~fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/x/y?dialect=shared", "/x/y~fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/?dialect=shared", "/~fencelock/breaks/a%2Fb%25c"),
         ] {
             assert_eq!(config(url).records(&name), expected);
         }
+        assert!(!disturbs_curator(RECORDS) && !looks_like_a_contender(RECORDS) && RECORDS > "lock-0000000000");
     }
 
     #[test]
@@ -138,7 +140,7 @@ mod tests {
             assert!(!refused(&plain, name), "{name}");
         }
         assert!(refused(&config("zk://h/"), "zookeeper/x"));
-        assert!(refused(&plain, ".fencelock") && refused(&plain, ".fencelock/breaks"));
+        assert!(refused(&plain, "~fencelock") && refused(&plain, "~fencelock/breaks"));
         let shared = config("zk://h/locks?dialect=shared");
         for name in ["job/x", "_c_x", "17", "0000000001", "-1"] {
             assert!(refused(&shared, name), "{name}");
