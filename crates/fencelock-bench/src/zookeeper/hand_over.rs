@@ -130,6 +130,8 @@ impl Drain {
                 crew.0[worker].ask(Order::Enter { index, hold: false })?;
             }
         }
+        // Whoever queues watches a node at last: one that is slow to come to that would else ask within the window.
+        run.site.has_watches(watches + shape.waiters)?;
         run.site.is_quiet()?;
         let own_watches = run.site.own_watches()?;
         Ok(Self { shape, watches: run.site.watches()?.saturating_sub(watches), own_watches })

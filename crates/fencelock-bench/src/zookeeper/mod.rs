@@ -61,18 +61,21 @@ enum Family {
 pub(crate) struct Run {
     bench: Bench,
     site: Site,
-    /// What clients of other languages failed at.
+    /// What other clients failed at.
     faults: RefCell<Vec<String>>,
 }
 
 impl Run {
-    /// What one round of `contestant` found. A client of another language may fail without ending the run: nothing then, and
-    /// the report says so.
+    /// What one round of `contestant` found. Another client may fail without ending the run: nothing then, and the report
+    /// says so.
     fn round<T>(&self, contestant: Contestant, what: &str, round: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
         match round() {
-            Err(fault) if contestant.is_driven() => {
-                eprintln!("{what}: {fault:#}");
-                self.faults.borrow_mut().push(format!("{what}: {fault:#}"));
+            Err(fault) if contestant.is_peer() => {
+                let (who, fault) = (contestant.title(), format!("{fault:#}"));
+                let fault = fault.strip_prefix(&format!("{who}: ")).unwrap_or(&fault);
+                let fault = format!("{what}, {who}: {fault}");
+                eprintln!("{fault}");
+                self.faults.borrow_mut().push(fault);
                 Ok(None)
             }
             found => found.map(Some),
@@ -186,12 +189,12 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
     Ok([begin, faults(run)].into_iter().filter(|text| !text.is_empty()).chain(tables).collect::<Vec<_>>().join("\n"))
 }
 
-/// What has no figure, or one of fewer rounds, because a client of another language failed.
+/// What has no figure, or one of fewer rounds, because another client failed.
 fn faults(run: &Run) -> String {
     let faults = run.faults.borrow();
     if faults.is_empty() {
         return String::new();
     }
     let list: String = faults.iter().map(|fault| format!("- {fault}\n")).collect();
-    format!("Clients of other languages failed, and have no figure of these rounds:\n\n{list}")
+    format!("Other clients failed, and have no figure of these rounds:\n\n{list}")
 }

@@ -132,6 +132,18 @@ impl Site {
         self.ensemble.server(0).monitor("zk_watch_count").context("mntr")
     }
 
+    /// Waits until so many watches are set.
+    pub(crate) fn has_watches(&self, count: u64) -> Result<()> {
+        let mut fault = None;
+        let reached = wait_until(Duration::from_secs(60), || {
+            std::thread::sleep(Duration::from_millis(5));
+            self.watches().map_err(|failed| fault = Some(failed)).is_ok_and(|watches| watches >= count)
+        });
+        fault.filter(|_| !reached).map_or(Ok(()), Err)?;
+        ensure!(reached, "fewer than {count} watches are set");
+        Ok(())
+    }
+
     /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
     pub(crate) fn own_watches(&self) -> Result<usize> {
         let server = self.ensemble.server(0);
