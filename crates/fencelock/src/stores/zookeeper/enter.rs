@@ -144,8 +144,8 @@ impl Joining<'_> {
     }
 
     async fn adopt(&self, found: Found) -> Result<Joined> {
-        let Found { path, stat, children } = found;
-        let listing = Arc::new(Listing::new(children));
+        let Found { path, stat, children, parent } = found;
+        let listing = Arc::new(Listing::new(children, parent));
         let name = path.rsplit_once('/').map_or("", |(_, node)| node);
         let number =
             own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
@@ -210,7 +210,7 @@ impl Joining<'_> {
                 Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place, node))))
             }
             View::Behind(ahead) if self.entry.wait => {
-                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead))))
+                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead, listing.parent))))
             }
             View::Behind(_) => {
                 self.take_back(&path()).await?;

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use fencelock_zookeeper as wire;
@@ -27,12 +26,24 @@ pub(super) type Listed = wire::Result<Arc<Listing>>;
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) children: Vec<String>,
+    /// Which of the nodes at the path the parent was; numbers begin anew with each.
+    pub(super) parent: Parent,
     sorted: OnceLock<Sorted>,
 }
 
+/// The transaction that made a parent; later ones are greater.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Parent(i64);
+
+impl Parent {
+    pub(super) fn of(stat: &wire::Stat) -> Self {
+        Self(stat.czxid)
+    }
+}
+
 impl Listing {
-    pub(super) fn new(children: Vec<String>) -> Self {
-        Self { children, sorted: OnceLock::new() }
+    pub(super) fn new(children: Vec<String>, parent: Parent) -> Self {
+        Self { children, parent, sorted: OnceLock::new() }
     }
 
     /// What it says about `mine`, one of the nodes with the number `number`, in the queue of mutexes that it was asked for.
@@ -69,8 +80,8 @@ pub(super) struct Queue {
     turns: Semaphore,
     /// The listing that is asked for as soon as one of those on their way was answered.
     next: Mutex<Option<WeakShared<Batch>>>,
-    /// All numbers below have gone.
-    front: AtomicI64,
+    /// Under this parent, all numbers below have gone.
+    front: Mutex<(Parent, i64)>,
 }
 
 /// A listing on its way.
@@ -93,8 +104,8 @@ impl Outlook {
             queues.by_name.shrink_to(FEW);
             queues.many = 2 * queues.by_name.len();
         }
-        let queue =
-            Arc::new(Queue { turns: Semaphore::new(AT_ONCE), next: Mutex::new(None), front: AtomicI64::new(i64::MIN) });
+        let front = Mutex::new((Parent::default(), i64::MIN));
+        let queue = Arc::new(Queue { turns: Semaphore::new(AT_ONCE), next: Mutex::new(None), front });
         match queues.by_name.entry(name.clone()) {
             Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
             Slot::Vacant(slot) => drop(slot.insert(Arc::downgrade(&queue))),
@@ -146,14 +157,17 @@ impl Queue {
         ask(turn, client, parent)
     }
 
-    /// All numbers below `number` have gone for good: nobody appears ahead of who is there.
-    pub(super) fn begins_at(&self, number: i64) {
-        self.front.fetch_max(number, Ordering::AcqRel);
+    /// All numbers below `number` have gone for good under `parent`: nobody appears ahead of who is there. A queue that was
+    /// deleted as a whole begins anew under another parent, of which this says nothing.
+    pub(super) fn begins_at(&self, parent: Parent, number: i64) {
+        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        *front = (*front).max((parent, number));
     }
 
-    /// Whether it is known that nobody is ahead of `number`.
-    pub(super) fn is_first(&self, number: i64) -> bool {
-        number <= self.front.load(Ordering::Acquire)
+    /// Whether it is known that nobody is ahead of `number` under `parent`.
+    pub(super) fn is_first(&self, parent: Parent, number: i64) -> bool {
+        let front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+        front.0 == parent && number <= front.1
     }
 }
 
@@ -163,7 +177,7 @@ fn ask(turn: Turn, client: &wire::Client, parent: &str) -> impl Future<Output = 
     async move {
         let listed = answer.await;
         drop(turn);
-        listed.map(|(children, _)| Arc::new(Listing::new(children)))
+        listed.map(|(children, stat)| Arc::new(Listing::new(children, Parent::of(&stat))))
     }
 }
 
@@ -179,11 +193,23 @@ mod tests {
     fn places_of_one_queue_share_what_they_know_and_it_goes_with_the_last() {
         let outlook = Outlook::default();
         let (one, same, other) = (outlook.queue(&name(1)), outlook.queue(&name(1)), outlook.queue(&name(2)));
-        one.begins_at(5);
-        same.begins_at(3);
-        assert!(same.is_first(5) && !same.is_first(6) && !other.is_first(0));
+        let parent = Parent(1);
+        one.begins_at(parent, 5);
+        same.begins_at(parent, 3);
+        assert!(same.is_first(parent, 5) && !same.is_first(parent, 6) && !other.is_first(parent, 0));
         drop((one, same));
-        assert!(!outlook.queue(&name(1)).is_first(5));
+        assert!(!outlook.queue(&name(1)).is_first(parent, 5));
+    }
+
+    #[test]
+    fn what_is_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
+        let queue = Outlook::default().queue(&name(1));
+        let (old, new) = (Parent(7), Parent(8));
+        queue.begins_at(old, 5);
+        assert!(!queue.is_first(new, 0));
+        queue.begins_at(new, 2);
+        queue.begins_at(old, 9);
+        assert!(queue.is_first(new, 2) && !queue.is_first(new, 3) && !queue.is_first(old, 0));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::config::HandOver;
 use super::fault::fault;
 use super::layout::{Ticket, numbered};
 use super::line::{self, View};
-use super::outlook::Queue;
+use super::outlook::{Parent, Queue};
 use super::session::Core;
 use super::share::Share;
 use super::table::Node;
@@ -60,6 +60,8 @@ pub(super) enum State {
 struct Cursor {
     /// What is known of the queue in this session.
     queue: Arc<Queue>,
+    /// Under which parent our node is.
+    parent: Parent,
     /// What the last listing said; `None` when it has to be listed anew.
     ahead: Option<line::Ahead>,
     nearest: Option<wire::Watch>,
@@ -86,10 +88,10 @@ impl ZooKeeperPlace {
         Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None, share: None }
     }
 
-    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead) -> Self {
+    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead, parent: Parent) -> Self {
         let state = State::Waiting(behind(ahead.count));
         let queue = core.outlook.queue(&id.name);
-        let cursor = Cursor { queue, ahead: Some(ahead), nearest: None, second: None, own: None, epoch: 0 };
+        let cursor = Cursor { queue, parent, ahead: Some(ahead), nearest: None, second: None, own: None, epoch: 0 };
         let cursor = Some(Box::new(cursor));
         Self { core: Arc::clone(core), id, node, state, cursor, share: None }
     }
@@ -143,7 +145,7 @@ impl ZooKeeperPlace {
         cursor.second = None;
         let Some(ahead) = &mut cursor.ahead else { return Ok(()) };
         let second = ahead.second.take().and_then(|node| layout.read(&node, home.key));
-        let was_first = |ticket: &Ticket| ahead.count == 2 || cursor.queue.is_first(ticket.number);
+        let was_first = |ticket: &Ticket| ahead.count == 2 || cursor.queue.is_first(cursor.parent, ticket.number);
         if ahead.pure && second.as_ref().is_some_and(was_first) {
             ahead.count = 1;
             self.state = State::Waiting(behind(1));
@@ -180,8 +182,9 @@ impl ZooKeeperPlace {
             if ahead.count == 1
                 && let Some(first) = layout.read(&ahead.nearest, home.key)
             {
-                cursor.queue.begins_at(first.number);
+                cursor.queue.begins_at(listing.parent, first.number);
             }
+            cursor.parent = listing.parent;
             cursor.keep(&ahead, |name| home.child(name));
             cursor.ahead = Some(ahead);
         }
@@ -218,7 +221,7 @@ impl ZooKeeperPlace {
             share.settled();
         }
         let own = self.cursor.take().and_then(|cursor| {
-            cursor.queue.begins_at(self.node.number);
+            cursor.queue.begins_at(cursor.parent, self.node.number);
             cursor.own
         });
         self.core.table.hold(self.id.request, own);

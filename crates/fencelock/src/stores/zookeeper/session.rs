@@ -12,7 +12,7 @@ use super::config::Config;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
-use super::outlook::Outlook;
+use super::outlook::{Outlook, Parent};
 use super::table::{Node, Nodes, Table};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
@@ -118,8 +118,8 @@ impl Core {
         let synced = self.client.sync(home.parent());
         let listed = self.client.get_children(home.parent());
         synced.await.map_err(|error| fault("find request", &error))?;
-        let children = match listed.await {
-            Ok((children, _)) => children,
+        let (children, parent) = match listed.await {
+            Ok((children, stat)) => (children, Parent::of(&stat)),
             Err(error) if error.kind() == Wire::NoNode => return Ok(None),
             Err(error) => return Err(fault("find request", &error)),
         };
@@ -127,7 +127,7 @@ impl Core {
             let path = home.child(child);
             let stat = self.client.exists(&path).await.map_err(|error| fault("find request", &error))?;
             if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.id) {
-                return Ok(Some(Found { path, stat, children }));
+                return Ok(Some(Found { path, stat, children, parent }));
             }
         }
         Ok(None)
@@ -161,6 +161,7 @@ pub(super) struct Found {
     pub(super) path: String,
     pub(super) stat: wire::Stat,
     pub(super) children: Vec<String>,
+    pub(super) parent: Parent,
 }
 
 pub(super) struct ZooKeeperSession(pub(super) Arc<Core>);
