@@ -13,6 +13,6 @@ pub(crate) fn run(args: &[String]) -> Result {
         () if is("--peers") => packages::INTEROP,
         () => &[],
     };
-    packages::ensure(needs, if is("zookeeper") { packages::SERVERS } else { &[] })?;
+    packages::ensure(needs, if is("zookeeper") || is("redis") { packages::SERVERS } else { &[] })?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

@@ -18,6 +18,14 @@ pub(crate) enum Store {
     File,
     Memory,
     ZooKeeper,
+    Redis,
+}
+
+impl Store {
+    /// Whom contestants are compared with, on a store that is a server.
+    pub(crate) const fn floor(self) -> Contestant {
+        if matches!(self, Self::Redis) { Contestant::RedisFloor } else { Contestant::ZkFloorListed }
+    }
 }
 
 /// How much is done.
@@ -58,6 +66,7 @@ impl Effort {
         held: 10_000,
         limit: Duration::from_secs(25 * 60),
     };
+    pub(crate) const REDIS: Self = Self { cycles: 2000, hand_overs: 100, ..Self::ZOOKEEPER };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
@@ -97,6 +106,7 @@ impl Bench {
         let effort = match (quick, store) {
             (true, Store::ZooKeeper) => Effort::QUICK_ZOOKEEPER,
             (true, _) => Effort::QUICK,
+            (false, Store::Redis) => Effort::REDIS,
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
             (false, _) => Effort::FULL,
         };
@@ -112,7 +122,7 @@ impl Bench {
         let file = self.scratch.fresh("lock");
         let url = match self.store {
             Store::Memory => "memory:bench".to_owned(),
-            Store::ZooKeeper => bail!("whoever started the server knows its address"),
+            Store::ZooKeeper | Store::Redis => bail!("whoever started the server knows its address"),
             Store::File => {
                 let path = self.scratch.fresh("store");
                 let path = path.to_str().context("the path of the scratch directory is not UTF-8")?;
@@ -124,12 +134,18 @@ impl Bench {
 
     /// Those of `contestants` who take part: not who has to be installed and is not.
     pub(crate) fn present(&self, contestants: &[Contestant]) -> Vec<Contestant> {
-        let present = |contestant: &Contestant| match (contestant, self.store) {
-            (Contestant::Filelock, _) => self.python.is_some(),
-            (contestant, _) if contestant.is_driven() => self.peers.is_some(),
-            (contestant, Store::Memory) => contestant.is_fencelock(),
-            (_, Store::File | Store::ZooKeeper) => true,
+        let present = |contestant: &Contestant| match contestant {
+            contestant if !contestant.is_on(self.store) => false,
+            Contestant::Filelock => self.python.is_some(),
+            contestant => !contestant.is_driven() || self.peers.is_some(),
         };
         contestants.iter().copied().filter(present).collect()
+    }
+
+    /// Those who lock on the server that is measured, but for some.
+    pub(crate) fn present_but(&self, not: &[Contestant]) -> Vec<Contestant> {
+        let mut present = self.present(&Contestant::ON_SERVERS);
+        present.retain(|contestant| !not.contains(contestant));
+        present
     }
 }

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use crate::bench::Store;
+
 /// A way to lock, or the floor below all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contestant {
@@ -25,6 +27,10 @@ pub(crate) enum Contestant {
     GoZk,
     /// kazoo's `Lock`.
     Kazoo,
+    /// The bare scripts of a lock on Redis, on our connection: whoever lets go gives the lock to the next one, and says so.
+    RedisFloor,
+    /// The crate `rslock`.
+    Rslock,
     /// The bare system calls of the layout of `file:`.
     Floor,
     /// `flock(2)` of a file that stays open.
@@ -36,6 +42,22 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
+    /// Whoever locks on a server, in the order of the tables.
+    pub(crate) const ON_SERVERS: [Self; 12] = [
+        Self::ZkFloor,
+        Self::ZkFloorListed,
+        Self::RedisFloor,
+        Self::Current,
+        Self::CurrentListed,
+        Self::Own,
+        Self::OwnApart,
+        Self::ZkCrate,
+        Self::Rslock,
+        Self::Curator,
+        Self::GoZk,
+        Self::Kazoo,
+    ];
+
     /// As a table names it.
     pub(crate) const fn title(self) -> &'static str {
         match self {
@@ -49,6 +71,8 @@ impl Contestant {
             Self::Curator => "Curator",
             Self::GoZk => "go-zk",
             Self::Kazoo => "kazoo",
+            Self::RedisFloor => "floor: the bare scripts",
+            Self::Rslock => "crate `rslock`",
             Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
             Self::FlockOpening => "`flock`, the file opened each time",
@@ -61,14 +85,30 @@ impl Contestant {
         matches!(self, Self::Current | Self::Own | Self::OwnApart | Self::CurrentListed)
     }
 
-    /// Whether it is somebody else's lock on ZooKeeper.
+    /// Whether it is somebody else's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
-        matches!(self, Self::ZkCrate) || self.is_driven()
+        matches!(self, Self::ZkCrate | Self::Rslock) || self.is_driven()
+    }
+
+    /// Whether it can lock on `store`.
+    pub(crate) const fn is_on(self, store: Store) -> bool {
+        match self {
+            Self::Current | Self::Own | Self::OwnApart => true,
+            Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
+            Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
+            Self::RedisFloor | Self::Rslock => matches!(store, Store::Redis),
+            Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
+        }
+    }
+
+    /// Whether it does the bare requests of a store that is a server.
+    pub(crate) const fn is_bare(self) -> bool {
+        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.
     pub(crate) const fn is_session(self) -> bool {
-        self.is_fencelock() || self.is_peer() || matches!(self, Self::ZkFloor | Self::ZkFloorListed)
+        self.is_fencelock() || self.is_peer() || self.is_bare()
     }
 
     /// Whether a program of its language drives it, see `interop/README.md`.

@@ -232,6 +232,11 @@ impl Crew {
         workers.collect::<Result<_>>().map(Self)
     }
 
+    /// Processor time of all of them so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        self.0.iter().map(Worker::processor_time).sum()
+    }
+
     /// Waits until all are done; how often waiters were woken meanwhile, and every section.
     pub(crate) fn finish(&mut self) -> Result<(u64, Vec<Section>)> {
         let (mut woken, mut sections) = (0, Vec::new());

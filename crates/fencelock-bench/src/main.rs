@@ -8,6 +8,7 @@ mod contestant;
 mod crew;
 mod goals;
 mod machine;
+mod network;
 mod peers;
 mod protocol;
 mod python;
@@ -16,7 +17,6 @@ mod rows;
 mod scratch;
 mod stats;
 mod worker;
-mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +38,9 @@ enum Command {
     /// The store `memory:`.
     Memory(Options),
     /// The store `zk:` on a server of its own, the bare requests, and other clients' locks.
-    Zookeeper(zookeeper::Options),
+    Zookeeper(network::Options),
+    /// The store `redis:` on a server of its own, the bare scripts, and other clients' locks.
+    Redis(network::Options),
     #[command(hide = true)]
     Worker(worker::Args),
 }
@@ -66,7 +68,8 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::File(options) => measure(Store::File, &options),
         Command::Memory(options) => measure(Store::Memory, &options),
-        Command::Zookeeper(options) => zookeeper::measure(&options),
+        Command::Zookeeper(options) => network::measure(Store::ZooKeeper, &options),
+        Command::Redis(options) => network::measure(Store::Redis, &options),
         Command::Worker(args) => worker::run(&args),
     };
     match done {

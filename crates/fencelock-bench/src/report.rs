@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_document_has_a_section_for_every_store() {
         let text = std::fs::read_to_string(DOCUMENT).unwrap();
-        for name in ["file", "memory", "zookeeper"] {
+        for name in ["file", "memory", "zookeeper", "redis"] {
             replaced(&text, name, "").unwrap();
         }
     }

@@ -3,6 +3,8 @@
 mod flock;
 mod floor;
 mod ours;
+mod redis_floor;
+mod rslock;
 mod workload;
 mod zookeeper_crate;
 mod zookeeper_floor;
@@ -95,10 +97,17 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
     receiver
 }
 
+/// What the keys of a lock begin with, of whoever is not told by the URL.
+fn prefix(args: &Args) -> Result<&str> {
+    args.file.to_str().context("a prefix is text")
+}
+
 enum Contender {
     Ours(Workload<ours::Ours>),
     ZooKeeperFloor(Workload<zookeeper_floor::Floor>),
     ZooKeeperCrate(Workload<zookeeper_crate::Crate>),
+    RedisFloor(Workload<redis_floor::Floor>),
+    Rslock(Workload<rslock::Rslock>),
     Flock(flock::Flock),
     Floor(floor::Floor),
 }
@@ -124,6 +133,10 @@ impl Contender {
             Contestant::ZkCrate => {
                 Self::ZooKeeperCrate(Workload::new(zookeeper_crate::Crate::connect(&args.url).await?))
             }
+            Contestant::RedisFloor => {
+                Self::RedisFloor(Workload::new(redis_floor::Floor::connect(&args.url, prefix(args)?).await?))
+            }
+            Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
             Contestant::FlockOpening => Self::Flock(flock::Flock::new(&args.file, true)?),
             Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
@@ -152,6 +165,8 @@ impl Contender {
             (Self::Ours(ours), order) => ours.obey(order, log).await,
             (Self::ZooKeeperFloor(floor), order) => floor.obey(order, log).await,
             (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,
+            (Self::RedisFloor(floor), order) => floor.obey(order, log).await,
+            (Self::Rslock(lock), order) => lock.obey(order, log).await,
         }
     }
 
@@ -160,6 +175,8 @@ impl Contender {
             Self::Ours(ours) => ours.close().await,
             Self::ZooKeeperFloor(floor) => floor.close().await,
             Self::ZooKeeperCrate(lock) => lock.close().await,
+            Self::RedisFloor(floor) => floor.close().await,
+            Self::Rslock(lock) => lock.close().await,
             Self::Flock(_) | Self::Floor(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The server that a run measures, the delay before it, and what it says of its clients.
+//! A ZooKeeper server of the run.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,60 +8,22 @@ use anyhow::{Context as _, Result, ensure};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_testbed::{Proxy, wait_until};
 
+use super::site::{Kept, Network, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
-
-/// How long bytes are held, each way.
-const DELAY: Duration = Duration::from_millis(2);
 
 /// ZooKeeper's default for `tickTime`.
 const TICK_MS: u64 = 2000;
 
-/// What is between a client and the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Network {
-    Loopback,
-    /// A proxy that holds bytes for [`DELAY`] each way.
-    Delay,
-}
-
-impl Network {
-    pub(crate) const ALL: [Self; 2] = [Self::Loopback, Self::Delay];
-
-    /// As a table names it.
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Delay => "2 ms each way",
-        }
-    }
-}
-
-/// What the server has received and sent on the connections of its sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) requests: u64,
-    /// Answers and notifications.
-    pub(crate) sent: u64,
-}
-
-impl Traffic {
-    /// Requests, and notifications, since `before`.
-    pub(crate) fn since(self, before: Self) -> (f64, f64) {
-        let (requests, sent) = (self.requests - before.requests, self.sent - before.sent);
-        (requests as f64, sent as f64 - requests as f64)
-    }
-}
-
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct ZooKeeper {
     ensemble: Ensemble,
     proxy: Proxy,
     cores: Cores,
     made: AtomicU64,
 }
 
-impl Site {
+impl ZooKeeper {
     pub(crate) fn start(cores: Cores) -> Result<Self> {
         let java = [
             "-Xmx1g",
@@ -73,49 +35,38 @@ impl Site {
         // Its threads keep to the second core, as the server does.
         let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(ensemble.server(0).address())?))?;
         let site = Self { ensemble, proxy, cores, made: AtomicU64::new(0) };
-        site.is_alone(true)?;
+        site.keep(Kept::Second)?;
         Ok(site)
     }
+}
 
-    /// What the server is, for the line that says what was measured.
-    pub(crate) fn describe(&self) -> Result<String> {
+impl Site for ZooKeeper {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn describe(&self) -> Result<String> {
         let words = self.ensemble.server(0).word("srvr").context("srvr")?;
         let version = words.split_once("version: ").map_or("?", |(_, rest)| rest);
         let version = version.split(['-', ',']).next().unwrap_or_default();
         Ok(format!("one ZooKeeper {version} with its defaults (every transaction is synced to the disk)"))
     }
 
-    /// Whether the server keeps to the second core, so that a client can have the first for itself.
-    pub(crate) fn is_alone(&self, alone: bool) -> Result<()> {
-        let Cores { first, second, .. } = self.cores;
+    fn keep(&self, to: Kept) -> Result<()> {
         let id = self.ensemble.server(0).process_id().context("the server is gone")?;
-        let cores = [second, first];
-        machine::pin_process(id, if alone { &cores[..1] } else { &cores })
+        machine::pin_process(id, &to.among(self.cores))
     }
 
-    /// A place that nobody has locked anything in.
-    pub(crate) fn target(&self, network: Network) -> Target {
+    fn target(&self, network: Network) -> Target {
         let address = match network {
-            Network::Loopback => self.ensemble.server(0).address(),
+            Network::OneCore | Network::Loopback => self.ensemble.server(0).address(),
             Network::Delay => self.proxy.address(),
         };
         let parent = format!("/bench-{}", self.made.fetch_add(1, Ordering::Relaxed));
         Target { url: format!("zk://{address}{parent}?tick_ms={TICK_MS}"), file: parent.into() }
     }
 
-    /// Whether the proxy delays; what is not measured need not wait.
-    pub(crate) fn delays(&self, delays: bool) {
-        self.proxy.delay(if delays { DELAY } else { Duration::ZERO });
-    }
-
-    /// Waits until the proxy has carried so many bytes more to the server, or until nothing comes any more.
-    pub(crate) fn carries(&self, bytes: u64) {
-        let (before, _) = self.proxy.bytes();
-        wait_until(Duration::from_secs(20), || self.proxy.bytes().0 >= before + bytes);
-    }
-
-    /// What every session there is has sent and received so far.
-    pub(crate) fn traffic(&self) -> Result<Traffic> {
+    fn traffic(&self) -> Result<Traffic> {
         let connections = self.ensemble.server(0).word("cons").context("cons")?;
         // Those without a session only ask for such words.
         let sessions = connections.lines().filter(|line| line.contains("sid="));
@@ -127,13 +78,11 @@ impl Site {
         Ok(traffic)
     }
 
-    /// How many watches are set.
-    pub(crate) fn watches(&self) -> Result<u64> {
+    fn watches(&self) -> Result<u64> {
         self.ensemble.server(0).monitor("zk_watch_count").context("mntr")
     }
 
-    /// Waits until so many watches are set.
-    pub(crate) fn has_watches(&self, count: u64) -> Result<()> {
+    fn has_watches(&self, count: u64) -> Result<()> {
         let mut fault = None;
         let reached = wait_until(Duration::from_secs(60), || {
             std::thread::sleep(Duration::from_millis(5));
@@ -144,30 +93,10 @@ impl Site {
         Ok(())
     }
 
-    /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
-    pub(crate) fn own_watches(&self) -> Result<usize> {
+    fn own_watches(&self) -> Result<usize> {
         let server = self.ensemble.server(0);
         let (owned, watched) = (server.word("dump").context("dump")?, server.word("wchc").context("wchc")?);
         Ok(by_session(&owned).intersection(&by_session(&watched)).count())
-    }
-
-    /// Waits until nobody asks for anything: everybody has its place, and watches what it wants to watch.
-    pub(crate) fn is_quiet(&self) -> Result<()> {
-        let mut before = self.traffic()?;
-        let mut fault = None;
-        let quiet = wait_until(Duration::from_secs(20), || {
-            // Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
-            std::thread::sleep(Duration::from_millis(40));
-            match self.traffic() {
-                Ok(now) => std::mem::replace(&mut before, now) == now,
-                Err(failed) => {
-                    fault = Some(failed);
-                    true
-                }
-            }
-        });
-        ensure!(quiet, "the server does not come to rest");
-        fault.map_or(Ok(()), Err)
     }
 }
 

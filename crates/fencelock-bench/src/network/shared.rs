@@ -2,20 +2,20 @@
 
 use anyhow::Result;
 
-use super::site::Network;
+use super::site::{Kept, Network};
 use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
-use crate::report::{Table, micros, millis};
+use crate::report::Table;
 use crate::rows::shared::{self, Shared};
 
 /// Those who have both. Go's client has neither.
 const CONTESTANTS: [Contestant; 4] = [Contestant::Current, Contestant::Own, Contestant::Curator, Contestant::Kazoo];
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Shared>>> {
-    run.site.is_alone(false)?;
+    run.site.keep(Kept::Any)?;
     let mut rows = Vec::new();
-    for network in Network::ALL {
+    for network in Network::BOTH {
         run.site.delays(network == Network::Delay);
         let contestants = run.bench.present(&CONTESTANTS);
         let mut rounds = vec![Vec::new(); contestants.len()];
@@ -30,15 +30,12 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Shared>>> {
         rows.extend(contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty()).map(row));
     }
     run.site.delays(false);
-    run.site.is_alone(true)?;
+    run.site.keep(Kept::Second)?;
     Ok(rows)
 }
 
 pub(super) fn table(rows: &[Row<Shared>], network: Network) -> Table {
-    let (unit, write): (_, fn(f64) -> String) = match network {
-        Network::Loopback => ("µs", micros),
-        Network::Delay => ("ms", millis),
-    };
+    let (unit, write) = network.unit();
     let rows = rows.iter().filter(|row| row.network == network).map(|row| (row.contestant, &row.figure));
     shared::table(&format!("{}, {}", shared::TITLE, network.title()), unit, write, rows)
 }

@@ -10,21 +10,8 @@ use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::{Order, Section, now};
-use crate::report::{Table, decimals, micros, millis};
+use crate::report::{Table, decimals};
 use crate::stats::{Times, hand_overs, in_order, median};
-
-const CONTESTANTS: [Contestant; 10] = [
-    Contestant::ZkFloor,
-    Contestant::ZkFloorListed,
-    Contestant::Current,
-    Contestant::CurrentListed,
-    Contestant::Own,
-    Contestant::OwnApart,
-    Contestant::ZkCrate,
-    Contestant::Curator,
-    Contestant::GoZk,
-    Contestant::Kazoo,
-];
 
 /// How many wait, and in how many sessions, each a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +44,12 @@ pub(super) struct HandOver {
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
     let mut rows = Vec::new();
-    for network in Network::ALL {
+    for network in Network::BOTH {
         for shape in SHAPES.into_iter().filter(|shape| shape.waiters <= run.bench.effort.waiters) {
             let Shape { waiters, sessions } = shape;
             let what = format!("hand-over, {}, {waiters} waiters in {sessions} sessions", network.title());
             eprintln!("measuring: {what}");
-            let mut contestants = run.bench.present(&CONTESTANTS);
+            let mut contestants = run.bench.present_but(&[]);
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| shape.sessions == 1 || !contestant.is_driven());
             let mut rounds = vec![Vec::new(); contestants.len()];
@@ -180,13 +167,10 @@ pub(super) fn with(
 }
 
 pub(super) fn table(run: &Run, rows: &[Row<HandOver>], network: Network) -> Table {
-    let (unit, write): (_, fn(f64) -> String) = match network {
-        Network::Loopback => ("µs", micros),
-        Network::Delay => ("ms", millis),
-    };
+    let (unit, write) = network.unit();
     let first = format!("hand-over, {}, p50 (p99) {unit}", network.title());
     let mut table = Table::new(&[&first, "2", "10", "10, each its session", "100", "1,000", "order kept"]);
-    for contestant in run.bench.present(&CONTESTANTS) {
+    for contestant in run.bench.present_but(&[]) {
         let cells = SHAPES.map(|shape| find(rows, contestant, network, shape));
         let order = cells.iter().flatten().map(|figure| figure.in_order).reduce(f64::min);
         let cell = |figure: &HandOver| format!("{} ({})", write(figure.times.p50), write(figure.times.p99));

@@ -10,15 +10,6 @@ use crate::protocol::Order;
 use crate::report::{Table, decimals};
 use crate::stats::median;
 
-const CONTESTANTS: [Contestant; 6] = [
-    Contestant::Current,
-    Contestant::Own,
-    Contestant::ZkCrate,
-    Contestant::Curator,
-    Contestant::GoZk,
-    Contestant::Kazoo,
-];
-
 /// How many take them.
 const TASKS: u64 = 64;
 
@@ -27,6 +18,8 @@ pub(super) struct Held {
     /// Seconds to take all of them.
     pub(super) seconds: f64,
     requests: f64,
+    /// Bytes of the server's memory per held lock, where it says so.
+    server: Option<f64>,
     /// Bytes per held lock.
     pub(super) held: f64,
     /// Bytes per waiting lock.
@@ -36,7 +29,8 @@ pub(super) struct Held {
 }
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
-    let contestants = run.bench.present(&CONTESTANTS);
+    let mut contestants = run.bench.present_but(&[Contestant::OwnApart, Contestant::CurrentListed]);
+    contestants.retain(|contestant| !contestant.is_bare());
     let mut rounds = vec![Vec::new(); contestants.len()];
     for _ in 0..run.bench.effort.rounds {
         for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
@@ -52,6 +46,7 @@ fn over(contestant: Contestant, rounds: &[Held]) -> Row<Held> {
     let figure = Held {
         seconds: of(|round| round.seconds),
         requests: of(|round| round.requests),
+        server: rounds.iter().all(|round| round.server.is_some()).then(|| of(|round| round.server.unwrap_or(0.0))),
         held: of(|round| round.held),
         waiting: of(|round| round.waiting),
         future: of(|round| round.future),
@@ -63,10 +58,12 @@ fn round(run: &Run, contestant: Contestant) -> Result<Held> {
     let count = run.bench.effort.held;
     let mut crew = start(run, contestant)?;
     run.site.is_quiet()?;
-    let before = run.site.traffic()?;
+    let (before, memory) = (run.site.traffic()?, run.site.memory()?);
     let answer = crew.0[0].ask(Order::Hold { count, tasks: TASKS })?;
     run.site.is_quiet()?;
     let (requests, _) = run.site.traffic()?.since(before);
+    let grown = |before: u64, after: u64| after.saturating_sub(before) as f64 / count as f64;
+    let server = memory.zip(run.site.memory()?).map(|(before, after)| grown(before, after));
     let seconds = number(&answer, "took").context("a worker did not say how long it took")? as f64 / 1e9;
     let held = growth(&answer)? / count as f64;
     drop(crew);
@@ -74,7 +71,7 @@ fn round(run: &Run, contestant: Contestant) -> Result<Held> {
     let answer = start(run, contestant)?.0[0].ask(Order::Wait { count: waiters })?;
     let waiting = growth(&answer)? / waiters as f64;
     let future = number(&answer, "future").unwrap_or(0) as f64;
-    Ok(Held { seconds, requests: requests / count as f64, held, waiting, future })
+    Ok(Held { seconds, requests: requests / count as f64, server, held, waiting, future })
 }
 
 /// A process that has locked something before.
@@ -99,13 +96,15 @@ pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {
         &first,
         "s to take them",
         "requests each",
+        "bytes of the server's memory each",
         "bytes each",
         &waiting,
         "of which the caller's future",
     ]);
     for Row { contestant, figure, .. } in rows {
         let bytes = [figure.held, figure.waiting, figure.future].map(|bytes| format!("{bytes:.0}"));
-        let cells = [decimals(figure.seconds), decimals(figure.requests)].into_iter().chain(bytes);
+        let server = figure.server.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}"));
+        let cells = [decimals(figure.seconds), decimals(figure.requests), server].into_iter().chain(bytes);
         table.row([contestant.title().to_owned()].into_iter().chain(cells));
     }
     table

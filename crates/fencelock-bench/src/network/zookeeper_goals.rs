@@ -1,18 +1,16 @@
-//! What the figures are held to.
+//! What the figures of ZooKeeper are held to.
 
 use super::hand_over::with;
 use super::site::Network::{Delay, Loopback};
 use super::{Measured, figure};
 use crate::contestant::Contestant::{self, Curator, Current, OwnApart, ZkFloor, ZkFloorListed};
 use crate::goals::Bound::{self, AtLeast, AtMost};
-use crate::goals::{Goal, verdicts};
-use crate::report::Table;
+use crate::goals::Goal;
 
 const PEERS: [Contestant; 4] = [Contestant::ZkCrate, Curator, Contestant::GoZk, Contestant::Kazoo];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];
 
-/// With `is_whole`, those too that were not measured.
-pub(super) fn table(measured: &Measured, is_whole: bool) -> Table {
+pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = Vec::new();
     // Behind a network the thread of our own is what users have; on loopback its two hops are no small thing.
     for ours in [Current, OwnApart] {
@@ -22,10 +20,7 @@ pub(super) fn table(measured: &Measured, is_whole: bool) -> Table {
     goals.extend(on_loopback(measured));
     goals.extend(locks(measured));
     goals.extend(wake_ups(measured));
-    if !is_whole {
-        goals.retain(|goal| goal.value.is_some());
-    }
-    verdicts(goals)
+    goals
 }
 
 fn goal(what: String, bound: Bound, value: Option<f64>) -> Goal {

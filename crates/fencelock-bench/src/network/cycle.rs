@@ -4,42 +4,34 @@ use anyhow::Result;
 
 use super::site::Network;
 use super::{Row, Run, figure};
+use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::Order;
-use crate::report::{Table, decimals, micros, millis};
+use crate::report::{Table, decimals};
 use crate::stats::Times;
-
-const CONTESTANTS: [Contestant; 9] = [
-    Contestant::ZkFloor,
-    Contestant::ZkFloorListed,
-    Contestant::Current,
-    Contestant::Own,
-    Contestant::OwnApart,
-    Contestant::ZkCrate,
-    Contestant::Curator,
-    Contestant::GoZk,
-    Contestant::Kazoo,
-];
 
 /// Everybody takes turns; of each the median over the rounds.
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
     let mut rows = Vec::new();
-    for network in Network::ALL {
+    // Whether two cores wake each other fast is luck, and more than a request that no disk waits for.
+    let one_core = (run.bench.store == Store::Redis).then_some(Network::OneCore);
+    for network in one_core.into_iter().chain(Network::BOTH) {
+        run.site.is_on(network)?;
         let (count, rounds) = match network {
-            Network::Loopback => (run.bench.effort.cycles, run.bench.effort.rounds * 3),
+            Network::OneCore | Network::Loopback => (run.bench.effort.cycles, run.bench.effort.rounds * 3),
             Network::Delay => (run.bench.effort.cycles.div_ceil(8), run.bench.effort.rounds + 2),
         };
         rows.extend(on(run, network, count, rounds)?);
     }
-    run.site.delays(false);
+    run.site.is_on(Network::Loopback)?;
     Ok(rows)
 }
 
 fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<Times>>> {
     let what = format!("cycle, {}", network.title());
     let mut crews = Vec::new();
-    for contestant in run.bench.present(&CONTESTANTS) {
+    for contestant in run.bench.present_but(&[Contestant::CurrentListed]) {
         let start = || {
             let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt)?;
             run.warm(contestant, &mut crew)?;
@@ -72,21 +64,25 @@ fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>,
     Ok(times)
 }
 
-pub(super) fn table(rows: &[Row<Times>]) -> Table {
-    let mut table =
-        Table::new(&["cycle", "loopback p50 µs", "p99 µs", "× floor", "2 ms each way p50 ms", "p99 ms", "× floor"]);
-    let floor = |network| figure(rows, Contestant::ZkFloorListed, network).map_or(f64::NAN, |times| times.p50);
-    for Row { contestant, figure: near, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
-        let Some(far) = figure(rows, *contestant, Network::Delay) else { continue };
-        table.row([
-            contestant.title().to_owned(),
-            micros(near.p50),
-            micros(near.p99),
-            decimals(near.p50 / floor(Network::Loopback)),
-            millis(far.p50),
-            millis(far.p99),
-            decimals(far.p50 / floor(Network::Delay)),
-        ]);
+pub(super) fn table(rows: &[Row<Times>], store: Store) -> Table {
+    let networks = [Network::OneCore, Network::Loopback, Network::Delay];
+    let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
+    let mut head = vec!["cycle".to_owned()];
+    for network in &networks {
+        let (unit, _) = network.unit();
+        head.extend([format!("{}, p50 {unit}", network.title()), format!("p99 {unit}"), "× floor".to_owned()]);
+    }
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    for Row { contestant, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
+        let cells = networks.iter().map(|network| cells(rows, *contestant, *network, store.floor()));
+        table.row([contestant.title().to_owned()].into_iter().chain(cells.flatten()));
     }
     table
+}
+
+fn cells(rows: &[Row<Times>], contestant: Contestant, network: Network, floor: Contestant) -> [String; 3] {
+    let Some(times) = figure(rows, contestant, network) else { return ["–", "–", "–"].map(str::to_owned) };
+    let floor = figure(rows, floor, network).map_or(f64::NAN, |floor| floor.p50);
+    let (_, write) = network.unit();
+    [write(times.p50), write(times.p99), decimals(times.p50 / floor)]
 }

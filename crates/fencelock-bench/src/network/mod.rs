@@ -1,13 +1,17 @@
-//! The store `zk:`, on a server of the run's own: bare loopback, and behind a delay.
+//! The stores that are servers, each on one of the run's own: bare loopback, and behind a delay.
 
 mod counts;
 mod cycle;
-mod goals;
 mod hand_over;
 mod held;
+mod redis;
+mod redis_goals;
+mod renewal;
 mod shared;
 mod site;
 mod throughput;
+mod zookeeper;
+mod zookeeper_goals;
 
 use std::cell::RefCell;
 
@@ -16,15 +20,18 @@ use anyhow::Result;
 use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
+use crate::goals::verdicts;
 use crate::peers::Peers;
 use crate::protocol::Order;
 use crate::rows::shared::Shared;
 use crate::stats::Times;
 use crate::{machine, report};
 use site::{Network, Site};
+use throughput::Way;
 
-/// The version of the crate, as the manifest has it.
-const ZOOKEEPER_CLIENT: &str = "0.11.2";
+/// The versions of the crates, as the manifest has them.
+const ZOOKEEPER_CLIENT: &str = "zookeeper-client 0.11.2";
+const RSLOCK: &str = "rslock 0.10";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -51,16 +58,18 @@ enum Family {
     Cycle,
     Apart,
     Together,
+    Processes,
     HandOver,
     Shared,
     Counts,
     Held,
+    Renewal,
 }
 
 /// One run, and the server that it measures.
 pub(crate) struct Run {
     bench: Bench,
-    site: Site,
+    site: Box<dyn Site>,
     /// What other clients failed at.
     faults: RefCell<Vec<String>>,
 }
@@ -110,18 +119,23 @@ struct Measured {
     cycle: Vec<Row<Times>>,
     apart: Vec<Row<throughput::Throughput>>,
     together: Vec<Row<throughput::Throughput>>,
+    processes: Vec<Row<throughput::Throughput>>,
     hand_over: Vec<Row<hand_over::HandOver>>,
     shared: Vec<Row<Shared>>,
     counts: Vec<Row<counts::Counts>>,
     held: Vec<Row<held::Held>>,
+    renewal: Vec<Row<renewal::Renewal>>,
 }
 
-pub(crate) fn measure(options: &Options) -> Result<()> {
-    let mut bench = Bench::new(Store::ZooKeeper, options.quick, false, None)?;
+pub(crate) fn measure(store: Store, options: &Options) -> Result<()> {
+    let mut bench = Bench::new(store, options.quick, false, None)?;
     bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
     bench.peers = options.peers.then(Peers::build).transpose()?;
     let busy = machine::is_busy();
-    let site = Site::start(bench.cores)?;
+    let site: Box<dyn Site> = match store {
+        Store::Redis => Box::new(redis::Redis::start(bench.cores)?),
+        _ => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
+    };
     let run = Run { bench, site, faults: RefCell::default() };
     eprintln!("warming up the server");
     throughput::warm(&run)?;
@@ -129,7 +143,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let section = section(&run, busy, &measured, options.only.is_empty())?;
     print!("{section}");
     if options.write {
-        report::write("zookeeper", &section)?;
+        report::write(if store == Store::Redis { "redis" } else { "zookeeper" }, &section)?;
     }
     Ok(())
 }
@@ -137,13 +151,15 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
 fn families(run: &Run, options: &Options) -> Result<Measured> {
     Ok(Measured {
         cycle: family(options, Family::Cycle, || cycle::measure(run))?,
-        apart: family(options, Family::Apart, || throughput::apart(run))?,
-        together: family(options, Family::Together, || throughput::together(run))?,
+        apart: family(options, Family::Apart, || throughput::measure(run, Way::Apart))?,
+        together: family(options, Family::Together, || throughput::measure(run, Way::Together))?,
+        processes: family(options, Family::Processes, || throughput::measure(run, Way::Processes))?,
         hand_over: family(options, Family::HandOver, || hand_over::measure(run))?,
         shared: family(options, Family::Shared, || shared::measure(run))?,
         counts: family(options, Family::Counts, || counts::measure(run))?,
-        // The last, since it leaves most behind.
+        // The last, since they leave most behind.
         held: family(options, Family::Held, || held::measure(run))?,
+        renewal: family(options, Family::Renewal, || renewal::measure(run))?,
     })
 }
 
@@ -167,22 +183,29 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
         let version = run.round(peer, "its version", version)?;
         machine.push_str(&format!("; {}", version.as_deref().unwrap_or_else(|| peer.title())));
     }
-    machine.push_str(&format!("; zookeeper-client {ZOOKEEPER_CLIENT}; rounds: {}", run.bench.effort.rounds));
+    let redis = run.bench.store == Store::Redis;
+    let peer = if redis { RSLOCK } else { ZOOKEEPER_CLIENT };
+    machine.push_str(&format!("; {peer}; rounds: {}", run.bench.effort.rounds));
     let quick = run.bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
     for warning in [busy, quick].into_iter().flatten() {
         machine.push_str(&format!("; **{warning}**"));
     }
+    let floor = run.bench.store.floor();
+    let goals = if redis { redis_goals::all(measured) } else { zookeeper_goals::all(measured) };
+    let goals = verdicts(goals.into_iter().filter(|goal| is_whole || goal.value.is_some()).collect());
     let tables = [
-        (measured.cycle.is_empty(), cycle::table(&measured.cycle)),
-        (measured.apart.is_empty(), throughput::table(&measured.apart, true)),
-        (measured.together.is_empty(), throughput::table(&measured.together, false)),
+        (measured.cycle.is_empty(), cycle::table(&measured.cycle, run.bench.store)),
+        (measured.apart.is_empty(), throughput::table(&measured.apart, Way::Apart, floor)),
+        (measured.together.is_empty(), throughput::table(&measured.together, Way::Together, floor)),
+        (measured.processes.is_empty(), throughput::table(&measured.processes, Way::Processes, floor)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Loopback)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Delay)),
         (measured.shared.is_empty(), shared::table(&measured.shared, Network::Loopback)),
         (measured.shared.is_empty(), shared::table(&measured.shared, Network::Delay)),
         (measured.counts.is_empty(), counts::table(&measured.counts)),
         (measured.held.is_empty(), held::table(run, &measured.held)),
-        (false, goals::table(measured, is_whole)),
+        (measured.renewal.is_empty(), renewal::table(run, &measured.renewal)),
+        (false, goals),
     ];
     let tables = tables.iter().filter(|(is_empty, _)| !is_empty).map(|(_, table)| table.to_string());
     let begin = format!("Measured on {machine}.\n");

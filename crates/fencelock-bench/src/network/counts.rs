@@ -10,17 +10,6 @@ use crate::crew::{Crew, Placement};
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
 
-const CONTESTANTS: [Contestant; 8] = [
-    Contestant::ZkFloor,
-    Contestant::ZkFloorListed,
-    Contestant::Current,
-    Contestant::CurrentListed,
-    Contestant::ZkCrate,
-    Contestant::Curator,
-    Contestant::GoZk,
-    Contestant::Kazoo,
-];
-
 /// Enough that what is not asked for the cycles' sake vanishes.
 const CYCLES: u64 = 200;
 
@@ -50,7 +39,7 @@ pub(super) struct Counts {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
     let network = Network::Loopback;
     let mut rows = Vec::new();
-    for contestant in run.bench.present(&CONTESTANTS) {
+    for contestant in run.bench.present_but(&[Contestant::Own, Contestant::OwnApart]) {
         let figure = run.round(contestant, "requests", || counts(run, contestant))?;
         rows.extend(figure.map(|figure| Row { contestant, network, figure }));
     }

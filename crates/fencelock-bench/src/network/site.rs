@@ -1,0 +1,156 @@
+//! The server that a run measures, what is between it and its clients, and what it says of them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fencelock_testbed::{Proxy, wait_until};
+
+use crate::crew::Target;
+use crate::machine::Cores;
+use crate::report::{micros, millis};
+
+/// How long bytes are held, each way.
+const DELAY: Duration = Duration::from_millis(2);
+
+/// Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
+
+/// What is between a client and the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Loopback, and the server keeps to the core of the client.
+    OneCore,
+    /// Loopback, and the server keeps to a core of its own where the client does.
+    Loopback,
+    /// A proxy that holds bytes for [`DELAY`] each way.
+    Delay,
+}
+
+impl Network {
+    /// What most is measured on.
+    pub(crate) const BOTH: [Self; 2] = [Self::Loopback, Self::Delay];
+
+    /// As a table names it.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::OneCore => "one core",
+            Self::Loopback => "loopback",
+            Self::Delay => "2 ms each way",
+        }
+    }
+
+    /// The unit of a table's times, and nanoseconds in it.
+    pub(crate) const fn unit(self) -> (&'static str, fn(f64) -> String) {
+        match self {
+            Self::OneCore | Self::Loopback => ("µs", micros),
+            Self::Delay => ("ms", millis),
+        }
+    }
+}
+
+/// The cores that a server keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// That of a client that is alone.
+    First,
+    /// The other one.
+    Second,
+    Any,
+}
+
+impl Kept {
+    pub(crate) fn among(self, cores: Cores) -> Vec<usize> {
+        match self {
+            Self::First => vec![cores.first],
+            Self::Second => vec![cores.second],
+            Self::Any => vec![cores.first, cores.second],
+        }
+    }
+}
+
+/// What the server has received and sent on the connections of its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) requests: u64,
+    /// Answers and notifications.
+    pub(crate) sent: u64,
+}
+
+impl Traffic {
+    /// Requests, and notifications, since `before`.
+    pub(crate) fn since(self, before: Self) -> (f64, f64) {
+        let (requests, sent) = (self.requests - before.requests, self.sent - before.sent);
+        (requests as f64, sent as f64 - requests as f64)
+    }
+}
+
+/// A server, and the proxy before it.
+pub(crate) trait Site {
+    /// What the server is, for the line that says what was measured.
+    fn describe(&self) -> Result<String>;
+
+    fn proxy(&self) -> &Proxy;
+
+    /// Something that nobody has locked yet.
+    fn target(&self, network: Network) -> Target;
+
+    fn keep(&self, to: Kept) -> Result<()>;
+
+    /// What it has received and sent so far.
+    fn traffic(&self) -> Result<Traffic>;
+
+    /// How many watches are set; none where there is no such thing.
+    fn watches(&self) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Waits until so many watches are set, where there is such a thing.
+    fn has_watches(&self, _count: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
+    fn own_watches(&self) -> Result<usize> {
+        Ok(0)
+    }
+
+    /// Bytes of memory that the data take there, where it says so.
+    fn memory(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Whether the proxy delays; what is not measured need not wait.
+    fn delays(&self, delays: bool) {
+        self.proxy().delay(if delays { DELAY } else { Duration::ZERO });
+    }
+
+    /// Sets up what `network` says.
+    fn is_on(&self, network: Network) -> Result<()> {
+        self.delays(network == Network::Delay);
+        self.keep(if network == Network::OneCore { Kept::First } else { Kept::Second })
+    }
+
+    /// Waits until the proxy has carried so many bytes more to the server, or until nothing comes any more.
+    fn carries(&self, bytes: u64) {
+        let (before, _) = self.proxy().bytes();
+        wait_until(Duration::from_secs(20), || self.proxy().bytes().0 >= before + bytes);
+    }
+
+    /// Waits until nobody asks for anything: everybody has its place, and watches what it wants to watch.
+    fn is_quiet(&self) -> Result<()> {
+        let mut before = self.traffic()?;
+        let mut fault = None;
+        let quiet = wait_until(Duration::from_secs(20), || {
+            std::thread::sleep(BETWEEN_LOOKS);
+            match self.traffic() {
+                Ok(now) => std::mem::replace(&mut before, now) == now,
+                Err(failed) => {
+                    fault = Some(failed);
+                    true
+                }
+            }
+        });
+        ensure!(quiet, "the server does not come to rest");
+        fault.map_or(Ok(()), Err)
+    }
+}

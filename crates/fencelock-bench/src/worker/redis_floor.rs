@@ -1,0 +1,177 @@
+//! The floor of `redis:`: the scripts that nobody can do without, on the same client library and connection as the store's.
+//!
+//! A free lock is one script that sets a key with an expiry, and one that deletes it if it is ours. A lock that is waited
+//! for is one script that takes it or queues, and one that gives it to the next in the queue and tells that one. Nothing
+//! dies here, so nobody looks for the dead; nobody counts, nobody is told who holds what.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, PushInfo, PushKind, Script, Value};
+use tokio::sync::{oneshot, watch};
+
+use super::ours::TTL;
+use super::workload::{Lock, Take};
+
+const TAKE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0";
+const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const QUEUE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
+                     redis.call('RPUSH', KEYS[2], ARGV[1]) return 0";
+const PASS: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
+                    local next = redis.call('LPOP', KEYS[2]) \
+                    if not next then return redis.call('DEL', KEYS[1]) end \
+                    redis.call('SET', KEYS[1], next, 'PX', ARGV[2]) \
+                    redis.call('PUBLISH', string.match(next, '^[^:]+'), next) return 1";
+
+/// How many requests may be on their way, as the store has it.
+const ROOM: usize = 4096;
+
+/// Who waits, by its number.
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>;
+
+#[derive(Clone)]
+pub(super) struct Floor {
+    wire: MultiplexedConnection,
+    /// The key that is the lock, and that of its queue.
+    keys: Arc<(String, String)>,
+    scripts: Arc<Scripts>,
+    waiting: Waiting,
+    queued: Arc<watch::Sender<u64>>,
+    last: Arc<AtomicU64>,
+    /// Where those who wait hear of their turn; a place in the queue begins with it.
+    channel: Arc<str>,
+    /// What every key begins with.
+    prefix: Arc<str>,
+}
+
+struct Scripts {
+    take: Script,
+    drop: Script,
+    queue: Script,
+    pass: Script,
+}
+
+/// A lock that is held.
+pub(super) struct Held {
+    number: u64,
+    /// Nobody can be waiting for it.
+    alone: bool,
+}
+
+impl Floor {
+    pub(super) async fn connect(url: &str, prefix: &str) -> Result<Self> {
+        let (url, _) = url.split_once('?').unwrap_or((url, ""));
+        let channel: Arc<str> = format!("{prefix}-{}", std::process::id()).into();
+        let waiting = Waiting::default();
+        let heard = Arc::clone(&waiting);
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(ROOM)
+            .set_push_sender(move |push: PushInfo| {
+                hear(&heard, &push);
+                Ok::<_, redis::aio::SendError>(())
+            });
+        let settings = TcpSettings::default().set_nodelay(true);
+        let info = format!("{url}?protocol=resp3").into_connection_info()?.set_tcp_settings(settings);
+        let mut wire = Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await?;
+        let scripts = Scripts {
+            take: Script::new(TAKE),
+            drop: Script::new(DROP),
+            queue: Script::new(QUEUE),
+            pass: Script::new(PASS),
+        };
+        for script in [&scripts.take, &scripts.drop, &scripts.queue, &scripts.pass] {
+            script.load_async(&mut wire).await?;
+        }
+        wire.subscribe(&*channel).await?;
+        let floor = Self {
+            wire,
+            keys: keys(prefix, "bench"),
+            channel,
+            prefix: prefix.into(),
+            scripts: Arc::new(scripts),
+            waiting,
+            queued: Arc::default(),
+            last: Arc::default(),
+        };
+        Ok(floor)
+    }
+
+    fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn ask(&self, script: &Script, number: u64) -> Result<bool> {
+        let mut call = script.prepare_invoke();
+        let place = format!("{}:{number}", self.channel);
+        call.key(&self.keys.0).key(&self.keys.1).arg(place).arg(TTL.as_millis() as u64);
+        Ok(call.invoke_async(&mut self.wire.clone()).await?)
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn keys(prefix: &str, name: &str) -> Arc<(String, String)> {
+    Arc::new((format!("{prefix}:lock:{name}"), format!("{prefix}:queue:{name}")))
+}
+
+/// Tells the one whose number came.
+fn hear(waiting: &Mutex<HashMap<u64, oneshot::Sender<()>>>, push: &PushInfo) {
+    let (PushKind::Message, [_, Value::BulkString(place)]) = (&push.kind, push.data.as_slice()) else { return };
+    let number = std::str::from_utf8(place).ok().and_then(|place| place.rsplit_once(':')?.1.parse().ok());
+    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(next) = number.and_then(|number: u64| waiting.remove(&number)) {
+        let _ = next.send(());
+    }
+}
+
+impl Take for Floor {
+    type Held = Held;
+
+    async fn acquire(&self) -> Result<Held> {
+        let number = self.number();
+        let (sender, told) = oneshot::channel();
+        self.table().insert(number, sender);
+        if self.ask(&self.scripts.queue, number).await? {
+            self.table().remove(&number);
+        } else {
+            self.queued.send_modify(|queued| *queued += 1);
+            told.await.context("the connection is gone")?;
+        }
+        Ok(Held { number, alone: false })
+    }
+
+    async fn release(&self, held: Held) -> Result<()> {
+        let script = if held.alone { &self.scripts.drop } else { &self.scripts.pass };
+        ensure!(self.ask(script, held.number).await?, "the lock was lost");
+        Ok(())
+    }
+}
+
+impl Lock for Floor {
+    fn named(&self, name: &str) -> Result<Self> {
+        Ok(Self { keys: keys(&self.prefix, name), ..self.clone() })
+    }
+
+    async fn acquire_free(&self) -> Result<Held> {
+        let number = self.number();
+        ensure!(self.ask(&self.scripts.take, number).await?, "somebody else is about");
+        Ok(Held { number, alone: true })
+    }
+
+    async fn queued(&self) -> Result<u64> {
+        Ok(*self.queued.borrow())
+    }
+
+    async fn until_queued(&self, count: u64) -> Result<()> {
+        let mut queued = self.queued.subscribe();
+        queued.wait_for(|now| *now >= count).await.context("nobody queues any more")?;
+        Ok(())
+    }
+}
