@@ -210,19 +210,22 @@ impl Hub {
     /// The place waits, as its own request was told; a message that came before may know better.
     pub(super) fn waits(&self, slot: &Arc<Slot>, seq: u64, ahead: Ahead, due: Moment) {
         self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
-        let mut grant = false;
+        let mut settled = None;
         slot.change(|state| {
-            grant = match state.stand {
-                Stand::Sent { told } => told == Some(seq),
-                Stand::Granted { seq: known } => known == seq,
-                _ => false,
+            settled = match state.stand {
+                Stand::Sent { told } if told == Some(seq) => Some(Stand::Granted { seq }),
+                Stand::Granted { seq: known } if known == seq => Some(Stand::Granted { seq }),
+                Stand::Gone(loss) => Some(Stand::Gone(loss)),
+                _ => None,
             };
-            state.stand = Stand::Waiting { seq, ahead };
-            state.due = due;
+            if settled.is_none() {
+                state.stand = Stand::Waiting { seq, ahead };
+                state.due = due;
+            }
             false
         });
-        if grant {
-            return self.granted(slot, seq);
+        if let Some(stand) = settled {
+            return self.set(slot, stand);
         }
         if due.as_nanos() < self.planned.load(Ordering::Acquire) {
             self.bell.notify_one();
@@ -244,11 +247,14 @@ impl Hub {
         self.wake_all();
     }
 
-    /// The place does not wait any more.
+    /// The place does not wait any more. What is gone stays so: a message that told it may come before the answer that
+    /// tells of the grant is read.
     fn set(&self, slot: &Slot, stand: Stand) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
-            state.stand = stand;
+            if !matches!(state.stand, Stand::Gone(_)) {
+                state.stand = stand;
+            }
             true
         });
         waker.into_iter().for_each(Waker::wake);

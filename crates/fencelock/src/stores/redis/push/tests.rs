@@ -123,6 +123,23 @@ fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
 }
 
 #[test]
+fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
+    let heard = Heard::new();
+    let (granted, waits) = (heard.begin(1), heard.begin(2));
+    for slot in [&granted, &waits] {
+        heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+    }
+    heard.hub.granted(&granted, 7);
+    heard.hub.waits(&waits, 7, AHEAD, Moment::NEVER);
+    for slot in [&granted, &waits] {
+        assert_eq!(slot.standing(), Standing::Lost(Loss::Broken));
+        let place = slot.place.clone();
+        assert_eq!(heard.hub.gone(std::slice::from_ref(&place)), [(place, Loss::Broken)]);
+    }
+    assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
+}
+
+#[test]
 fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
     let mut heard = Heard::new();
     let slot = heard.begin(1);
