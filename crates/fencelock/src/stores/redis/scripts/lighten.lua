@@ -9,8 +9,6 @@ if not place or place.seq ~= ARGV[3] or not place.granted then return 0 end
 local weight, capacity = tonumber(ARGV[4]), tonumber(ARGV[5])
 if capacity ~= place.capacity or weight > place.weight then error('FLINVALID a lighter claim is not lighter', 0) end
 if weight == place.weight then return 1 end
--- What comes after a removal is allowed without free memory.
-call('HDEL', KEYS[1], field)
 queue.weight = queue.weight - place.weight + weight
 place.weight = weight
 put_place(queue, place)

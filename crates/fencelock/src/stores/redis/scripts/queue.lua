@@ -37,7 +37,7 @@ end
 local function open_queue(bucket, order, name, record)
   local queue = {
     bucket = bucket, order = order, name = name, record = record, several = false, places = {}, put = {}, gone = {},
-    count = 0, granted = 0, weight = 0, capacity = 0, covers = '-', boundary = 0,
+    count = 0, grown = false, granted = 0, weight = 0, capacity = 0, covers = '-', boundary = 0,
   }
   if not record then return queue end
   local id, text = string.match(record, '^(%x+%-%x+) (.*)$')
@@ -112,7 +112,7 @@ local function append(queue, place)
   else
     call('ZADD', queue.order, place.seq, place.id)
   end
-  queue.count = queue.count + 1
+  queue.count, queue.grown = queue.count + 1, true
   if place.granted then queue.granted, queue.weight = queue.granted + 1, queue.weight + place.weight end
   put_place(queue, place)
 end
@@ -276,7 +276,8 @@ local function record_of(queue)
     queue.covers, queue.boundary)
 end
 
--- Writes what changed. Removals come first: they are allowed without free memory, and everything after them is, too.
+-- Writes what changed. Removals come first: they are allowed without free memory, and everything after them is, too. Only
+-- an arrival may be refused for want of memory, so where nothing is removed before other changes, nothing is "removed".
 local function save(queue)
   local record, list = record_of(queue), {}
   if not record and queue.record then queue.gone[#queue.gone + 1] = queue.name end
@@ -285,6 +286,7 @@ local function save(queue)
     list[#list + 1] = field
     list[#list + 1] = text
   end
+  if #list > 0 and #queue.gone == 0 and not queue.grown then queue.gone[1] = field_of(queue, '') end
   in_parts('HDEL', queue.bucket, queue.gone)
   in_parts('HSET', queue.bucket, list)
   queue.record, queue.several, queue.gone, queue.put = record, queue.count > 1, {}, {}

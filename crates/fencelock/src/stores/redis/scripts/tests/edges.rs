@@ -109,6 +109,37 @@ fn without_memory_nothing_is_taken_and_everything_is_given_back() {
 }
 
 #[test]
+fn without_memory_queues_are_still_read_and_looked_after() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("full"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    bed.hold(session, &name, Claim::MUTEX);
+    let (next, seq, _) = bed.wait(other, &name, Claim::MUTEX);
+    for script in all() {
+        bed.ask(&script.load()).unwrap();
+    }
+    // Every boundary has passed, so that whoever is ahead is looked at and a new boundary is written.
+    let passed = |bed: &mut Bed, dead| {
+        bed.words(&["CONFIG", "SET", "maxmemory", "0"]);
+        bed.kill(dead, &[&name]);
+        bed.words(&["CONFIG", "SET", "maxmemory", "1"]);
+    };
+    let nobody = 0;
+    passed(&mut bed, nobody);
+    assert_eq!(bed.seen(other, &name, next), Seen::Waiting(seq, None));
+    passed(&mut bed, nobody);
+    assert_eq!(bed.line(&name).len(), 2);
+    passed(&mut bed, nobody);
+    let bucket = layout.slot(&name).bucket;
+    assert_eq!(bed.run(names(&layout, bucket..bucket + 1, "", None, 9)), std::slice::from_ref(&name));
+    passed(&mut bed, nobody);
+    let entry = bed.entry(&name, Claim::MUTEX, false);
+    assert_eq!(bed.run(enter(&layout, other, 1, &entry)), Enter::Busy);
+    passed(&mut bed, session);
+    assert_eq!(bed.seen(other, &name, next), Seen::Granted(seq));
+}
+
+#[test]
 fn a_heavier_claim_is_refused() {
     let (mut bed, name) = (Bed::new(true), name("heavier"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
