@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fencelock::{ErrorKind, Name};
-use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Reply, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
 
 use crate::lab::{acquired, acquiring, client, observed, queued, refused, server, soon, until, until_queued, with_ttl};
 
@@ -179,6 +179,29 @@ async fn keys_of_others_under_our_names_are_told_and_left_alone() {
     assert_eq!(server.ask(&["GET".as_bytes(), bucket]).unwrap().to_string(), "somebody else's");
     server.ask(&["DEL".as_bytes(), bucket]).unwrap();
     client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_that_somebody_broke_keeps_no_waiter_of_another_from_its_lock() {
+    let server = server(Settings::default());
+    let way = Proxy::start(server.address()).unwrap();
+    let dying = client(&format!("redis://{}", way.address()), 2000).await;
+    let (holder, waiter) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
+    let _broken = holder.mutex("broken").unwrap().acquire().await.unwrap();
+    let lost = dying.mutex("whole").unwrap().acquire().await.unwrap();
+    let (stuck, waiting) = (acquiring(&waiter, "broken"), acquiring(&waiter, "whole"));
+    until_queued(&waiter, "broken", 2).await;
+    until_queued(&waiter, "whole", 2).await;
+    let orders = server.ask(&["KEYS", "fencelock:1:{*}:queue:broken"]).unwrap();
+    let [Reply::Bytes(order)] = orders.items() else { panic!("{orders:?}") };
+    server.ask(&["DEL".as_bytes(), order]).unwrap();
+    server.ask(&["SET".as_bytes(), order, b"somebody else's"]).unwrap();
+    until("a look fails", async || server.info("errorstat_WRONGTYPE").is_ok()).await;
+    // From now on only a look finds out that the holder died.
+    way.hole(Way::Both);
+    assert!(acquired(waiting).await.token() > lost.token());
+    assert!(!stuck.is_finished());
+    stuck.abort();
 }
 
 #[tokio::test]

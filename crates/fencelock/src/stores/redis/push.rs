@@ -358,6 +358,13 @@ impl Hub {
         self.bell.notified().await;
     }
 
+    /// A look at these told nothing; there is to be another one then.
+    pub(super) fn put_off(&self, asked: &[(Name, Vec<RequestId>)], due: Moment) {
+        let inner = self.lock();
+        let slots = asked.iter().flat_map(|(_, ids)| ids).filter_map(|id| inner.waiting.get(id));
+        slots.for_each(|slot| slot.lock().due = due);
+    }
+
     /// What a look at `asked` told; `at` is when the answer came.
     pub(super) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {

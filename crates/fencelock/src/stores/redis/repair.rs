@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 
 use super::connection::Connection;
 use super::layout::Layout;
-use super::push::Hub;
+use super::push::{Hub, REPAIR};
 use super::scripts::{self, PLACES_PER_CALL};
 use crate::engine::clock::Clock;
+use crate::error::ErrorKind;
 use crate::name::Name;
 use crate::store::RequestId;
 
@@ -41,14 +42,14 @@ pub(super) async fn repair(
                 } else {
                     // The connection is at its end, or the server refuses for a while.
                     drop(connection);
-                    clock.sleep_until(clock.now().after(super::push::REPAIR)).await;
+                    clock.sleep_until(clock.now().after(REPAIR)).await;
                 }
             }
         }
     }
 }
 
-/// Says whether the server answered.
+/// Says whether the server answered. What is wrong with one name is of no consequence for the others.
 async fn look(
     connection: &Connection,
     layout: &Layout,
@@ -57,13 +58,19 @@ async fn look(
     clock: &dyn Clock,
     names: HashMap<Name, Vec<RequestId>>,
 ) -> bool {
-    for request in portions(names) {
+    let mut requests = portions(names);
+    while let Some(request) = requests.pop() {
         let answer = connection.run("look", &scripts::look(layout, session, &request, false)).await;
         match answer {
             Ok(look) => hub.looked(&request, look, clock.now()),
-            Err(error) => {
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
                 tracing::debug!(%error, "waiting places could not be looked at");
                 return false;
+            }
+            Err(_) if request.len() > 1 => requests.extend(request.into_iter().map(|name| vec![name])),
+            Err(error) => {
+                tracing::warn!(%error, name = ?request.first().map(|(name, _)| name), "places could not be looked at");
+                hub.put_off(&request, clock.now().after(REPAIR));
             }
         }
     }
