@@ -61,6 +61,19 @@ async fn a_restart_on_an_empty_disk_costs_the_locks_and_they_are_told() {
 }
 
 #[tokio::test]
+async fn a_restart_is_suspected_where_nobody_may_ask_for_it() {
+    let server =
+        server(Settings { durable: true, ..Settings::default() }.with_user("blind", "on >p ~* &* +@all -info"));
+    let url = format!("redis://blind:p@{}", server.address());
+    let (holder, guard) = held(&url).await;
+    server.restart().unwrap();
+    soon(guard.lost()).await;
+    let granted = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+    assert!(token(&granted) > token(&guard));
+    granted.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_restart_with_persistence_grants_nothing_twice() {
     let server = server(Settings { durable: true, ..Settings::default() });
     let (holder, guard) = held(&server.url()).await;

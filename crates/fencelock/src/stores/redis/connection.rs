@@ -45,7 +45,7 @@ pub(super) struct Connection {
 struct Traffic {
     /// Requests whose callers wait.
     waiting: AtomicUsize,
-    /// Answers and messages so far.
+    /// Answers so far.
     heard: AtomicU64,
     ended: AtomicBool,
 }
@@ -124,7 +124,7 @@ impl Connection {
             Ok(_) => Ok(Server::default()),
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(
-                    "the user may not run INFO: whether the server evicts keys, and that it was restarted, is not seen"
+                    "the user may not run INFO: whether the server evicts keys is not seen, and every new connection counts as a restart, which costs the locks"
                 );
                 Ok(Server::default())
             }

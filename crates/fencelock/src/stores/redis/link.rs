@@ -209,12 +209,13 @@ impl Link {
     }
 
     /// A server that was started anew may have forgotten what it confirmed, or remember what is over: nothing of the session
-    /// can be relied on any more.
+    /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, run_id: Option<String>, member: &Member) {
-        let Some(run_id) = run_id else { return };
-        let before = self.lock().run_id.replace(run_id.clone());
-        if before.is_some_and(|before| before != run_id) {
-            tracing::warn!(server = ?self.config, "the server was started anew: the session and its locks are lost");
+        let is_known = run_id.is_some();
+        let before = std::mem::replace(&mut self.lock().run_id, run_id.clone());
+        if self.epoch() != 0 && !(is_known && before == run_id) {
+            let message = "the server was started anew, or may have been: the session and its locks are lost";
+            tracing::warn!(server = ?self.config, is_known, "{message}");
             member.hub.end(Over::Here);
         }
     }
