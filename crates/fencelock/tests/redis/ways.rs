@@ -57,6 +57,11 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
+    // A certificate that is trusted, of somebody else.
+    let elsewhere = url("ours", &own).replace(&address.to_string(), &format!("localhost:{}", address.port()));
+    let error = refused(&elsewhere).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(error.to_string().contains("not valid for name"), "{error}");
     // One side speaks TLS and the other does not.
     for url in [
         format!("redis://:secret@{address}?ttl_ms=3000"),
