@@ -47,6 +47,12 @@ impl RedisPlace {
     }
 }
 
+impl Drop for RedisPlace {
+    fn drop(&mut self) {
+        self.core.hub.dropped(&self.slot);
+    }
+}
+
 impl Place for RedisPlace {
     fn id(&self) -> PlaceId {
         self.slot.place.clone()

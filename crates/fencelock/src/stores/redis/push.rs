@@ -232,6 +232,13 @@ impl Hub {
         }
     }
 
+    /// Nobody asks for the place any more. One that is gone will not be left, so nobody else would forget it.
+    pub(super) fn dropped(&self, slot: &Slot) {
+        if matches!(slot.stand(), Stand::Gone(_)) {
+            self.forget(slot.place.request);
+        }
+    }
+
     /// The place was left, and is of no interest any more.
     pub(super) fn left(&self, slot: &Slot) {
         slot.change(|state| {

@@ -140,6 +140,17 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
 }
 
 #[test]
+fn a_place_that_is_gone_is_forgotten_with_whoever_waited_for_it_and_another_is_not() {
+    let heard = Heard::new();
+    let (gone, there) = (heard.waits(1, 7), heard.waits(2, 8));
+    heard.hub.heard(1, format!("n job\nb {} 7 stuck", gone.place.request).as_bytes());
+    heard.hub.dropped(&gone);
+    heard.hub.dropped(&there);
+    let kept: Vec<_> = heard.hub.by_name().into_values().flatten().collect();
+    assert_eq!(kept, [there.place.request]);
+}
+
+#[test]
 fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
     let mut heard = Heard::new();
     let slot = heard.begin(1);
