@@ -129,7 +129,7 @@ impl Redis {
         ends()?;
         let over = LogWriter::now();
         let by = over + nanos(UNREAD);
-        self.past().lapses.push(Lapse { from, by, believed_until: over + nanos(Self::TTL) });
+        self.past().lapses.push(Lapse { from, over, by, believed_until: over + nanos(Self::TTL) });
         Ok(())
     }
 

@@ -47,16 +47,12 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
             inside.pop();
         }
         let mine = history.sections[core.section].claim;
-        if !history.lapses.is_empty() {
-            let before = taken;
-            taken -= let_go(history, &mut inside, core);
-            let breaks = |taken: u64| taken + u64::from(mine.weight()) > u64::from(mine.capacity());
-            report.excused += usize::from(breaks(before) && !breaks(taken));
-        }
+        let (parted, rival) = beside(history, &inside, core);
+        let breaks = |taken: u64| taken + u64::from(mine.weight()) > u64::from(mine.capacity());
+        report.excused += usize::from(breaks(taken) && !breaks(taken - parted));
         taken += u64::from(mine.weight());
-        let rival = inside.peek().map(|Reverse((_, rival))| *rival);
         if let Some(rival) = rival
-            && let Some(law) = broken(mine, history.sections[rival].claim, taken)
+            && let Some(law) = broken(mine, history.sections[rival].claim, taken - parted)
         {
             report.violations.push(Violation { law, lock: core.lock, who: core.section, against: Some(rival) });
         }
@@ -64,21 +60,28 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
     }
 }
 
-/// Forgets those inside whom a lapse of the store parts from `core`, and so from all that start later. Says how much they
-/// had taken.
-fn let_go(history: &History, inside: &mut BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> u64 {
-    let mut taken = 0;
-    inside.retain(|Reverse((_, section))| {
-        let section = &history.sections[*section];
-        let parted = section.core().is_some_and(|other| is_parted(history, other, core.start));
-        taken += if parted { u64::from(section.claim.weight()) } else { 0 };
-        !parted
-    });
-    taken
+/// Of those inside: how much they have taken whom a lapse of the store parts from `core`, and the first to leave of the
+/// others.
+fn beside(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> (u64, Option<usize>) {
+    if history.lapses.is_empty() {
+        return (0, inside.peek().map(|Reverse((_, rival))| *rival));
+    }
+    let mut parted = 0;
+    let mut rival: Option<(u64, usize)> = None;
+    for Reverse((end, section)) in inside {
+        // Whoever was granted first may read of it last.
+        if is_parted(history, *section, core.section) || is_parted(history, core.section, *section) {
+            parted += u64::from(history.sections[*section].claim.weight());
+        } else if rival.is_none_or(|first| (*end, *section) < first) {
+            rival = Some((*end, *section));
+        }
+    }
+    (parted, rival.map(|(_, rival)| rival))
 }
 
-fn is_parted(history: &History, core: (u64, u64), later: u64) -> bool {
-    history.lapses.iter().any(|lapse| lapse.parts(core, later))
+fn is_parted(history: &History, earlier: usize, later: usize) -> bool {
+    let (earlier, later) = (&history.sections[earlier], &history.sections[later]);
+    history.lapses.iter().any(|lapse| lapse.parts(earlier, later))
 }
 
 /// The law that `mine` breaks when it comes inside beside `other`, and `taken` is taken by then.
@@ -104,7 +107,7 @@ fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
         }
         match highest {
             // Its answer was read only after a lapse, and after somebody's who was granted after that.
-            Some((highest, other)) if token < highest && is_parted(history, (core.start, core.end), other.start) => {}
+            Some((highest, other)) if token < highest && is_parted(history, core.section, other.section) => {}
             Some((highest, other)) if token <= highest => violations.push(Violation {
                 law: Law::TokensRise,
                 lock: core.lock,
@@ -126,11 +129,7 @@ fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
         let (mine, place) = (section.claim, section.enqueued());
         let overtook = latest.iter().find(|(claim, called, _)| excludes(*claim, mine) && *called > place.returned);
         // Who was granted before a lapse may read of it only after somebody was served who was granted after that.
-        let parted = |overtaker: usize| {
-            let start = history.sections[overtaker].core().map_or(0, |(start, _)| start);
-            is_parted(history, (core.start, core.end), start)
-        };
-        if let Some((_, _, overtaker)) = overtook.filter(|(_, _, overtaker)| !parted(*overtaker)) {
+        if let Some((_, _, overtaker)) = overtook.filter(|(_, _, other)| !is_parted(history, core.section, *other)) {
             let (law, who, against) = (Law::Order, *overtaker, Some(core.section));
             violations.push(Violation { law, lock: core.lock, who, against });
         }

@@ -57,6 +57,8 @@ fn numbered(list: &[String]) -> u32 {
 pub struct Lapse {
     /// Not before this.
     pub from: u64,
+    /// Certainly over by then: whoever asked later was granted after it.
+    pub over: u64,
     /// Everybody knows by then of the grants that came before: it was over, and their answers are read.
     pub by: u64,
     /// When the belief of those who were granted before has to be over.
@@ -64,9 +66,12 @@ pub struct Lapse {
 }
 
 impl Lapse {
-    /// Whether it may lie between the grants of two cores: one that starts and ends then, and one that starts then.
-    pub(super) fn parts(&self, (start, end): (u64, u64), later: u64) -> bool {
-        start <= self.by && self.from <= later && end <= self.believed_until
+    /// Whether it may lie between two grants: `earlier` asked for its place before it was over, and read of its grant soon
+    /// enough for one from before; `later` read of its own after it began.
+    pub(super) fn parts(&self, earlier: &Section, later: &Section) -> bool {
+        let (Some((start, end)), Some((later_start, _))) = (earlier.core(), later.core()) else { return false };
+        let was_before = earlier.enqueued().called <= self.over && start <= self.by && end <= self.believed_until;
+        was_before && self.from <= later_start
     }
 }
 
