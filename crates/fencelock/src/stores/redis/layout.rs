@@ -1,10 +1,12 @@
 //! The keys of the layout `fair`, version 1. What is in them, NOTES.md says; who writes it, `scripts/`.
 
-use std::fmt::Write as _;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use crate::name::Name;
+use crate::store::RequestId;
 
 /// The version that the layout key holds, and that every other key carries in its name.
 pub(super) const VERSION: &str = "1";
@@ -13,10 +15,15 @@ pub(super) const LAYOUT_NAME: &str = "fencelock redis fair layout 1";
 /// How many buckets names fall into: as many hash tags, and as many counters.
 pub(super) const BUCKETS: u16 = 4096;
 
+/// How many names are remembered with their buckets.
+const KNOWN: usize = 1024;
+
 /// Where a layout begins in the key space of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Layout {
     root: Box<str>,
+    /// The buckets of names that were asked for lately: a digest takes as long as all the rest of a request.
+    known: Arc<Mutex<HashMap<Name, u16>>>,
 }
 
 /// The keys of one name. They share a hash tag, so that a script may touch all of them wherever they are.
@@ -39,7 +46,7 @@ impl Default for Layout {
 impl Layout {
     /// A layout whose keys begin with `root`.
     pub(super) fn new(root: &str) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), known: Arc::default() }
     }
 
     /// The key that says which version the keys beside it are of.
@@ -54,32 +61,70 @@ impl Layout {
 
     /// The key that lives as long as the session does. Its channel has the same name.
     pub(super) fn session_key(&self, session: u64) -> String {
-        format!("{}{session:016x}", self.session_prefix())
+        let mut key = self.with_root(":1:session:", 16);
+        push_hex(&mut key, session, 16);
+        key
     }
 
     /// What the keys of one bucket begin with.
-    fn tag(&self, bucket: u16) -> String {
-        format!("{}:{VERSION}:{{{bucket:03x}}}:", self.root)
+    fn tag(&self, bucket: u16, room: usize) -> String {
+        let mut key = self.with_root(":1:{", 5 + room);
+        push_hex(&mut key, bucket.into(), 3);
+        key.push_str("}:");
+        key
+    }
+
+    fn with_root(&self, next: &str, room: usize) -> String {
+        let mut key = String::with_capacity(self.root.len() + next.len() + room);
+        key.push_str(&self.root);
+        key.push_str(next);
+        key
     }
 
     /// The key of a bucket.
     pub(super) fn bucket_key(&self, bucket: u16) -> String {
-        self.tag(bucket) + "bucket"
+        self.tag(bucket, 6) + "bucket"
     }
 
     /// The keys of a name.
     pub(super) fn slot(&self, name: &Name) -> Slot {
-        let bucket = bucket_of(name);
-        let mut queue_key = self.tag(bucket);
-        // Writing to a string cannot fail.
-        let _ = write!(queue_key, "queue:{name}");
+        let bucket = self.bucket_of(name);
+        let queue_key = self.tag(bucket, 6 + name.as_str().len()) + "queue:" + name.as_str();
         Slot { bucket, bucket_key: self.bucket_key(bucket), queue_key }
     }
 
     /// The key of the records of broken grants.
     pub(super) fn breaks_key(&self, name: &Name) -> String {
-        format!("{}breaks:{name}", self.tag(bucket_of(name)))
+        self.tag(self.bucket_of(name), 7 + name.as_str().len()) + "breaks:" + name.as_str()
     }
+
+    /// The bucket of a name.
+    pub(super) fn bucket_of(&self, name: &Name) -> u16 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = known.get(name) {
+            return *bucket;
+        }
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        let bucket = bucket_of(name);
+        known.insert(name.clone(), bucket);
+        bucket
+    }
+}
+
+/// Writes a number in hexadecimal digits, at least as many as that. What `write!` does takes ten times as long.
+pub(super) fn push_hex(text: &mut String, number: u64, digits: u32) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(digits);
+    let digit = |place| char::from(b"0123456789abcdef"[(number >> (4 * place) & 15) as usize]);
+    text.extend((0..digits).rev().map(digit));
+}
+
+/// Writes a request id as it stands in keys, fields and messages.
+pub(super) fn push_id(text: &mut String, id: RequestId) {
+    push_hex(text, id.client, 16);
+    text.push('-');
+    push_hex(text, id.number, 1);
 }
 
 /// The first 12 bits of the digest, as in the file store.
@@ -112,6 +157,28 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_written_as_they_are_shown() {
+        for (client, number) in [(0, 0), (1, 1), (0xab, 0x10), (u64::MAX, u64::MAX), (1 << 60, 0xfff)] {
+            let id = RequestId { client, number };
+            let mut text = String::new();
+            push_id(&mut text, id);
+            assert_eq!(text, id.to_string());
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_the_same_whether_or_not_it_is_remembered() {
+        let layout = Layout::default();
+        for round in 0..2 {
+            for number in 0..2 * KNOWN {
+                let name = Name::new(format!("n{}", number / (round + 1))).unwrap();
+                assert_eq!(layout.bucket_of(&name), bucket_of(&name));
+                assert!(layout.known.lock().unwrap().len() <= KNOWN);
+            }
+        }
+    }
+
+    #[test]
     fn every_key_carries_the_version_and_no_two_things_share_one() {
         let layout = Layout::new("here");
         let name = Name::new("bucket").unwrap();
@@ -121,6 +188,7 @@ mod tests {
             assert!(key.starts_with("here:1:"), "{key}");
             assert_ne!(*key, layout.layout_key());
         }
+        assert_eq!(layout.session_key(7), layout.session_prefix() + "0000000000000007");
         assert_eq!(keys.iter().collect::<std::collections::HashSet<_>>().len(), keys.len());
     }
 }

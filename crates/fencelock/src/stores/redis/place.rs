@@ -99,7 +99,7 @@ impl Place for RedisPlace {
             }
             let PlaceId { name, request } = &self.slot.place;
             let connection = self.core.link.connection().await?;
-            let leave = scripts::leave(&self.core.link.layout, self.core.id, (name, *request), self.slot.seq());
+            let leave = scripts::leave(&self.core.link.layout, (name, *request), self.slot.seq());
             let was_there = connection.run("leave", &leave).await?;
             self.core.hub.left(&self.slot);
             Ok(if was_there { Left::Released } else { Left::AlreadyGone })

@@ -14,7 +14,7 @@ pub(super) use self::messages::{News, news};
 pub(super) use self::replies::{
     Broken, Enter, Lightened, Look, Looked, Open, Refusal, Renewed, Seen, Shown, Withdrawn, refusal,
 };
-use super::layout::{Layout, VERSION};
+use super::layout::{Layout, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
@@ -84,8 +84,8 @@ pub(super) struct Call<R> {
 
 impl<R> Call<R> {
     fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.digest.as_str()).arg(keys.len()).arg(keys);
+        let mut command = Cmd::with_capacity(keys.len() + 8, 256);
+        command.arg("EVALSHA").arg(script.digest.as_str()).arg(keys.len()).arg(keys);
         Self { script, command, read }
     }
 
@@ -148,17 +148,20 @@ pub(super) fn renew(layout: &Layout, session: u64, ttl: Duration, acknowledged: 
 
 /// Joins a queue at its tail, with the epoch that the session had last.
 pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
-    let slot = layout.slot(&entry.name);
-    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.session_key(session)];
-    let lease = entry.lease.map_or(0, milliseconds);
-    let purpose = entry.purpose.as_deref().unwrap_or_default();
-    Call::new(&ENTER, &keys, replies::enter)
-        .arg(entry.name.as_str())
-        .arg(entry.id.to_string())
-        .arg(epoch)
-        .arg(format!("{} {}", entry.claim.weight(), entry.claim.capacity()))
-        .arg(u8::from(entry.wait))
-        .arg(format!("{lease} {session:016x} {purpose}"))
+    let keys = [&*layout.bucket_key(layout.bucket_of(&entry.name)), &layout.session_key(session)];
+    let mut text = String::with_capacity(64);
+    push_id(&mut text, entry.id);
+    let call = Call::new(&ENTER, &keys, replies::enter).arg(entry.name.as_str()).arg(text.as_str()).arg(epoch);
+    text.clear();
+    for number in [entry.claim.weight().into(), entry.claim.capacity().into(), entry.lease.map_or(0, milliseconds)] {
+        text.push_str(&u64::to_string(&number));
+        text.push(' ');
+    }
+    push_hex(&mut text, session, 16);
+    text.push(' ');
+    text.push_str(entry.purpose.as_deref().unwrap_or_default());
+    let call = call.arg(text);
+    if entry.wait { call } else { call.arg("try") }
 }
 
 /// Keys and arguments of scripts that take the places of one session under any number of names.
@@ -221,9 +224,16 @@ pub(super) fn lighten(
 }
 
 /// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.
-pub(super) fn leave(layout: &Layout, session: u64, place: (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
-    let seq = seq.map(|seq| seq.to_string()).unwrap_or_default();
-    on_name(&LEAVE, replies::yes, layout, session, place).arg(seq)
+pub(super) fn leave(layout: &Layout, (name, id): (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
+    let mut beginning = String::with_capacity(64);
+    push_id(&mut beginning, id);
+    if let Some(seq) = seq {
+        beginning.push_str(" g ");
+        beginning.push_str(&seq.to_string());
+    }
+    beginning.push(' ');
+    let bucket_key = layout.bucket_key(layout.bucket_of(name));
+    Call::new(&LEAVE, &[&bucket_key], replies::yes).arg(name.as_str()).arg(beginning)
 }
 
 /// Takes a request back, so that it has no effect from now on, whenever it arrives.

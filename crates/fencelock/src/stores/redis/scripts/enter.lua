@@ -1,9 +1,8 @@
 -- Joins the queue of a name. This half: somebody is in the queue.
-local queue = open_queue(bucket, KEYS[2], name, found[2])
-local weight, capacity = string.match(claim, '^(%d+) (%d+)$')
+local queue = open_queue(bucket, order_of(bucket, name), name, found[2])
+local weight, capacity, lease, own_session, purpose = string.match(args[4], '^(%d+) (%d+) (%d+) (%x+) (.*)$')
 weight, capacity = tonumber(weight), tonumber(capacity)
-local lease, own_session, purpose = string.match(args[6], '^(%d+) (%x+) (.*)$')
-prefix = string.sub(KEYS[3], 1, -17)
+prefix = string.sub(KEYS[2], 1, -17)
 answered[field_of(queue, id)] = true
 
 local function stands(place)
@@ -38,7 +37,7 @@ local function admitted()
 end
 
 if not admitted() and not (queue.count > queue.granted and is_covered(queue)) then sweep(queue, weight) end
-if not admitted() and args[5] ~= '1' then
+if not admitted() and args[5] then
   save(queue)
   send()
   return {'busy'}

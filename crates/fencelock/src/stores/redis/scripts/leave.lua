@@ -1,8 +1,10 @@
--- Gives up one place. This half: others are in the queue.
-prefix = string.sub(KEYS[3], 1, -17)
-local queue = open_queue(bucket, KEYS[2], name, record)
+-- Gives up one place. This half: others are in the queue, or it waits.
+prefix = string.sub(bucket, 1, -13) .. 'session:'
+local id, seq = string.match(mine, '^(%x+%-%x+) g (%d+) $')
+if not id then id = string.sub(mine, 1, -2) end
+local queue = open_queue(bucket, order_of(bucket, name), name, record)
 local place = find(queue, id, queue.several and call('HGET', bucket, field_of(queue, id)))
-if not place or args[3] ~= '' and place.seq ~= args[3] then return 0 end
+if not place or seq and place.seq ~= seq then return 0 end
 remove(queue, place)
 departed(queue)
 save(queue)

@@ -26,8 +26,7 @@ if #names > limit then
 end
 
 local function is_in_use(bucket, name)
-  local order = string.sub(bucket, 1, -7) .. 'queue:' .. name
-  local queue = open_queue(bucket, order, name, call('HGET', bucket, name))
+  local queue = open_queue(bucket, order_of(bucket, name), name, call('HGET', bucket, name))
   sweep(queue, queue.capacity)
   save(queue)
   return queue.count > 0

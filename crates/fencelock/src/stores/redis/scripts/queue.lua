@@ -24,13 +24,18 @@ local function lives_until(session)
 end
 
 local function read_place(id, text, key)
-  local state, seq, weight, capacity, since, lease, session, purpose =
-    string.match(text, '^([gw]) (%d+) (%d+) (%d+) (%d+:%d+) (%d+) (%x+) (.*)$')
+  local state, seq, since, weight, capacity, lease, session, purpose =
+    string.match(text, '^([gw]) (%d+) (%d+:%d+) (%d+) (%d+) (%d+) (%x+) (.*)$')
   if not state then unlike(key, 'a place') end
   return {
     id = id, granted = state == 'g', seq = seq, weight = tonumber(weight), capacity = tonumber(capacity), since = since,
     lease = lease, session = session, purpose = purpose,
   }
+end
+
+-- The order of the queue of a name. A key that the caller names by that of the bucket, whose hash tag it has.
+local function order_of(bucket, name)
+  return string.sub(bucket, 1, -7) .. 'queue:' .. name
 end
 
 -- A queue, from its record if there is one.
@@ -70,8 +75,8 @@ end
 
 local function text_of(place)
   return table.concat({
-    place.granted and 'g' or 'w', place.seq, string.format(decimal, place.weight),
-    string.format(decimal, place.capacity), place.since, place.lease, place.session, place.purpose,
+    place.granted and 'g' or 'w', place.seq, place.since, string.format(decimal, place.weight),
+    string.format(decimal, place.capacity), place.lease, place.session, place.purpose,
   }, ' ')
 end
 

@@ -222,6 +222,10 @@ pub(super) fn renewed(answer: Value) -> Result<Renewed> {
 }
 
 pub(super) fn enter(answer: Value) -> Result<Enter> {
+    // What a free lock answers: no list, which takes the server as long as a command.
+    if let Value::Int(seq) = answer {
+        return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange());
+    }
     let read = |answer| {
         let answer = items(answer)?;
         Some(match (text(answer.first()?)?, &answer[1..]) {

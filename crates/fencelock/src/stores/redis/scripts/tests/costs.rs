@@ -30,7 +30,7 @@ fn a_free_lock_costs_four_commands_to_take_and_two_to_give_back() {
     let mut held = None;
     assert_eq!(commands(&mut bed, |bed| held = Some(bed.hold(session, &name, Claim::MUTEX))), 4);
     let (id, seq) = held.unwrap();
-    let left = commands(&mut bed, |bed| assert!(bed.run(leave(&layout, session, (&name, id), Some(seq)))));
+    let left = commands(&mut bed, |bed| assert!(bed.run(leave(&layout, (&name, id), Some(seq)))));
     assert_eq!(left, 2);
 }
 
@@ -51,9 +51,8 @@ fn behind_a_thousand_waiters_everything_costs_as_much_as_behind_ten() {
             let (id, seq) = held[0];
             let (middle, middle_seq, _) = waiting[waiters / 2];
             let entered = commands(&mut bed, |bed| bed.wait(session, &name, claim));
-            let left = |bed: &mut Bed, id, seq| {
-                commands(bed, |bed| assert!(bed.run(leave(&layout, session, (&name, id), Some(seq)))))
-            };
+            let left =
+                |bed: &mut Bed, id, seq| commands(bed, |bed| assert!(bed.run(leave(&layout, (&name, id), Some(seq)))));
             let released = left(&mut bed, id, seq);
             let given_up = left(&mut bed, middle, middle_seq);
             costs.push((entered, released, given_up));
@@ -89,7 +88,7 @@ fn many_readers_are_let_in_at_once_by_one_message_for_each_session() {
         bed.wait(sessions[number % 2], &name, Claim::READER);
     }
     bed.heard();
-    let released = commands(&mut bed, |bed| assert!(bed.run(leave(&layout, writer, (&name, held), Some(seq)))));
+    let released = commands(&mut bed, |bed| assert!(bed.run(leave(&layout, (&name, held), Some(seq)))));
     let heard = bed.heard();
     let told: Vec<_> = heard.iter().map(|(session, news)| (*session, news.len())).collect();
     assert_eq!(told, [(sessions[0], 1500), (sessions[1], 1500)]);

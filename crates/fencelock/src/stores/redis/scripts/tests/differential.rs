@@ -74,14 +74,12 @@ impl Trial<'_> {
                 Some(text) => text,
                 None => &*fields[&format!("{}\n{}", self.name, known.id)],
             };
-            let expected = format!(
-                "{} {} {} {} ",
-                if known.granted { 'g' } else { 'w' },
-                known.seq,
-                known.claim.weight(),
-                known.claim.capacity()
-            );
-            assert!(text.starts_with(&expected), "{} is {text}, not {expected}\n{steps}", known.id);
+            let letter = if known.granted { "g" } else { "w" };
+            let expected = [letter.to_owned(), known.seq.to_string(), known.claim.weight().to_string()];
+            let mut words: Vec<&str> = text.split(' ').collect();
+            let since = words.remove(2);
+            assert!(since.contains(':') && words[..3] == expected, "{} is {text}, not {expected:?}\n{steps}", known.id);
+            assert_eq!(words[3], known.claim.capacity().to_string(), "{} is {text}\n{steps}", known.id);
         }
         self.check_sums(&fields, &order);
     }
@@ -105,7 +103,7 @@ impl Trial<'_> {
             return;
         }
         let holders = places.iter().filter(|(_, place)| place[0] == "g");
-        let weight: u64 = holders.clone().map(|(_, place)| place[2].parse::<u64>().unwrap()).sum();
+        let weight: u64 = holders.clone().map(|(_, place)| place[3].parse::<u64>().unwrap()).sum();
         let sums = [places.len() as u64, holders.count() as u64, weight].map(|sum| sum.to_string());
         assert!(places.len() > 1, "{record:?}\n{steps}");
         assert_eq!(record[..3], sums, "{places:?}\n{steps}");
@@ -196,11 +194,11 @@ impl Trial<'_> {
         let known = self.pick(dice)?;
         let place = (&self.name.clone(), known.id);
         if dice.percent(20) {
-            assert!(!self.bed.run(leave(&self.layout, known.session, place, Some(known.seq + 1))));
+            assert!(!self.bed.run(leave(&self.layout, place, Some(known.seq + 1))));
         }
         let step = if dice.percent(70) {
             let seq = dice.percent(80).then_some(known.seq);
-            assert!(self.bed.run(leave(&self.layout, known.session, place, seq)), "{}", self.steps.join("\n"));
+            assert!(self.bed.run(leave(&self.layout, place, seq)), "{}", self.steps.join("\n"));
             "leave"
         } else {
             let withdrawn = self.bed.run(withdraw(&self.layout, known.session, place));
@@ -215,7 +213,7 @@ impl Trial<'_> {
     fn depart_again(&mut self, dice: &mut Dice) -> Option<Told> {
         let known = self.past.get(dice.below(self.past.len().max(1)))?.clone();
         let place = (&self.name.clone(), known.id);
-        assert!(!self.bed.run(leave(&self.layout, known.session, place, Some(known.seq))));
+        assert!(!self.bed.run(leave(&self.layout, place, Some(known.seq))));
         assert!(!self.bed.run(withdraw(&self.layout, known.session, place)).was_there);
         self.steps.push(format!("leave {} again", known.id));
         Some(Told::new())
@@ -344,7 +342,7 @@ fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
     }
     // An idle name leaves nothing.
     for known in std::mem::take(&mut trial.line) {
-        trial.bed.run(leave(&trial.layout, known.session, (&trial.name.clone(), known.id), Some(known.seq)));
+        trial.bed.run(leave(&trial.layout, (&trial.name.clone(), known.id), Some(known.seq)));
     }
     trial.bed.run(show(&trial.layout, &trial.name));
     let (fields, order) = trial.bed.raw(&trial.name);

@@ -64,7 +64,7 @@ fn an_order_that_somebody_removed_is_an_error_and_no_grant() {
     }
     let queue = layout.slot(&name).queue_key;
     bed.words(&["DEL", &queue]);
-    let error = bed.try_run(leave(&layout, session, (&name, held), Some(seq))).unwrap_err();
+    let error = bed.try_run(leave(&layout, (&name, held), Some(seq))).unwrap_err();
     assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
     assert!(error.to_string().contains(&queue), "{error}");
 }
@@ -76,7 +76,7 @@ fn scripts_that_the_server_forgot_are_taught_again() {
     let session = bed.session(LONG);
     let (id, seq) = bed.hold(session, &name, Claim::MUTEX);
     bed.words(&["SCRIPT", "FLUSH"]);
-    let call = leave(&bed.layout.clone(), session, (&name, id), Some(seq));
+    let call = leave(&bed.layout.clone(), (&name, id), Some(seq));
     assert_eq!(bed.ask(call.command()).unwrap_err().code(), Some("NOSCRIPT"));
     assert!(bed.run(call));
 }
@@ -100,7 +100,7 @@ fn without_memory_nothing_is_taken_and_everything_is_given_back() {
     assert_eq!(bed.raw(&name), before, "a refused entry left something");
     assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Alive(vec![]));
     assert!(bed.run(withdraw(&layout, session, (&name, entry.id))).epoch.is_some());
-    assert!(bed.run(leave(&layout, session, (&name, held), Some(seq))));
+    assert!(bed.run(leave(&layout, (&name, held), Some(seq))));
     assert_eq!(bed.run(lighten(&layout, other, (&name, next), next_seq, Claim::READER)), Lightened::Done);
     assert_eq!(bed.seen(other, &name, third), Seen::Granted(third_seq));
     let given_up = [(name.clone(), vec![next, third])];

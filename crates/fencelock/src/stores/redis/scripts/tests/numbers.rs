@@ -13,7 +13,7 @@ fn name(name: &str) -> Name {
 fn token(bed: &mut Bed, name: &Name) -> u64 {
     let session = bed.session(LONG);
     let (id, seq) = bed.hold(session, name, Claim::MUTEX);
-    assert!(bed.run(leave(&bed.layout.clone(), session, (name, id), Some(seq))));
+    assert!(bed.run(leave(&bed.layout.clone(), (name, id), Some(seq))));
     seq
 }
 
@@ -71,7 +71,7 @@ fn numbers_are_exact_up_to_the_limit_and_refused_there() {
     let entry = bed.entry(&name, Claim::MUTEX, true);
     let error = bed.try_run(enter(&layout, session, 1, &entry)).unwrap_err();
     assert_eq!(refusal(&error), Some(Refusal::Limit), "{error}");
-    bed.run(leave(&layout, session, (&name, held), Some(seq)));
+    bed.run(leave(&layout, (&name, held), Some(seq)));
     assert_eq!(bed.seen(session, &name, waits), Seen::Granted(limit - 2));
     assert_eq!(bed.line(&name), [waits, last]);
 }

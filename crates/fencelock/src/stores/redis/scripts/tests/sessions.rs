@@ -43,7 +43,7 @@ fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
     let look = bed.run(look(&layout, session, &[(name.clone(), vec![held])], true));
     assert!(!look.alive);
     assert_eq!(bed.run(withdraw(&layout, session, (&name, held))), Withdrawn { epoch: None, was_there: true });
-    assert!(!bed.run(leave(&layout, session, (&name, held), Some(seq))));
+    assert!(!bed.run(leave(&layout, (&name, held), Some(seq))));
     assert_eq!(bed.words(&["EXISTS", &layout.session_key(session)]), Value::Int(0), "something revived it");
 }
 
@@ -116,7 +116,7 @@ fn a_request_left_over_from_an_earlier_session_starts_again_at_the_tail() {
     let Enter::Waiting { seq, .. } = bed.run(enter(&layout, new, 1, &entry)) else { panic!() };
     assert!(seq > before);
     assert_eq!(bed.line(&name), [next, entry.id]);
-    assert!(!bed.run(leave(&layout, old, (&name, entry.id), Some(before))), "the old place left with the new one");
+    assert!(!bed.run(leave(&layout, (&name, entry.id), Some(before))), "the old place left with the new one");
     assert_eq!(bed.seen(old, &name, entry.id), Seen::Missing);
 }
 
