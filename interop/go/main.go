@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"golang.org/x/sys/unix"
+
+	"fencelock/interop/workloads"
 )
 
 type driver struct {
 	conn      *zk.Conn
-	held      map[int]lock
+	held      map[int]workloads.Lock
 	handles   int
-	workloads workloads
+	workloads *workloads.Workloads
 }
 
 func main() {
@@ -47,7 +48,8 @@ func serve(servers, sessionTimeoutMs, logFile string) error {
 			break
 		}
 	}
-	d := &driver{conn: conn, held: map[int]lock{}, workloads: workloads{conn: conn, log: logFile}}
+	locks := func(kind, parent, name string) (workloads.Lock, error) { return recipe(conn, kind, parent, name) }
+	d := &driver{conn: conn, held: map[int]workloads.Lock{}, workloads: workloads.New(locks, logFile)}
 	fmt.Println("ready")
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -82,7 +84,7 @@ func (d *driver) obey(words []string) (string, error) {
 		}
 		return strings.TrimSpace("done " + strings.Join(children, " ")), nil
 	}
-	return d.workloads.obey(words)
+	return d.workloads.Obey(words)
 }
 
 func versions() string {
@@ -98,7 +100,7 @@ func versions() string {
 }
 
 func (d *driver) acquire(words []string) (string, error) {
-	l, _, err := recipe(d.conn, words[0], words[1], words[2])
+	l, err := recipe(d.conn, words[0], words[1], words[2])
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +109,7 @@ func (d *driver) acquire(words []string) (string, error) {
 		return "", err
 	}
 	acquired, err := acquireWithin(l, time.Duration(waitMs)*time.Millisecond)
-	at := now()
+	at := workloads.Now()
 	if err != nil {
 		return "", err
 	}
@@ -129,8 +131,8 @@ func (d *driver) release(word string) (string, error) {
 		return "", fmt.Errorf("no such handle: %d", handle)
 	}
 	delete(d.held, handle)
-	at := now()
-	if err := l.release(); err != nil {
+	at := workloads.Now()
+	if err := l.Release(); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("done at=%d", at), nil
@@ -142,15 +144,15 @@ func (d *driver) count(words []string) (string, error) {
 		return "", err
 	}
 	for turn := 0; turn < turns; turn++ {
-		l, _, err := recipe(d.conn, words[0], words[1], words[2])
+		l, err := recipe(d.conn, words[0], words[1], words[2])
 		if err != nil {
 			return "", err
 		}
-		if err := l.acquire(); err != nil {
+		if err := l.Acquire(); err != nil {
 			return "", err
 		}
 		added := addOne(words[4])
-		if err := l.release(); err != nil {
+		if err := l.Release(); err != nil {
 			return "", err
 		}
 		if added != nil {
@@ -185,13 +187,4 @@ func addOne(file string) error {
 		return err
 	}
 	return os.Remove(occupied)
-}
-
-// now is the moment on the clock that all processes of a machine share.
-func now() int64 {
-	var at unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
-		panic(err)
-	}
-	return at.Nano()
 }

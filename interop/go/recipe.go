@@ -9,47 +9,60 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-)
 
-// lock is one contender's view of a lock: acquired once, then released, then perhaps acquired again.
-type lock interface {
-	acquire() error
-	release() error
-}
+	"fencelock/interop/workloads"
+)
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// recipe makes one of the locks that Go programs take, by name, and says where its contenders queue.
-func recipe(conn *zk.Conn, kind, parent, name string) (lock, string, error) {
+// recipe makes one of the locks that Go programs take, by name.
+func recipe(conn *zk.Conn, kind, parent, name string) (workloads.Lock, error) {
 	switch kind {
 	case "Lock":
 		full := parent + "/" + name
-		return &library{zk.NewLock(conn, full, acl)}, full, nil
+		return &library{queue{conn, full}, zk.NewLock(conn, full, acl)}, nil
 	case "plain":
 		full := parent + "/" + name
-		return &sequence{conn: conn, parent: full, prefix: "lock-", match: all, number: lastTen}, full, nil
+		return &sequence{queue: queue{conn, full}, parent: full, prefix: "lock-", match: all, number: lastTen}, nil
 	case "shared":
-		return &sequence{conn: conn, parent: parent, prefix: name, match: holding(name), number: after(name), protected: true}, parent, nil
+		return &sequence{queue: queue{conn, parent}, parent: parent, prefix: name, match: holding(name), number: after(name), protected: true}, nil
 	case "bare":
 		// One parent, nothing but the key before the number, and every child a contender.
-		return &sequence{conn: conn, parent: parent, prefix: name, match: all, number: lastTen}, parent, nil
+		return &sequence{queue: queue{conn, parent}, parent: parent, prefix: name, match: all, number: lastTen}, nil
 	case "own":
 		// The same for several keys: who begins with another one is none.
-		return &sequence{conn: conn, parent: parent, prefix: name, match: beginning(name), number: lastTen}, parent, nil
+		return &sequence{queue: queue{conn, parent}, parent: parent, prefix: name, match: beginning(name), number: lastTen}, nil
 	}
-	return nil, "", fmt.Errorf("no such recipe: %s", kind)
+	return nil, fmt.Errorf("no such recipe: %s", kind)
+}
+
+// queue is the node under which contenders queue.
+type queue struct {
+	conn *zk.Conn
+	path string
+}
+
+func (q *queue) Queued() (int, error) {
+	there, stat, err := q.conn.Exists(q.path)
+	if err != nil || !there {
+		return 0, err
+	}
+	return int(stat.NumChildren), nil
 }
 
 // library is the lock of go-zookeeper/zk.
-type library struct{ lock *zk.Lock }
+type library struct {
+	queue
+	lock *zk.Lock
+}
 
-func (l *library) acquire() error { return l.lock.Lock() }
-func (l *library) release() error { return l.lock.Unlock() }
+func (l *library) Acquire() error { return l.lock.Lock() }
+func (l *library) Release() error { return l.lock.Unlock() }
 
 // sequence is ZooKeeper's lock recipe as programs write it themselves: an ephemeral sequential node, then waiting for
 // the one before. What tells them apart is whose nodes they count, and how they read a node's number.
 type sequence struct {
-	conn           *zk.Conn
+	queue
 	parent, prefix string
 	match          func(child string) bool
 	number         func(child string) (int64, error)
@@ -58,7 +71,7 @@ type sequence struct {
 	node      string
 }
 
-func (s *sequence) acquire() error {
+func (s *sequence) Acquire() error {
 	node, err := s.create()
 	if err != nil {
 		return err
@@ -130,7 +143,7 @@ func (s *sequence) predecessor(own int64) (string, error) {
 	return nearest, nil
 }
 
-func (s *sequence) release() error { return s.conn.Delete(s.node, -1) }
+func (s *sequence) Release() error { return s.conn.Delete(s.node, -1) }
 
 func all(string) bool { return true }
 
@@ -169,19 +182,19 @@ func createParents(conn *zk.Conn, full string) error {
 
 // acquireWithin waits at most that long; without limit if wait is negative. None of these locks can be told to give up,
 // so one that comes too late is given back at once.
-func acquireWithin(l lock, wait time.Duration) (bool, error) {
+func acquireWithin(l workloads.Lock, wait time.Duration) (bool, error) {
 	if wait < 0 {
-		return true, l.acquire()
+		return true, l.Acquire()
 	}
 	done := make(chan error, 1)
-	go func() { done <- l.acquire() }()
+	go func() { done <- l.Acquire() }()
 	select {
 	case err := <-done:
 		return true, err
 	case <-time.After(wait):
 		go func() {
 			if <-done == nil {
-				l.release()
+				l.Release()
 			}
 		}()
 		return false, nil

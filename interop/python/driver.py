@@ -23,6 +23,7 @@ class Recipe:
     def __init__(self, client, recipe, parent, name):
         kind, _, parameter = recipe.partition(":")
         path = f"{parent}/{name}"
+        self.client = client
         self.queue = path
         if kind == "Semaphore":
             self.lock = Semaphore(client, path, max_leases=int(parameter))
@@ -42,6 +43,11 @@ class Recipe:
     def release(self):
         self.lock.release()
 
+    def queued(self):
+        """How many contend; one more once somebody has come who waits."""
+        stat = self.client.exists(self.queue)
+        return stat.numChildren if stat else 0
+
 
 class Driver:
     def __init__(self, client, log):
@@ -58,7 +64,7 @@ class Driver:
             "sit": lambda *words: self.take(words, sit),
             "children": self.children,
         }
-        self.orders.update(Workloads(client, lambda *lock: Recipe(client, *lock), log).orders)
+        self.orders.update(Workloads(lambda *lock: Recipe(client, *lock), log).orders)
 
     def answer(self, line):
         verb, *words = line.split()

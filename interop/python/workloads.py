@@ -35,8 +35,7 @@ class Thread:
 
 
 class Workloads:
-    def __init__(self, client, recipe, log):
-        self.client = client
+    def __init__(self, recipe, log):
         self.recipe = recipe
         self.log = log
         self.lock = None
@@ -91,18 +90,16 @@ class Workloads:
             lock.release()
             return array("Q", (index, acquired, releasing))
 
-        before = self.queued(lock.queue)
-        self.entrants.append(Thread(once))
-        if hold:
-            held.wait()
-        else:
-            while self.queued(lock.queue) <= before:
-                time.sleep(0)
+        before = lock.queued()
+        entrant = Thread(once)
+        self.entrants.append(entrant)
+        while not held.is_set() if hold else lock.queued() <= before:
+            if not entrant.thread.is_alive():
+                # With the fault that kept it from waiting.
+                entrant.result()
+                break
+            time.sleep(0)
         return "in"
-
-    def queued(self, queue):
-        stat = self.client.exists(queue)
-        return stat.numChildren if stat else 0
 
     def go(self):
         self.gate.set()

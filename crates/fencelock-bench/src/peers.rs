@@ -18,7 +18,7 @@ pub(crate) struct Peers(Built);
 impl Peers {
     /// Builds what is not built yet.
     pub(crate) fn build() -> Result<Self> {
-        Built::all().map(Self)
+        Built::for_zookeeper().map(Self)
     }
 
     /// The command that starts the program which drives `contestant`.

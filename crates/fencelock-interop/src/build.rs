@@ -9,6 +9,25 @@ use fencelock_testbed::process;
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
 
+/// What the driver of Curator is built from.
+const CURATOR: [&str; 6] = [
+    "pom.xml",
+    "src/main/java/fencelock/CuratorLocks.java",
+    "src/main/java/fencelock/Driver.java",
+    "src/main/java/fencelock/Recipe.java",
+    "src/main/java/fencelock/Turns.java",
+    "src/main/java/fencelock/Workloads.java",
+];
+
+/// What the driver of Redisson is built from.
+const REDISSON: [&str; 5] = [
+    "redisson.pom.xml",
+    "src/main/java/fencelock/Recipe.java",
+    "src/main/java/fencelock/RedissonDriver.java",
+    "src/main/java/fencelock/RedissonLocks.java",
+    "src/main/java/fencelock/Workloads.java",
+];
+
 /// A driver of clients in another language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Foreign {
@@ -20,11 +39,17 @@ pub enum Foreign {
     Kazoo,
     /// go-zookeeper/zk, and recipes on top of it.
     Go,
+    /// Redisson.
+    Redisson,
+    /// redsync.
+    Redsync,
+    /// redis-py.
+    RedisPy,
 }
 
 impl Foreign {
-    /// Every one.
-    pub const ALL: [Self; 4] = [Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
+    /// Every one that locks on ZooKeeper.
+    pub const ON_ZOOKEEPER: [Self; 4] = [Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
 }
 
 /// What a driver is started for.
@@ -43,21 +68,37 @@ pub struct Built {
 }
 
 impl Built {
-    /// Builds all drivers, into `interop/` beside the directory of this very program; what is built from the same sources
-    /// already is left as it is.
+    /// Builds the drivers of those who lock on ZooKeeper, into `interop/` beside the directory of this very program; what is
+    /// built from the same sources already is left as it is.
     ///
     /// # Errors
     /// When a tool is missing or fails, with what it said and Debian's package for it.
-    pub fn all() -> Result<Self> {
+    pub fn for_zookeeper() -> Result<Self> {
+        let built = Self::beside_this()?;
+        built.java("5.9.0", &CURATOR, &[])?;
+        built.java("5.4.0", &CURATOR, &["-P", "curator-5.4.0"])?;
+        built.go("driver", ".")?;
+        built.python()?;
+        Ok(built)
+    }
+
+    /// The same for those who lock on Redis.
+    ///
+    /// # Errors
+    /// As those of [`Self::for_zookeeper`].
+    pub fn for_redis() -> Result<Self> {
+        let built = Self::beside_this()?;
+        built.java("redisson", &REDISSON, &["-f", "redisson.pom.xml"])?;
+        built.go("redsync", "redis")?;
+        built.python()?;
+        Ok(built)
+    }
+
+    fn beside_this() -> Result<Self> {
         let this = std::env::current_exe().context("where is this program?")?;
         let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
         std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-        let built = Self { home };
-        built.java("5.9.0", &[])?;
-        built.java("5.4.0", &["-P", "curator-5.4.0"])?;
-        built.go()?;
-        built.python()?;
-        Ok(built)
+        Ok(Self { home })
     }
 
     /// The command that starts a driver, bound to the life of this process; see [`process::spawn`]. What a driver is to be
@@ -65,51 +106,50 @@ impl Built {
     #[must_use]
     pub fn command(&self, driver: Foreign, purpose: Purpose) -> Command {
         match driver {
-            Foreign::Curator59 => self.java_command("5.9.0", purpose),
-            Foreign::Curator54 => self.java_command("5.4.0", purpose),
-            Foreign::Kazoo => {
-                let mut command = process::bound(self.home.join("python/bin/python"));
-                // Nothing is written beside the sources.
-                command.env("PYTHONDONTWRITEBYTECODE", "1").arg(source("python").join("driver.py"));
-                command
-            }
+            Foreign::Curator59 => self.java_command("5.9.0", "fencelock.Driver", purpose),
+            Foreign::Curator54 => self.java_command("5.4.0", "fencelock.Driver", purpose),
+            Foreign::Redisson => self.java_command("redisson", "fencelock.RedissonDriver", purpose),
+            Foreign::Kazoo => self.python_command("driver.py"),
+            Foreign::RedisPy => self.python_command("redis_driver.py"),
             Foreign::Go => process::bound(self.home.join("go/driver")),
+            Foreign::Redsync => process::bound(self.home.join("go/redsync")),
         }
     }
 
-    fn java_command(&self, version: &str, purpose: Purpose) -> Command {
+    fn python_command(&self, program: &str) -> Command {
+        let mut command = process::bound(self.home.join("python/bin/python"));
+        // Nothing is written beside the sources.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").arg(source("python").join(program));
+        command
+    }
+
+    fn java_command(&self, version: &str, main: &str, purpose: Purpose) -> Command {
         let home = self.home.join("java").join(version);
         let mut command = process::bound("java");
         if purpose == Purpose::Playing {
             command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
         }
         command.arg("-cp").arg(format!("{}:{}/*", home.join("classes").display(), home.join("lib").display()));
-        command.arg("fencelock.Driver");
+        command.arg(main);
         command
     }
 
-    fn java(&self, version: &str, profile: &[&str]) -> Result<()> {
+    fn java(&self, version: &str, sources: &[&str], which: &[&str]) -> Result<()> {
         let home = self.home.join("java").join(version);
-        let sources = [
-            "pom.xml",
-            "src/main/java/fencelock/Driver.java",
-            "src/main/java/fencelock/Recipe.java",
-            "src/main/java/fencelock/Turns.java",
-            "src/main/java/fencelock/Workloads.java",
-        ];
-        once(&home, &source("java"), &sources, || {
+        once(&home, &source("java"), sources, || {
             let mut maven = Command::new("mvn");
-            maven.args(["--quiet", "--batch-mode"]).args(profile).arg(format!("-Dout={}", home.display()));
+            maven.args(["--quiet", "--batch-mode"]).args(which).arg(format!("-Dout={}", home.display()));
             maven.arg("process-classes").current_dir(source("java"));
             run(&mut maven, "Maven, a JDK and a Maven repository; Debian's packages are maven and default-jdk-headless")
         })
     }
 
-    fn go(&self) -> Result<()> {
+    fn go(&self, program: &str, folder: &str) -> Result<()> {
         let mut go = Command::new("go");
         // Go knows itself what is built already.
-        go.args(["build", "-buildvcs=false", "-o"]).arg(self.home.join("go/driver")).arg(".");
-        run(go.current_dir(source("go")), "Go 1.19 or later and a module proxy; Debian's package is golang-go")
+        go.args(["build", "-buildvcs=false", "-o"]).arg(self.home.join("go").join(program)).arg(".");
+        let needed = "Go, as new as its go.mod says, and a module proxy; Debian's package is golang-go";
+        run(go.current_dir(source("go").join(folder)), needed)
     }
 
     fn python(&self) -> Result<()> {

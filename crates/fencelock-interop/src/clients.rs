@@ -18,7 +18,7 @@ pub(crate) enum Program {
 impl Program {
     /// Every one.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        [Self::Fencelock].into_iter().chain(Foreign::ALL.map(Self::Other))
+        [Self::Fencelock].into_iter().chain(Foreign::ON_ZOOKEEPER.map(Self::Other))
     }
 
     /// The command that starts it, bound to our life.

@@ -17,13 +17,15 @@ import org.apache.zookeeper.KeeperException.NoNodeException;
 /** Takes orders for Curator's locks on stdin; interop/README.md says which. */
 public final class Driver {
     private final CuratorFramework client;
+    private final Recipe.Locks locks;
     private final Workloads workloads;
     private final Map<Integer, Recipe.Held> held = new HashMap<>();
     private int handles;
 
     private Driver(CuratorFramework client, Path log) {
         this.client = client;
-        this.workloads = new Workloads(client, log);
+        this.locks = new CuratorLocks(client);
+        this.workloads = new Workloads(locks, log);
     }
 
     public static void main(String[] args) throws Exception {
@@ -81,7 +83,7 @@ public final class Driver {
     }
 
     private Recipe recipe(String[] words) {
-        return Recipe.of(client, words[1], words[2], words[3]);
+        return locks.of(words[1], words[2], words[3]);
     }
 
     private static String versions() {

@@ -14,15 +14,13 @@ import java.util.concurrent.FutureTask;
 import java.util.function.LongFunction;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
-import org.apache.curator.framework.CuratorFramework;
-import org.apache.zookeeper.data.Stat;
 
 /** What a benchmark measures, with all times taken in here. */
 final class Workloads {
     /** Waiters that are there before the memory of others is looked at. */
     private static final int WARM_WAITERS = 32;
 
-    private final CuratorFramework client;
+    private final Recipe.Locks locks;
     private final Path log;
     private final List<FutureTask<long[]>> entrants = new ArrayList<>();
     private final List<Recipe.Held> held = new ArrayList<>();
@@ -31,8 +29,8 @@ final class Workloads {
     private String parent;
     private String name;
 
-    Workloads(CuratorFramework client, Path log) {
-        this.client = client;
+    Workloads(Recipe.Locks locks, Path log) {
+        this.locks = locks;
         this.log = log;
     }
 
@@ -70,20 +68,20 @@ final class Workloads {
 
     /** A lock object for each who contends: those who share one drop each other's watches with every release. */
     private Recipe lock() {
-        return Recipe.of(client, recipe, parent, name);
+        return locks.of(recipe, parent, name);
     }
 
     private Recipe neighbour(long number) {
-        return Recipe.of(client, recipe, parent, name + "-" + number);
+        return locks.of(recipe, parent, name + "-" + number);
     }
 
     /** One who writes, and all others read. */
     private Recipe sharing(long number) {
-        return Recipe.of(client, number == 0 ? "WriteLock" : "ReadLock", parent, name);
+        return locks.of(number == 0 ? "WriteLock" : "ReadLock", parent, name);
     }
 
     private Recipe permit(String capacity) {
-        return Recipe.of(client, "InterProcessSemaphoreV2:" + capacity, parent, name);
+        return locks.of("InterProcessSemaphoreV2:" + capacity, parent, name);
     }
 
     private static List<Recipe> locks(long count, LongFunction<Recipe> lock) {
@@ -110,8 +108,8 @@ final class Workloads {
         CountDownLatch acquired = new CountDownLatch(1);
         CountDownLatch open = holds ? (gate = new CountDownLatch(1)) : new CountDownLatch(0);
         Recipe lock = lock();
-        int before = queued(lock);
-        entrants.add(start(() -> {
+        int before = lock.queued();
+        FutureTask<long[]> task = start(() -> {
             Recipe.Held got = lock.acquire(-1);
             long at = System.nanoTime();
             acquired.countDown();
@@ -119,19 +117,16 @@ final class Workloads {
             long releasing = System.nanoTime();
             got.release();
             return new long[] {index, at, releasing};
-        }));
-        if (holds) {
-            acquired.await();
-            return;
-        }
-        while (queued(lock) <= before) {
+        });
+        entrants.add(task);
+        while (holds ? acquired.getCount() > 0 : lock.queued() <= before) {
+            if (task.isDone()) {
+                // With the fault that kept it from waiting.
+                task.get();
+                return;
+            }
             Thread.onSpinWait();
         }
-    }
-
-    private int queued(Recipe lock) throws Exception {
-        Stat stat = client.checkExists().forPath(lock.queue());
-        return stat == null ? 0 : stat.getNumChildren();
     }
 
     private String go() throws Exception {

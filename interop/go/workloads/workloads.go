@@ -1,4 +1,5 @@
-package main
+// Package workloads is what a benchmark measures, with all times taken in here.
+package workloads
 
 import (
 	"encoding/binary"
@@ -9,20 +10,36 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"golang.org/x/sys/unix"
 )
 
 // Waiters that are there before the memory of others is looked at.
 const warmWaiters = 32
 
-// workloads is what a benchmark measures, with all times taken in here.
-type workloads struct {
-	conn               *zk.Conn
+// Lock is one contender's view of a lock: acquired once, then released, then perhaps acquired again.
+type Lock interface {
+	Acquire() error
+	Release() error
+	// Queued is how many are known to contend for it; one more once somebody has come who waits.
+	Queued() (int, error)
+}
+
+// Recipe makes a lock by its recipe, parent and name.
+type Recipe func(kind, parent, name string) (Lock, error)
+
+// Workloads are those of one lock after the other, as the order `use` has it.
+type Workloads struct {
+	recipe             Recipe
 	log                string
 	kind, parent, name string
 	gate               chan struct{}
 	entrants           []chan sections
-	held               []lock
+	held               []Lock
+}
+
+// New is for the locks that recipe makes; times go to the file log.
+func New(recipe Recipe, log string) *Workloads {
+	return &Workloads{recipe: recipe, log: log}
 }
 
 // sections are three numbers per time that somebody had the lock, or the fault that ended them.
@@ -31,7 +48,8 @@ type sections struct {
 	fault   error
 }
 
-func (w *workloads) obey(words []string) (string, error) {
+// Obey does what an order says, and returns the answer.
+func (w *Workloads) Obey(words []string) (string, error) {
 	if words[0] == "use" && len(words) == 4 {
 		w.kind, w.parent, w.name = words[1], words[2], words[3]
 		return "done", nil
@@ -62,39 +80,39 @@ func (w *workloads) obey(words []string) (string, error) {
 }
 
 // lock makes the lock that the orders mean, or with a number its neighbour of that number.
-func (w *workloads) lock(number ...int64) (lock, string, error) {
+func (w *Workloads) lock(number ...int64) (Lock, error) {
 	name := w.name
 	for _, n := range number {
 		name += fmt.Sprintf("-%d", n)
 	}
-	return recipe(w.conn, w.kind, w.parent, name)
+	return w.recipe(w.kind, w.parent, name)
 }
 
-func (w *workloads) cycle(count int64) (string, error) {
-	l, _, err := w.lock()
+func (w *Workloads) cycle(count int64) (string, error) {
+	l, err := w.lock()
 	if err != nil {
 		return "", err
 	}
 	took := make([]int64, count)
 	for i := range took {
-		before := now()
-		if err := l.acquire(); err != nil {
+		before := Now()
+		if err := l.Acquire(); err != nil {
 			return "", err
 		}
-		if err := l.release(); err != nil {
+		if err := l.Release(); err != nil {
 			return "", err
 		}
-		took[i] = now() - before
+		took[i] = Now() - before
 	}
 	return "done", w.writeLog(took)
 }
 
-func (w *workloads) enter(index int64, hold bool) error {
-	l, queue, err := w.lock()
+func (w *Workloads) enter(index int64, hold bool) error {
+	l, err := w.lock()
 	if err != nil {
 		return err
 	}
-	before, err := w.queued(queue)
+	before, err := l.Queued()
 	if err != nil {
 		return err
 	}
@@ -104,21 +122,31 @@ func (w *workloads) enter(index int64, hold bool) error {
 	gate, held, done := w.gate, make(chan struct{}), make(chan sections, 1)
 	w.entrants = append(w.entrants, done)
 	go func() { done <- once(l, index, hold, gate, held) }()
-	if hold {
-		<-held
-		return nil
-	}
 	for {
-		if queued, err := w.queued(queue); err != nil || queued > before {
+		select {
+		case found := <-done:
+			// With the fault that kept it from waiting, perhaps.
+			done <- found
+			return found.fault
+		case <-held:
+			if hold {
+				return nil
+			}
+		default:
+		}
+		if hold {
+			continue
+		}
+		if queued, err := l.Queued(); err != nil || queued > before {
 			return err
 		}
 	}
 }
 
 // once takes the lock once; one that holds tells that it has it, and keeps it until the gate opens.
-func once(l lock, index int64, hold bool, gate, held chan struct{}) sections {
-	err := l.acquire()
-	acquired := now()
+func once(l Lock, index int64, hold bool, gate, held chan struct{}) sections {
+	err := l.Acquire()
+	acquired := Now()
 	close(held)
 	if err != nil {
 		return sections{fault: err}
@@ -126,20 +154,12 @@ func once(l lock, index int64, hold bool, gate, held chan struct{}) sections {
 	if hold {
 		<-gate
 	}
-	releasing := now()
-	err = l.release()
+	releasing := Now()
+	err = l.Release()
 	return sections{numbers: []int64{index, acquired, releasing}, fault: err}
 }
 
-func (w *workloads) queued(queue string) (int32, error) {
-	there, stat, err := w.conn.Exists(queue)
-	if err != nil || !there {
-		return 0, err
-	}
-	return stat.NumChildren, nil
-}
-
-func (w *workloads) goOn() (string, error) {
+func (w *Workloads) goOn() (string, error) {
 	if w.gate != nil {
 		close(w.gate)
 		w.gate = nil
@@ -149,7 +169,7 @@ func (w *workloads) goOn() (string, error) {
 	return "done", w.collect(entrants)
 }
 
-func (w *workloads) contend(apart bool, numbers []int64) (string, error) {
+func (w *Workloads) contend(apart bool, numbers []int64) (string, error) {
 	count, first, start, end := numbers[0], numbers[1], numbers[2], numbers[3]
 	var tasks []chan sections
 	for who := first; who < first+count; who++ {
@@ -157,7 +177,7 @@ func (w *workloads) contend(apart bool, numbers []int64) (string, error) {
 		if apart {
 			suffix = []int64{who}
 		}
-		l, _, err := w.lock(suffix...)
+		l, err := w.lock(suffix...)
 		if err != nil {
 			return "", err
 		}
@@ -168,17 +188,17 @@ func (w *workloads) contend(apart bool, numbers []int64) (string, error) {
 	return "done", w.collect(tasks)
 }
 
-func again(l lock, who, start, end int64) (all sections) {
-	time.Sleep(time.Duration(start - now()))
+func again(l Lock, who, start, end int64) (all sections) {
+	time.Sleep(time.Duration(start - Now()))
 	for {
-		if err := l.acquire(); err != nil {
+		if err := l.Acquire(); err != nil {
 			return sections{fault: err}
 		}
-		acquired := now()
+		acquired := Now()
 		if acquired < end {
-			all.numbers = append(all.numbers, who, acquired, now())
+			all.numbers = append(all.numbers, who, acquired, Now())
 		}
-		if err := l.release(); err != nil {
+		if err := l.Release(); err != nil {
 			return sections{fault: err}
 		}
 		if acquired >= end {
@@ -187,9 +207,9 @@ func again(l lock, who, start, end int64) (all sections) {
 	}
 }
 
-func (w *workloads) hold(count, tasks int64) (string, error) {
-	before, start := memory(), now()
-	taken := make([][]lock, tasks)
+func (w *Workloads) hold(count, tasks int64) (string, error) {
+	before, start := memory(), Now()
+	taken := make([][]Lock, tasks)
 	faults := make(chan error, tasks)
 	for first := int64(0); first < tasks; first++ {
 		go func(first int64) {
@@ -203,7 +223,7 @@ func (w *workloads) hold(count, tasks int64) (string, error) {
 			return "", err
 		}
 	}
-	took := now() - start
+	took := Now() - start
 	for _, some := range taken {
 		w.held = append(w.held, some...)
 	}
@@ -211,14 +231,14 @@ func (w *workloads) hold(count, tasks int64) (string, error) {
 }
 
 // take takes every so many-th lock, beginning with number first.
-func (w *workloads) take(first, count, step int64) ([]lock, error) {
-	var taken []lock
+func (w *Workloads) take(first, count, step int64) ([]Lock, error) {
+	var taken []Lock
 	for number := first; number < count; number += step {
-		l, _, err := w.lock(number)
+		l, err := w.lock(number)
 		if err != nil {
 			return nil, err
 		}
-		if err := l.acquire(); err != nil {
+		if err := l.Acquire(); err != nil {
 			return nil, err
 		}
 		taken = append(taken, l)
@@ -226,12 +246,12 @@ func (w *workloads) take(first, count, step int64) ([]lock, error) {
 	return taken, nil
 }
 
-func (w *workloads) wait(count int64) (string, error) {
-	l, _, err := w.lock()
+func (w *Workloads) wait(count int64) (string, error) {
+	l, err := w.lock()
 	if err != nil {
 		return "", err
 	}
-	if err := l.acquire(); err != nil {
+	if err := l.Acquire(); err != nil {
 		return "", err
 	}
 	w.held = append(w.held, l)
@@ -258,7 +278,7 @@ func memory() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-func (w *workloads) collect(tasks []chan sections) error {
+func (w *Workloads) collect(tasks []chan sections) error {
 	var numbers []int64
 	for _, task := range tasks {
 		done := <-task
@@ -270,10 +290,19 @@ func (w *workloads) collect(tasks []chan sections) error {
 	return w.writeLog(numbers)
 }
 
-func (w *workloads) writeLog(numbers []int64) error {
+func (w *Workloads) writeLog(numbers []int64) error {
 	bytes := make([]byte, 0, 8*len(numbers))
 	for _, number := range numbers {
 		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(number))
 	}
 	return os.WriteFile(w.log, bytes, 0o644)
+}
+
+// Now is the moment on the clock that all processes of a machine share.
+func Now() int64 {
+	var at unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
+		panic(err)
+	}
+	return at.Nano()
 }
