@@ -31,6 +31,14 @@ pub(crate) enum Contestant {
     RedisFloor,
     /// The crate `rslock`.
     Rslock,
+    /// Redisson's plain lock: whoever hears of a release first.
+    Redisson,
+    /// Redisson's fair lock.
+    RedissonFair,
+    /// redsync's mutex, with its defaults: it tries again after 50 to 250 ms.
+    Redsync,
+    /// redis-py's `Lock`, with its defaults: it tries again after 100 ms.
+    RedisPy,
     /// The bare system calls of the layout of `file:`.
     Floor,
     /// `flock(2)` of a file that stays open.
@@ -43,7 +51,7 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// Whoever locks on a server, in the order of the tables.
-    pub(crate) const ON_SERVERS: [Self; 12] = [
+    pub(crate) const ON_SERVERS: [Self; 16] = [
         Self::ZkFloor,
         Self::ZkFloorListed,
         Self::RedisFloor,
@@ -56,7 +64,15 @@ impl Contestant {
         Self::Curator,
         Self::GoZk,
         Self::Kazoo,
+        Self::Redisson,
+        Self::RedissonFair,
+        Self::Redsync,
+        Self::RedisPy,
     ];
+
+    /// Whom programs of their languages drive, on any store.
+    pub(crate) const DRIVEN: [Self; 7] =
+        [Self::Curator, Self::GoZk, Self::Kazoo, Self::Redisson, Self::RedissonFair, Self::Redsync, Self::RedisPy];
 
     /// As a table names it.
     pub(crate) const fn title(self) -> &'static str {
@@ -73,6 +89,10 @@ impl Contestant {
             Self::Kazoo => "kazoo",
             Self::RedisFloor => "floor: the bare scripts",
             Self::Rslock => "crate `rslock`",
+            Self::Redisson => "Redisson",
+            Self::RedissonFair => "Redisson, fair lock",
+            Self::Redsync => "redsync",
+            Self::RedisPy => "redis-py",
             Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
             Self::FlockOpening => "`flock`, the file opened each time",
@@ -97,6 +117,7 @@ impl Contestant {
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
             Self::RedisFloor | Self::Rslock => matches!(store, Store::Redis),
+            Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy => matches!(store, Store::Redis),
             Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
         }
     }
@@ -113,6 +134,20 @@ impl Contestant {
 
     /// Whether a program of its language drives it, see `interop/README.md`.
     pub(crate) const fn is_driven(self) -> bool {
-        matches!(self, Self::Curator | Self::GoZk | Self::Kazoo)
+        matches!(
+            self,
+            Self::Curator
+                | Self::GoZk
+                | Self::Kazoo
+                | Self::Redisson
+                | Self::RedissonFair
+                | Self::Redsync
+                | Self::RedisPy
+        )
+    }
+
+    /// Whether it asks again and again while it waits: no server comes to rest then.
+    pub(crate) const fn is_restless(self) -> bool {
+        matches!(self, Self::Redsync | Self::RedisPy)
     }
 }

@@ -65,7 +65,7 @@ impl Worker {
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
         if let Some(recipe) = peers::recipe(contestant) {
-            let (_, parent) = servers_and_parent(&target.url)?;
+            let (_, parent) = servers_and_parent(&target.url).or_else(|_| server_and_prefix(&target.url))?;
             worker.tell(&format!("use {recipe} {parent} bench"))?;
             worker.answer()?;
         }
@@ -166,7 +166,7 @@ fn command(bench: &Bench, contestant: Contestant, target: &Target, log: &Path, c
     }
     if contestant.is_driven() {
         let Some(peers) = &bench.peers else { bail!("peers take no part in this run") };
-        let (servers, _) = servers_and_parent(&target.url)?;
+        let (servers, _) = servers_and_parent(&target.url).or_else(|_| server_and_prefix(&target.url))?;
         return peers.command(contestant, servers, log);
     }
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
@@ -189,6 +189,11 @@ pub(crate) fn servers_and_parent(url: &str) -> Result<(&str, &str)> {
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
     let slash = rest.find('/').with_context(|| url.to_owned())?;
     Ok(rest.split_at(slash))
+}
+
+/// The server's own URL, and what keys begin with, of a URL of `redis:`.
+fn server_and_prefix(url: &str) -> Result<(&str, &str)> {
+    url.split_once("?prefix=").with_context(|| url.to_owned())
 }
 
 /// Which cores workers keep to.

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use fencelock_interop::{Built, Foreign, Purpose};
 
+use crate::bench::Store;
 use crate::contestant::Contestant;
 
 /// As fencelock's own workers have it.
@@ -16,9 +17,9 @@ const SESSION_TIMEOUT_MS: &str = "60000";
 pub(crate) struct Peers(Built);
 
 impl Peers {
-    /// Builds what is not built yet.
-    pub(crate) fn build() -> Result<Self> {
-        Built::for_zookeeper().map(Self)
+    /// Builds what locks on `store`, and is not built yet.
+    pub(crate) fn build(store: Store) -> Result<Self> {
+        if store == Store::Redis { Built::for_redis() } else { Built::for_zookeeper() }.map(Self)
     }
 
     /// The command that starts the program which drives `contestant`.
@@ -27,6 +28,9 @@ impl Peers {
             Contestant::Curator => Foreign::Curator59,
             Contestant::GoZk => Foreign::Go,
             Contestant::Kazoo => Foreign::Kazoo,
+            Contestant::Redisson | Contestant::RedissonFair => Foreign::Redisson,
+            Contestant::Redsync => Foreign::Redsync,
+            Contestant::RedisPy => Foreign::RedisPy,
             _ => bail!("{} needs no driver", contestant.title()),
         };
         let mut command = self.0.command(driver, Purpose::Measuring);
@@ -39,7 +43,9 @@ impl Peers {
 pub(crate) const fn recipe(contestant: Contestant) -> Option<&'static str> {
     match contestant {
         Contestant::Curator => Some("InterProcessMutex"),
-        Contestant::GoZk | Contestant::Kazoo => Some("Lock"),
+        Contestant::GoZk | Contestant::Kazoo | Contestant::Redisson | Contestant::RedisPy => Some("Lock"),
+        Contestant::RedissonFair => Some("FairLock"),
+        Contestant::Redsync => Some("Mutex"),
         _ => None,
     }
 }

@@ -3,6 +3,8 @@
 //! Somebody holds the lock while a known number of waiters queue. The holder lets go, and everybody takes the lock once.
 //! With 1,000 waiters behind the delay only the first hundred or two are measured; what is left of the queue goes without.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::site::{Network, Traffic};
@@ -33,6 +35,9 @@ const SHAPES: [Shape; 5] = [one(2), one(10), EACH_ITS_OWN, one(100), one(1000)];
 /// What is looked at of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
 /// them, and a list half as many.
 const WINDOW: u64 = 20_000;
+
+/// Until those who ask again and again are out of step with whoever entered last.
+const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub(super) struct HandOver {
@@ -119,7 +124,12 @@ impl Drain {
         }
         // Whoever queues watches a node at last: one that is slow to come to that would else ask within the window.
         run.site.has_watches(watches + shape.waiters)?;
-        run.site.is_quiet()?;
+        if contestant.is_restless() {
+            // Everybody has been refused by now, which is all there is to wait for.
+            std::thread::sleep(SETTLE);
+        } else {
+            run.site.is_quiet()?;
+        }
         let own_watches = run.site.own_watches()?;
         Ok(Self { shape, watches: run.site.watches()?.saturating_sub(watches), own_watches })
     }

@@ -68,9 +68,11 @@ fn round(run: &Run, contestant: Contestant) -> Result<Held> {
     let held = growth(&answer)? / count as f64;
     drop(crew);
     let waiters = run.bench.effort.waiters;
-    let answer = start(run, contestant)?.0[0].ask(Order::Wait { count: waiters })?;
-    let waiting = growth(&answer)? / waiters as f64;
-    let future = number(&answer, "future").unwrap_or(0) as f64;
+    let wait = || start(run, contestant)?.0[0].ask(Order::Wait { count: waiters });
+    // Who cannot have so many may hold its locks all the same.
+    let answer = run.round(contestant, "locks waited for", wait)?;
+    let waiting = answer.as_deref().map_or(Ok(f64::NAN), growth)? / waiters as f64;
+    let future = answer.and_then(|answer| number(&answer, "future")).unwrap_or(0) as f64;
     Ok(Held { seconds, requests: requests / count as f64, server, held, waiting, future })
 }
 
@@ -89,6 +91,10 @@ fn growth(answer: &str) -> Result<f64> {
     Ok(grown("heap_before", "heap_after").map_or(resident, |heap| heap.max(resident)) as f64)
 }
 
+fn whole(bytes: f64) -> String {
+    if bytes.is_finite() { format!("{bytes:.0}") } else { "–".to_owned() }
+}
+
 pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {
     let first = format!("{} locks held, on new names", run.bench.effort.held);
     let waiting = format!("bytes per waiting lock ({})", run.bench.effort.waiters);
@@ -102,7 +108,7 @@ pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {
         "of which the caller's future",
     ]);
     for Row { contestant, figure, .. } in rows {
-        let bytes = [figure.held, figure.waiting, figure.future].map(|bytes| format!("{bytes:.0}"));
+        let bytes = [figure.held, figure.waiting, figure.future].map(whole);
         let server = figure.server.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}"));
         let cells = [decimals(figure.seconds), decimals(figure.requests), server].into_iter().chain(bytes);
         table.row([contestant.title().to_owned()].into_iter().chain(cells));

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Replaces the section of docs/benchmarks.md, besides printing it.
     #[arg(long, conflicts_with = "quick")]
     write: bool,
-    /// Lets Curator, go-zk and kazoo take part, which needs what `cargo xtask interop` needs.
+    /// Lets clients of other languages take part, which needs what `cargo xtask interop` needs.
     #[arg(long)]
     peers: bool,
     /// Rounds of each table, whose median counts.
@@ -130,7 +130,7 @@ struct Measured {
 pub(crate) fn measure(store: Store, options: &Options) -> Result<()> {
     let mut bench = Bench::new(store, options.quick, false, None)?;
     bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
-    bench.peers = options.peers.then(Peers::build).transpose()?;
+    bench.peers = options.peers.then(|| Peers::build(store)).transpose()?;
     let busy = machine::is_busy();
     let site: Box<dyn Site> = match store {
         Store::Redis => Box::new(redis::Redis::start(bench.cores)?),
@@ -177,7 +177,7 @@ fn family<T>(options: &Options, family: Family, measure: impl FnOnce() -> Result
 fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool) -> Result<String> {
     let mut machine = machine::describe(Some(&std::env::temp_dir()))?;
     machine.push_str(&format!("; {}", run.site.describe()?));
-    for peer in run.bench.present(&[Contestant::Curator, Contestant::GoZk, Contestant::Kazoo]) {
+    for peer in run.bench.present(&Contestant::DRIVEN) {
         let target = run.site.target(Network::Loopback);
         let version = || Crew::on(&run.bench, peer, 1, &target, Placement::Free)?.0[0].version();
         let version = run.round(peer, "its version", version)?;

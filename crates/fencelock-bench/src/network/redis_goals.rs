@@ -3,10 +3,11 @@
 use super::hand_over::with;
 use super::site::Network::{self, Delay, Loopback, OneCore};
 use super::{Measured, figure};
-use crate::contestant::Contestant::{self, Current, OwnApart, RedisFloor, Rslock};
+use crate::contestant::Contestant::{self, Current, OwnApart, RedisFloor, Redisson, RedissonFair};
 use crate::goals::Bound::{self, AtLeast, AtMost};
 use crate::goals::Goal;
 
+const PEERS: [Contestant; 5] = [Contestant::Rslock, Redisson, RedissonFair, Contestant::Redsync, Contestant::RedisPy];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];
 
 pub(super) fn all(measured: &Measured) -> Vec<Goal> {
@@ -49,13 +50,15 @@ fn lanes(measured: &Measured) -> Vec<Goal> {
         let what = format!("64 tasks on 64 names, {}: {} ÷ {}", network.title(), short(Current), short(theirs));
         goal(what, AtLeast(least), ratio(rate(Current, network), rate(theirs, network)))
     };
-    let served = figure(&measured.processes, Current, Loopback).map(|throughput| throughput.served);
-    vec![
-        against(Loopback, RedisFloor, 0.85),
-        against(Delay, RedisFloor, 0.95),
-        against(Delay, Rslock, 1.5),
-        goal("least ÷ most served, 4 processes × 8 waiters, loopback".to_owned(), AtLeast(0.95), served),
-    ]
+    let processes = |who| figure(&measured.processes, who, Loopback);
+    let fair = ratio(processes(Current).map(|all| all.rate), processes(RedissonFair).map(|all| all.rate));
+    let of = "4 processes × 8 waiters, loopback";
+    let mut goals =
+        vec![against(Loopback, RedisFloor, 0.85), against(Delay, RedisFloor, 0.95), against(Loopback, Redisson, 8.0)];
+    goals.extend(PEERS.map(|peer| against(Delay, peer, 1.5)));
+    goals.push(goal(format!("{of}: {} ÷ {}", short(Current), short(RedissonFair)), AtLeast(5.0), fair));
+    goals.push(goal(format!("least ÷ most served, {of}"), AtLeast(0.95), processes(Current).map(|all| all.served)));
+    goals
 }
 
 fn hand_over(measured: &Measured, waiters: u64) -> Vec<Goal> {
@@ -63,10 +66,16 @@ fn hand_over(measured: &Measured, waiters: u64) -> Vec<Goal> {
     let p50 = |who, network| times(who, network).map(|times| times.p50);
     let on = |network: Network| {
         let of = format!("{waiters} waiters, {}", network.title());
-        let floor = format!("hand-over, {of}: {} ÷ {}", short(Current), short(RedisFloor));
+        let against = |theirs, most| {
+            let what = format!("hand-over, {of}: {} ÷ {}", short(Current), short(theirs));
+            goal(what, AtMost(most), ratio(p50(Current, network), p50(theirs, network)))
+        };
+        let redisson = if network == Delay { 0.5 } else { 0.3 };
         let tail = format!("hand-over, {of}: p99 ÷ p50, {}", short(Current));
         [
-            goal(floor, AtMost(1.5), ratio(p50(Current, network), p50(RedisFloor, network))),
+            against(RedisFloor, 1.5),
+            against(Redisson, redisson),
+            against(RedissonFair, redisson),
             goal(tail, AtMost(5.0), times(Current, network).map(|times| times.p99 / times.p50)),
         ]
     };

@@ -140,9 +140,14 @@ impl Contender {
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
             Contestant::FlockOpening => Self::Flock(flock::Flock::new(&args.file, true)?),
             Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
-            Contestant::Filelock | Contestant::Curator | Contestant::GoZk | Contestant::Kazoo => {
-                bail!("{} is driven by a program of its own language", args.contestant.title())
-            }
+            Contestant::Filelock
+            | Contestant::Curator
+            | Contestant::GoZk
+            | Contestant::Kazoo
+            | Contestant::Redisson
+            | Contestant::RedissonFair
+            | Contestant::Redsync
+            | Contestant::RedisPy => bail!("{} is driven by a program of its own language", args.contestant.title()),
         })
     }
 
