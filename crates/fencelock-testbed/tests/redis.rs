@@ -83,7 +83,8 @@ fn servers_are_replicas_sentinels_and_nodes_of_a_cluster() {
     let follows = || replica.info("master_link_status").is_ok_and(|status| status == "up");
     assert!(wait_until(PATIENCE, follows));
     primary.ask(&["SET", "key", "value"]).unwrap();
-    assert_eq!(primary.hands().unwrap().ask(&["WAIT", "0", "0"]).unwrap(), Reply::Int(1));
+    // The replica knows that it follows before the primary counts it.
+    assert!(wait_until(PATIENCE, || primary.hands().unwrap().ask(&["WAIT", "0", "0"]).unwrap() == Reply::Int(1)));
     assert!(wait_until(PATIENCE, || replica.ask(&["EXISTS", "key"]).unwrap() == Reply::Int(1)));
     let sentinel = Server::start(Settings::role(Role::SentinelOf(primary.address()))).unwrap();
     assert!(sentinel.ask(&["SENTINEL", "MASTERS"]).unwrap().items().len() == 1);
