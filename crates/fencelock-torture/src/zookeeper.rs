@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fencelock_conformance::harness::{Outage, Site};
-use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
 
 use self::limits::Hands;
 use crate::{Bed, Ways};
@@ -109,6 +109,17 @@ impl Bed for Arc<Ensemble> {
     }
 }
 
+impl ZooKeeper {
+    /// Does `work` while nothing reaches the servers: what is created between a snapshot and the end of the server that wrote
+    /// it is in the log, with the number that its parent had, and would undo what is changed in the snapshot.
+    fn unseen(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.ways.all().for_each(|proxy| proxy.hold(Way::Both));
+        let done = work();
+        self.ways.all().for_each(Proxy::release);
+        done
+    }
+}
+
 impl Site for ZooKeeper {
     fn url(&self, worker: usize) -> String {
         self.url_at(&self.ways.connect_string(worker))
@@ -151,7 +162,7 @@ impl Site for ZooKeeper {
             }
             Outage::NumbersEnd => {
                 self.reached().push(Reached::NumbersEnd);
-                limits::end_numbers(&self.ensemble, &self.parent, random)?;
+                self.unseen(|| limits::end_numbers(&self.ensemble, &self.parent, random))?;
             }
             Outage::QueuesOverflow => {
                 let hands = Hands::new(&self.ensemble)?;
@@ -164,7 +175,7 @@ impl Site for ZooKeeper {
     }
 
     fn cuts(&self) -> u64 {
-        self.ways.all().map(fencelock_testbed::Proxy::cuts).sum()
+        self.ways.all().map(Proxy::cuts).sum()
     }
 
     fn answer_fields(&self, name: &str) -> Vec<u64> {
@@ -185,7 +196,7 @@ impl Site for ZooKeeper {
         self.ensemble.heal()?;
         let reached = std::mem::take(&mut *self.reached());
         reached.into_iter().try_for_each(|reached| match reached {
-            Reached::NumbersEnd => limits::begin_numbers(&self.ensemble, &self.parent),
+            Reached::NumbersEnd => self.unseen(|| limits::begin_numbers(&self.ensemble, &self.parent)),
             Reached::QueuesOverflow(hands) => hands.leave(),
         })
     }
