@@ -139,46 +139,12 @@ fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it() {
 
 #[test]
 fn those_who_share_run_together_and_are_shown_as_what_they_are() {
-    let place = place();
-    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped()));
-    let reader = start(&["--shared", "page"]);
-    place.queued("page", 1);
-    assert_eq!(ended(&mut place.run(&["--try", "--shared", "page"], "true")).0, 0);
-    let (busy, said) = ended(&mut place.run(&["--try", "--exclusive", "page"], "true"));
-    assert_eq!((busy, said.contains(&format!("pid {}", reader.pid()))), (75, true), "{said}");
-    let (conflict, said) = ended(&mut place.run(&["page"], "true"));
-    assert_eq!((conflict, said.contains("reader") && said.contains("mutex")), (65, true), "{said}");
-    let _writer = start(&["--quiet", "--exclusive", "page"]);
-    place.queued("page", 2);
-    let shown = stdout(&output(&mut place.fencelock(&["show", "page"])));
-    let lines: Vec<_> = shown.lines().collect();
-    assert!(lines[1].contains("reader") && lines[2].contains("writer"), "{shown}");
-
-    let _seats = [start(&["--permits", "1/3", "seats"]), start(&["--permits", "1/3", "seats"])];
-    place.queued("seats", 2);
-    assert_eq!(ended(&mut place.run(&["--try", "--permits", "1/3", "seats"], "true")).0, 0);
-    assert_eq!(ended(&mut place.run(&["--try", "--permits", "2/3", "seats"], "true")).0, 75);
-    assert_eq!(ended(&mut place.run(&["--try", "--permits", "1/4", "seats"], "true")).0, 65, "another capacity");
+    place().lets_those_who_share_run_together();
 }
 
 #[test]
 fn a_broken_holder_is_told_why_and_the_record_is_shown() {
-    let place = place();
-    let holder = Running::start(place.run(&["--shared", "page"], "cat").stdin(Stdio::piped()).stderr(Stdio::piped()));
-    place.queued("page", 1);
-    let token = place.contenders("page")[0]["token"].as_str().unwrap().to_owned();
-    let next = Running::start(place.run(&["--quiet", "--exclusive", "page"], "true").stdin(Stdio::piped()));
-    place.queued("page", 2);
-    let command = ["break", "page", "--reason", "stuck since noon", "--yes", "--token", &token];
-    assert_eq!(ended(&mut place.fencelock(&command)), (0, String::new()));
-    let told = holder.end();
-    assert_eq!((code(&told), stderr(&told).contains("stuck since noon")), (76, true), "{}", stderr(&told));
-    assert_eq!(next.code(), 0);
-    assert_eq!(ended(&mut place.fencelock(&command)).0, 1, "it is gone");
-    let shown = stdout(&output(&mut place.fencelock(&["show", "page", "--json"])));
-    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["breaks"][0]["reason"], "stuck since noon");
-    assert_eq!(shown["breaks"][0]["token"], token.as_str());
+    place().tells_a_broken_holder_why_and_shows_the_record();
 }
 
 #[test]

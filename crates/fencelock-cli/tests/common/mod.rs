@@ -112,6 +112,49 @@ impl Place {
         }
         assert_eq!(self.contenders("job").len(), 1);
     }
+
+    /// Readers run together, permits as far as they go; who does not fit is refused, and all are shown as what they are.
+    pub(crate) fn lets_those_who_share_run_together(&self) {
+        let start = |options: &[&str]| Running::start(self.run(options, "cat").stdin(Stdio::piped()));
+        let reader = start(&["--shared", "page"]);
+        self.queued("page", 1);
+        assert_eq!(ended(&mut self.run(&["--try", "--shared", "page"], "true")).0, 0);
+        let (busy, said) = ended(&mut self.run(&["--try", "--exclusive", "page"], "true"));
+        assert_eq!((busy, said.contains(&format!("pid {}", reader.pid()))), (75, true), "{said}");
+        let (conflict, said) = ended(&mut self.run(&["page"], "true"));
+        assert_eq!((conflict, said.contains("reader") && said.contains("mutex")), (65, true), "{said}");
+        let _writer = start(&["--quiet", "--exclusive", "page"]);
+        self.queued("page", 2);
+        let shown = stdout(&output(&mut self.fencelock(&["show", "page"])));
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines[1].contains("reader") && lines[2].contains("writer"), "{shown}");
+
+        let _seats = [start(&["--permits", "1/3", "seats"]), start(&["--permits", "1/3", "seats"])];
+        self.queued("seats", 2);
+        assert_eq!(ended(&mut self.run(&["--try", "--permits", "1/3", "seats"], "true")).0, 0);
+        assert_eq!(ended(&mut self.run(&["--try", "--permits", "2/3", "seats"], "true")).0, 75);
+        assert_eq!(ended(&mut self.run(&["--try", "--permits", "1/4", "seats"], "true")).0, 65, "another capacity");
+    }
+
+    /// `break` ends the grant that it names, its holder and `show` say why, and there is no second time.
+    pub(crate) fn tells_a_broken_holder_why_and_shows_the_record(&self) {
+        let holder =
+            Running::start(self.run(&["--shared", "page"], "cat").stdin(Stdio::piped()).stderr(Stdio::piped()));
+        self.queued("page", 1);
+        let token = self.contenders("page")[0]["token"].as_str().unwrap().to_owned();
+        let next = Running::start(self.run(&["--quiet", "--exclusive", "page"], "true").stdin(Stdio::piped()));
+        self.queued("page", 2);
+        let command = ["break", "page", "--reason", "stuck since noon", "--yes", "--token", &token];
+        assert_eq!(ended(&mut self.fencelock(&command)), (0, String::new()));
+        let told = holder.end();
+        assert_eq!((code(&told), stderr(&told).contains("stuck since noon")), (76, true), "{}", stderr(&told));
+        assert_eq!(next.code(), 0);
+        assert_eq!(ended(&mut self.fencelock(&command)).0, 1, "it is gone");
+        let shown = stdout(&output(&mut self.fencelock(&["show", "page", "--json"])));
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(shown["breaks"][0]["reason"], "stuck since noon");
+        assert_eq!(shown["breaks"][0]["token"], token.as_str());
+    }
 }
 
 pub(crate) fn output(command: &mut Command) -> Output {
