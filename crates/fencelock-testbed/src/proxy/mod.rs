@@ -194,6 +194,12 @@ impl Proxy {
         (self.shared.counts.up.load(Ordering::Relaxed), self.shared.counts.down.load(Ordering::Relaxed))
     }
 
+    /// Whether a connection that is open has lost bytes to a hole.
+    #[must_use]
+    pub fn lost_bytes(&self) -> bool {
+        lock(&self.shared.open).iter().any(|connection| connection.lost_bytes())
+    }
+
     /// How many connections were cut by [`Proxy::cut_after`].
     #[must_use]
     pub fn cuts(&self) -> u64 {

@@ -8,7 +8,7 @@ use fencelock_testbed::redis::{Server, Settings};
 use tokio::task::JoinHandle;
 
 /// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits for something that has to come.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
