@@ -11,7 +11,7 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{Acl, CreateMode};
 
 /// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits for something that has to come.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
