@@ -66,7 +66,8 @@ impl Effort {
         held: 10_000,
         limit: Duration::from_secs(25 * 60),
     };
-    pub(crate) const REDIS: Self = Self { cycles: 2000, hand_overs: 100, ..Self::ZOOKEEPER };
+    pub(crate) const REDIS: Self =
+        Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(40 * 60), ..Self::ZOOKEEPER };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,

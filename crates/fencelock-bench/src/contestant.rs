@@ -148,6 +148,6 @@ impl Contestant {
 
     /// Whether it asks again and again while it waits: no server comes to rest then.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Redsync | Self::RedisPy)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy)
     }
 }
