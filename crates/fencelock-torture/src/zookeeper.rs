@@ -1,5 +1,6 @@
 //! ZooKeeper as something that breaks.
 
+mod agreement;
 mod limits;
 
 use std::io;
@@ -27,6 +28,7 @@ pub struct ZooKeeper {
     ways: Ways,
     parent: String,
     reached: Mutex<Vec<Reached>>,
+    remarks: Mutex<Vec<String>>,
 }
 
 /// A limit that was reached on purpose, and is not mended yet.
@@ -59,7 +61,8 @@ impl ZooKeeper {
     pub fn site(ensemble: &Arc<Ensemble>, parent: &str, clients: usize) -> io::Result<Self> {
         let addresses: Vec<SocketAddr> = ensemble.servers().map(Server::address).collect();
         let ways = Ways::start(clients, &addresses)?;
-        Ok(Self { ensemble: Arc::clone(ensemble), ways, parent: parent.to_owned(), reached: Mutex::default() })
+        let (ensemble, parent) = (Arc::clone(ensemble), parent.to_owned());
+        Ok(Self { ensemble, ways, parent, reached: Mutex::default(), remarks: Mutex::default() })
     }
 
     /// The node under which the locks are.
@@ -85,6 +88,17 @@ impl ZooKeeper {
 
     fn reached(&self) -> MutexGuard<'_, Vec<Reached>> {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Servers that contradict each other are nothing that a store could make good.
+    fn restore_agreement(&self) -> io::Result<()> {
+        if self.ensemble.len() == 1 {
+            return Ok(());
+        }
+        let restored = agreement::restore(&self.ensemble)?;
+        let remark = |number| format!("server {number} had lost transactions, and was given a new copy of the data");
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).extend(restored.into_iter().map(remark));
+        Ok(())
     }
 
     fn any_server(&self, random: u64) -> usize {
@@ -191,9 +205,14 @@ impl Site for ZooKeeper {
         [0].into_iter().chain(ends).collect()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn heal(&self) -> io::Result<()> {
         self.ways.heal();
         self.ensemble.heal()?;
+        self.restore_agreement()?;
         let reached = std::mem::take(&mut *self.reached());
         reached.into_iter().try_for_each(|reached| match reached {
             Reached::NumbersEnd => self.unseen(|| limits::begin_numbers(&self.ensemble, &self.parent)),

@@ -104,7 +104,8 @@ impl Drill {
         let mut history = read_directory(&self.directory, linger)?;
         history.lapses = self.site.lapses();
         let report = check(&history, laws);
-        Ok(Verdict { strategy: self.strategy, uses: self.uses, seed: self.seed, toll, faults, report, history })
+        let (Self { strategy, uses, seed, .. }, remarks) = (self.clone(), self.site.remarks());
+        Ok(Verdict { strategy, uses, seed, toll, faults, remarks, report, history })
     }
 
     fn orders(&self) -> Orders {
@@ -189,6 +190,8 @@ pub struct Verdict {
     pub toll: Toll,
     /// Workers that failed, locks that are stuck, things left in the store.
     pub faults: Vec<String>,
+    /// What had to be mended at the store's servers that nobody here had broken: no fault of the locks, and a reason to doubt the rest.
+    pub remarks: Vec<String>,
     /// What the checker says.
     pub report: Report,
     /// What the processes logged.
@@ -205,8 +208,8 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { strategy, uses, seed, toll, faults, report, history } = self;
+        let Self { strategy, uses, seed, toll, faults, remarks, report, history } = self;
         write!(f, "{strategy:?} of {uses:?}, seed {seed}: {toll}; {}", report.describe(history))?;
-        faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+        faults.iter().chain(remarks).try_for_each(|fault| write!(f, "\n{fault}"))
     }
 }

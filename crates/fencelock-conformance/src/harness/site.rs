@@ -148,6 +148,11 @@ pub trait Site: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What had to be mended that no outage here explains, in words.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Mends everything, and returns once the store serves again. Repeatable.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! One server: its files, its process, and what it says of itself.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -143,6 +144,29 @@ impl Server {
         paths.iter().try_for_each(|path| snapshot::set_sequence(&directory, path.as_ref(), next))?;
         self.restart()?;
         self.wait_until_serving()
+    }
+
+    /// Starts the server again without its data, which it then gets from the others.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn forget(&self) -> io::Result<()> {
+        self.kill();
+        fs::remove_dir_all(self.directory.join("data/version-2"))?;
+        self.restart()
+    }
+
+    /// The digests of its data, by the transaction after which each was taken: one of every 128.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn digests(&self) -> io::Result<BTreeMap<i64, i64>> {
+        let answer = self.word("hash")?;
+        let digest = |line: &str| {
+            let (transaction, digest) = line.split_once(": ")?;
+            Some((i64::from_str_radix(transaction, 16).ok()?, digest.trim().parse().ok()?))
+        };
+        Ok(answer.lines().filter_map(digest).collect())
     }
 
     /// The id of its process, if it was started.

@@ -46,6 +46,25 @@ impl Hands {
         }
     }
 
+    /// Writes so many times; says which transaction was the first.
+    pub(super) fn pass_transactions(&self, count: usize) -> io::Result<i64> {
+        const PATH: &str = "/fencelock-testbed-passes";
+        let created = self.runtime.block_on(self.client.create(PATH, b"", CreateMode::Persistent, &[Acl::open()]));
+        if let Err(error) = created
+            && error.kind() != ErrorKind::NodeExists
+        {
+            return Err(io::Error::other(error));
+        }
+        // Each request goes out when it is made.
+        let written: Vec<_> = (0..count).map(|_| self.client.set_data(PATH, b"", None)).collect();
+        let mut first = None;
+        for written in written {
+            let stat = self.runtime.block_on(written).map_err(io::Error::other)?;
+            first.get_or_insert(stat.mzxid);
+        }
+        Ok(first.unwrap_or_default())
+    }
+
     /// Puts more into every queue under `parent` than fits into an answer.
     pub(super) fn fill(&self, parent: &str) -> io::Result<()> {
         for lock in self.locks(parent)? {

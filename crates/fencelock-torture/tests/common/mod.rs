@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fencelock_conformance::harness::{Drill, Site, Strategy, Verdict};
+use fencelock_conformance::harness::{Drill, Site, Strategy, Uses, Verdict};
 use fencelock_conformance::scenes::Stage;
 use fencelock_torture::Bed;
 
@@ -126,6 +126,9 @@ pub(crate) fn drill_with(site: Arc<dyn Site>, strategy: Strategy, change: impl F
     let verdict = drill.run().unwrap_or_else(|error| panic!("{error}\nagain: FENCELOCK_SEED={seed}"));
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}\nagain: FENCELOCK_SEED={seed}");
-    assert!(verdict.report.grants > 50 && verdict.report.writes.0 > 50, "too little came of it: {verdict}");
+    // Only who has a lock alone writes: of those who take permits one in six.
+    let writes = if verdict.uses == Uses::Semaphores { 50 / 6 } else { 50 };
+    let report = &verdict.report;
+    assert!(report.grants > 50 && report.writes.0 > writes, "too little came of it: {verdict}");
     verdict
 }

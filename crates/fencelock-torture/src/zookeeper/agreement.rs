@@ -1,0 +1,97 @@
+//! Whether the servers of an ensemble hold the same data.
+//!
+//! ZooKeeper before 3.8.4 and 3.9.2 can lose transactions when a follower joins its leader while there are writes
+//! (ZOOKEEPER-4785, ZOOKEEPER-4394 and others): from then on that follower lacks nodes, or has some that are gone, for as long as it
+//! keeps its data, and whoever asks it waits for them. No client can know. An operator sees it by the digests that
+//! servers keep of their data, and gives such a server a new copy; so do the drills, which say so.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::time::Duration;
+
+use fencelock_testbed::zookeeper::Ensemble;
+use fencelock_testbed::{PATIENCE, wait_until};
+
+use super::limits::Hands;
+
+/// Servers note a digest every 128 transactions.
+const UNTIL_A_DIGEST: usize = 2 * 128;
+
+/// How often a server is given a new copy before that is taken to be of no use.
+const TRIES: usize = 5;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Gives every server that disagrees with the others a new copy of their data. Says which ones did.
+pub(super) fn restore(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
+    let mut restored = Vec::new();
+    for _try in 0..TRIES {
+        let dissenters = match dissenters(ensemble) {
+            Ok(dissenters) => dissenters,
+            // There is another leader by now.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if dissenters.is_empty() {
+            return Ok(restored);
+        }
+        for number in dissenters {
+            ensemble.server(number).forget()?;
+            ensemble.wait_until_serving()?;
+            restored.push(number);
+        }
+    }
+    Err(io::Error::other(format!("the servers do not come to agree; restored so far: {restored:?}")))
+}
+
+/// The servers whose data are not those of most.
+fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
+    let interrupted = |error: io::Error| io::Error::new(io::ErrorKind::Interrupted, error);
+    let hands = Hands::new(ensemble)?;
+    let since = hands.pass_transactions(UNTIL_A_DIGEST).map_err(interrupted)?;
+    hands.leave().map_err(interrupted)?;
+    let mut digests = Vec::new();
+    let is_there = wait_until(PATIENCE, || {
+        let all: io::Result<Vec<_>> = ensemble.servers().map(|server| server.digests()).collect();
+        digests = all.ok().and_then(|all| newest_of_all(&all, since)).unwrap_or_default();
+        std::thread::sleep(if digests.is_empty() { PAUSE } else { Duration::ZERO });
+        !digests.is_empty()
+    });
+    match is_there {
+        true => Ok(minority(&digests)),
+        false => Err(io::Error::new(io::ErrorKind::Interrupted, "the servers told of no transaction in common")),
+    }
+}
+
+/// What each says of the newest transaction after `since` that all say something of.
+fn newest_of_all(all: &[BTreeMap<i64, i64>], since: i64) -> Option<Vec<i64>> {
+    let (first, others) = all.split_first()?;
+    let known = |zxid: &i64| others.iter().all(|digests| digests.contains_key(zxid));
+    let newest = *first.range(since + 1..).rev().map(|(zxid, _)| zxid).find(|zxid| known(zxid))?;
+    Some(all.iter().filter_map(|digests| digests.get(&newest).copied()).collect())
+}
+
+fn minority(digests: &[i64]) -> Vec<usize> {
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    digests.iter().for_each(|digest| *counts.entry(*digest).or_default() += 1);
+    let most = counts.iter().max_by_key(|(_, count)| **count).map(|(digest, _)| *digest);
+    (0..digests.len()).filter(|number| Some(digests[*number]) != most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_disagrees_is_told_by_the_newest_transaction_that_all_know() {
+        let digests = |all: &[(i64, i64)]| all.iter().copied().collect::<BTreeMap<_, _>>();
+        let (one, two, three) =
+            (digests(&[(1, 5), (2, 6), (3, 7)]), digests(&[(1, 5), (2, 6)]), digests(&[(1, 4), (2, 9), (3, 7)]));
+        let all = [one, two, three];
+        assert_eq!(newest_of_all(&all, 0), Some(vec![6, 6, 9]));
+        assert_eq!(newest_of_all(&all, 2), None);
+        assert_eq!(minority(&[6, 6, 9]), [2]);
+        assert_eq!(minority(&[6, 6, 6]), [0; 0]);
+    }
+}
