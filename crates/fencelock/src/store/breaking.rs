@@ -37,14 +37,11 @@ impl Break {
     /// # Errors
     /// [`ErrorKind::Config`] for a contender that waits, or a reason that is empty, too long or holds control characters.
     pub fn of(name: &Name, holder: &Contender, by: Owner, reason: &str, at: SystemTime) -> Result<Self> {
-        let fault = |message: &'static str| Err(Error::new(ErrorKind::Config, "evict", message).with("name", name));
-        if reason.trim().is_empty() || reason.len() > Self::MAX_REASON || reason.contains(char::is_control) {
-            return fault("a reason has 1 to 512 bytes and no control characters");
-        }
         let Some(grant) = holder.grant else {
-            return fault("only a grant can be broken, and this contender waits");
+            let message = "only a grant can be broken, and this contender waits";
+            return Err(Error::new(ErrorKind::Config, "evict", message).with("name", name));
         };
-        Ok(Self {
+        let order = Self {
             place: PlaceId { name: name.clone(), request: holder.id },
             token: grant.token,
             claim: holder.claim,
@@ -52,6 +49,50 @@ impl Break {
             by,
             reason: reason.into(),
             at,
-        })
+        };
+        order.check().map(|()| order)
+    }
+
+    /// Refuses what cannot be told to the holder as it is, nor kept: every store asks this before it breaks anything, since
+    /// an order can be put together by hand.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a reason that is empty, too long or holds control characters.
+    pub fn check(&self) -> Result<()> {
+        let reason = &*self.reason;
+        if reason.trim().is_empty() || reason.len() > Self::MAX_REASON || reason.contains(char::is_control) {
+            let message = "a reason has 1 to 512 bytes and no control characters";
+            return Err(Error::new(ErrorKind::Config, "evict", message).with("name", &self.place.name));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::store::RequestId;
+
+    #[test]
+    fn a_reason_that_could_pass_for_more_than_one_line_or_for_none_is_refused() {
+        let owner = Owner { client: 1, host: String::new(), pid: 0 };
+        let place = PlaceId { name: Name::new("job").unwrap(), request: RequestId { client: 1, number: 1 } };
+        let with = |reason: &str| Break {
+            place: place.clone(),
+            token: None,
+            claim: Claim::MUTEX,
+            owner: None,
+            by: owner.clone(),
+            reason: reason.into(),
+            at: UNIX_EPOCH,
+        };
+        for reason in ["", " ", "a\nb", "a\0", "\u{85}", &"x".repeat(Break::MAX_REASON + 1)] {
+            assert_eq!(with(reason).check().unwrap_err().kind(), ErrorKind::Config, "{reason:?}");
+        }
+        for reason in ["it was \"stuck\", é", &"x".repeat(Break::MAX_REASON)] {
+            with(reason).check().unwrap();
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use fencelock::{ErrorKind, Name};
-use fencelock_testbed::redis::{Reply, Server, Settings};
+use fencelock::store::open_url;
+use fencelock::{ErrorKind, Name, StoreUrl};
+use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
 use crate::lab::{acquired, acquiring, client, observed, queued, refused, server, soon, until, until_queued, with_ttl};
@@ -202,6 +203,68 @@ async fn a_queue_that_somebody_broke_keeps_no_waiter_of_another_from_its_lock() 
     assert!(acquired(waiting).await.token() > lost.token());
     assert!(!stuck.is_finished());
     stuck.abort();
+}
+
+/// An order that was put together by hand, with a reason that is a message of its own.
+#[tokio::test]
+async fn no_reason_of_a_break_says_more_to_its_holder_than_why() {
+    let server = server(Settings::default());
+    let (holder, other) = (client(&server.url(), 30_000).await, client(&server.url(), 30_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let queue = other.queue(guard.name()).await.unwrap();
+    let [held] = &queue.contenders[..] else { panic!("{queue:?}") };
+    let by = held.owner.clone().unwrap();
+    let order = fencelock::Break::of(guard.name(), held, by, "why", std::time::SystemTime::now()).unwrap();
+    let store = open_url(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
+    for reason in ["why\nn other", "", &"x".repeat(513)] {
+        let error = store.evict(&fencelock::Break { reason: reason.into(), ..order.clone() }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
+    guard.check().unwrap();
+    assert!(store.evict(&order).await.unwrap());
+    soon(guard.lost()).await;
+    assert_eq!(guard.break_reason(), Some("why"));
+}
+
+#[tokio::test]
+async fn closing_a_client_gives_up_what_is_whole_whatever_somebody_did_to_another_name() {
+    let server = server(Settings::default());
+    // Longer than anybody waits here: only a release lets anybody else in.
+    let (holder, other) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);
+    let _broken = holder.mutex("broken").unwrap().acquire().await.unwrap();
+    let buckets = server.ask(&["KEYS", "fencelock:1:{*}:bucket"]).unwrap();
+    let [Reply::Bytes(bucket)] = buckets.items() else { panic!("{buckets:?}") };
+    let _whole = holder.mutex("whole").unwrap().acquire().await.unwrap();
+    server.ask(&["DEL".as_bytes(), bucket]).unwrap();
+    server.ask(&["SET".as_bytes(), bucket, b"somebody else's"]).unwrap();
+    soon(holder.close()).await.unwrap();
+    soon(other.mutex("whole").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    let sessions = server.ask(&["KEYS", "fencelock:1:session:*"]).unwrap();
+    assert_eq!(sessions.items().len(), 1, "the session that was closed is left: {sessions:?}");
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
+    let old = server(Settings::default());
+    let new = server(Settings::role(Role::ReplicaOf(old.address())));
+    let way = Proxy::start(old.address()).unwrap();
+    // Longer than anybody waits here: neither the ttl nor a renewal brings this about.
+    let (client, seen) = observed(&format!("redis://{}", way.address()), 600_000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    let sessions = |server: &Server| server.ask(&["KEYS", "fencelock:1:session:*"]).unwrap().items().len();
+    until("the replica has the lock", async || sessions(&new) == 1).await;
+    way.lead_to(new.address());
+    new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let address = new.address();
+    old.ask(&["REPLICAOF", &address.ip().to_string(), &address.port().to_string()]).unwrap();
+    // What the old primary has of the session is what the new one has: it is asked on, and refuses for ever.
+    let next = soon(client.mutex("next").unwrap().acquire()).await.unwrap();
+    let told = format!("{:?}", seen.retried.lock().unwrap());
+    assert!(told.contains("become a replica"), "{told}");
+    // Another server may not know all that the old one has granted.
+    soon(guard.lost()).await;
+    until("the session that was lost is closed", async || sessions(&new) == 1).await;
+    next.check().unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
     Value,
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::config::Config;
 use super::dial::dial;
-use super::fault::{fault, is_old_protocol, is_unknown_script};
+use super::fault::{fault, is_of_a_replica, is_old_protocol, is_unknown_script};
 use super::push::Hub;
 use super::scripts::{self, Call};
 use super::server::Server;
@@ -175,7 +175,17 @@ impl Connection {
         let answer = self.wire.clone().send_packed_command(command).await;
         drop(waiting);
         self.traffic.heard.fetch_add(1, Ordering::Relaxed);
-        answer.and_then(Value::extract_error)
+        let answer = answer.and_then(Value::extract_error);
+        if answer.as_ref().is_err_and(is_of_a_replica) {
+            self.give_up();
+        }
+        answer
+    }
+
+    /// Ends the connection, so that the next request makes one, to wherever the address leads by then.
+    fn give_up(&self) {
+        self.traffic.ended.store(true, Ordering::Release);
+        self.task.abort();
     }
 }
 
@@ -285,7 +295,7 @@ async fn drive(
     tokio::select! {
         biased;
         () = driver => {}
-        () = messages(pubsub, ears.as_ref()) => {}
+        () = messages(pubsub, ears.as_ref(), &*clock, patience) => {}
         () = silence(&traffic, &*clock, patience) => tracing::debug!(?patience, "a connection without an answer is given up"),
         () = chores => {}
     }
@@ -305,12 +315,35 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Hears messages on a second connection, until it ends.
-async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>) {
+/// Hears messages on a second connection, until it ends, or answers nothing any more: nobody else asks anything there.
+async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>, clock: &dyn Clock, patience: Duration) {
     let (Some(pubsub), Some(ears)) = (pubsub, ears) else { return std::future::pending().await };
-    let (_sink, mut stream) = pubsub.split();
-    while let Some(message) = stream.next().await {
-        ears.hub.heard(ears.number, message.get_payload_bytes());
+    let (sink, mut stream) = pubsub.split();
+    let heard = async {
+        while let Some(message) = stream.next().await {
+            ears.hub.heard(ears.number, message.get_payload_bytes());
+        }
+    };
+    tokio::select! {
+        () = heard => {}
+        () = unanswered(sink, clock, patience) => {
+            tracing::debug!(?patience, "a connection for messages that answers nothing is given up");
+        }
+    }
+}
+
+/// Completes when a question is not answered for half of `patience`; asks one as often.
+async fn unanswered(mut sink: PubSubSink, clock: &dyn Clock, patience: Duration) {
+    loop {
+        clock.sleep_until(clock.now().after(patience / 2)).await;
+        let answered = tokio::select! {
+            // A refusal is an answer, too: the server is busy.
+            answer = sink.ping::<Value>() => answer.map_or_else(|error| error.code().is_some(), |_| true),
+            () = clock.sleep_until(clock.now().after(patience / 2)) => false,
+        };
+        if !answered {
+            return;
+        }
     }
 }
 
@@ -325,5 +358,47 @@ async fn silence(traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
             return;
         }
         before = waits.then_some(heard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::engine::clock::SystemClock;
+
+    /// Answers so many questions, and swallows the others.
+    async fn answer(mut stream: tokio::io::DuplexStream, mut pings: usize) {
+        let mut asked = [0; 4096];
+        while let Ok(read @ 1..) = stream.read(&mut asked).await {
+            let text = String::from_utf8_lossy(&asked[..read]).into_owned();
+            for command in text.split('*').skip(1) {
+                let answer: &[u8] = match command.contains("PING") {
+                    true if pings == 0 => continue,
+                    true => b"*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+                    false => b"+OK\r\n",
+                };
+                pings -= usize::from(command.contains("PING"));
+                stream.write_all(answer).await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_for_messages_that_answers_nothing_any_more_is_given_up_and_no_sooner() {
+        let (ours, theirs) = tokio::io::duplex(4096);
+        let server = tokio::spawn(answer(theirs, 3));
+        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2);
+        let pubsub = PubSub::new(&info, ours).await.unwrap();
+        let hub = Arc::new(Hub::new(mpsc::unbounded_channel().0));
+        let ears = Ears { hub, channel: String::new(), number: 1 };
+        let patience = Duration::from_secs(1);
+        let start = SystemClock.now();
+        let given_up = messages(Some(pubsub), Some(&ears), &SystemClock, patience);
+        tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("it is given up");
+        assert!(SystemClock.now().since(start) >= patience / 2 * 5, "it was given up while it answered");
+        server.abort();
     }
 }

@@ -43,6 +43,13 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == Wire::Server(ServerErrorKind::NoScript)
 }
 
+/// Only a replica says so: what is asked for has to be asked of somebody else.
+pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
+    let within_a_script =
+        error.code() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains("READONLY"));
+    matches!(error.code(), Some("READONLY" | "MASTERDOWN")) || within_a_script
+}
+
 /// The server knows the older protocol only.
 pub(super) fn is_old_protocol(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
@@ -77,6 +84,9 @@ fn raised(refusal: Refusal) -> Meaning {
     Meaning { unknown: true, ..refused(kind, message) }
 }
 
+const BECAME_A_REPLICA: &str =
+    "the server has become a replica, which takes no locks: name the primary, or an address that follows it";
+
 /// What the server said.
 fn said(code: &str, detail: &str) -> Meaning {
     use ErrorKind::{Denied, Exhausted, Unreachable};
@@ -98,7 +108,8 @@ fn said(code: &str, detail: &str) -> Meaning {
             Denied,
             "the server is in protected mode and takes local clients only: give it a password, or say `protected-mode no` where the network is trusted",
         ),
-        "READONLY" => passing(Unreachable, "the server is a replica, which takes no locks: name the primary"),
+        "READONLY" => passing(Unreachable, BECAME_A_REPLICA),
+        "ERR" if detail.contains("READONLY") => passing(Unreachable, BECAME_A_REPLICA),
         "LOADING" => passing(Unreachable, "the server is still loading its data"),
         "BUSY" => passing(
             Unreachable,
@@ -198,6 +209,10 @@ mod tests {
                 Exhausted,
             ),
             ("unknown command `EVALSHA`, with args", Unsupported),
+            (
+                "Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica.",
+                Unreachable,
+            ),
         ] {
             assert_eq!(said("ERR", detail).kind, kind, "{detail}");
         }

@@ -156,7 +156,10 @@ impl Store for RedisStore {
     }
 
     fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { show::evict(&*self.connection().await?, &self.layout, order).await })
+        Box::pin(async move {
+            order.check()?;
+            show::evict(&*self.connection().await?, &self.layout, order).await
+        })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

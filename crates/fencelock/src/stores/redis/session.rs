@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
+use super::connection::Connection;
 use super::enter;
 use super::link::Link;
 use super::push::{Hub, Over};
@@ -66,20 +67,30 @@ impl Core {
         }
     }
 
+    /// Gives up these places, and the session with the last of them. A name that somebody broke is passed over: without
+    /// the session, nobody holds it.
+    async fn give_up(&self, connection: &Connection, mut left: Vec<Vec<(Name, Vec<RequestId>)>>) -> Result<()> {
+        loop {
+            let portion = left.pop().unwrap_or_default();
+            let last = left.is_empty();
+            let close = scripts::close(&self.link.layout, self.id, &portion, last);
+            match connection.run("close session", &close).await {
+                Ok(()) if last => return Ok(()),
+                Ok(()) => {}
+                Err(error) if portion.is_empty() || error.kind() == ErrorKind::Unreachable => return Err(error),
+                Err(error) if portion.len() == 1 => {
+                    tracing::warn!(%error, name = ?portion.first().map(|(name, _)| name), "places could not be given up");
+                }
+                Err(_) => left.extend(portion.into_iter().map(|name| vec![name])),
+            }
+        }
+    }
+
     async fn close(&self) -> Result<()> {
         if self.hub.over() != Over::There {
             let connection = self.link.connection().await?;
             // The server may have told meanwhile that there is nothing to close; closing is repeatable.
-            let mut portions = portions(self.hub.by_name()).into_iter().peekable();
-            loop {
-                let portion = portions.next().unwrap_or_default();
-                let last = portions.peek().is_none();
-                let close = scripts::close(&self.link.layout, self.id, &portion, last);
-                connection.run("close session", &close).await?;
-                if last {
-                    break;
-                }
-            }
+            self.give_up(&connection, portions(self.hub.by_name())).await?;
             self.hub.close();
         }
         self.link.hang_up();
