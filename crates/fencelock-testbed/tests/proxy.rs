@@ -171,6 +171,20 @@ fn a_proxy_before_nobody_resets_and_one_that_is_gone_listens_no_more() {
 }
 
 #[test]
+fn a_proxy_leads_new_connections_to_another_server_and_leaves_the_open_ones() {
+    let (echo, (sink, sunk)) = (echo(), sink());
+    let proxy = Proxy::start(echo).unwrap();
+    let mut open = connect(&proxy);
+    assert_eq!(exchange(&mut open, b"one").unwrap(), b"one");
+    proxy.lead_to(sink);
+    let mut moved = connect(&proxy);
+    moved.write_all(b"two").unwrap();
+    drop(moved);
+    assert_eq!(sunk.recv().unwrap(), b"two");
+    assert_eq!(exchange(&mut open, b"three").unwrap(), b"three");
+}
+
+#[test]
 fn a_patient_proxy_keeps_whoever_connects_until_somebody_listens() {
     let later = Port::reserve().unwrap();
     let proxy = Proxy::start_patient(later.address(), Duration::from_secs(60)).unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::{Site, Uses};
 use fencelock_conformance::scenes::Stage;
+use fencelock_torture::redis::experiment::{Experiment, HEAD, Layout};
 use fencelock_torture::zookeeper::ZooKeeper;
 use fencelock_torture::{Bed, Rounds, Takeovers, Tally, redis};
 
@@ -38,6 +39,15 @@ struct Args {
     /// How many holders are killed first, to measure when the next one is granted.
     #[arg(long, default_value_t = 5)]
     kills: usize,
+    /// Instead of all that, shows what a Redis lock cannot promise: what happens while it is held.
+    #[arg(long, value_enum, num_args = 1.., value_name = "WHAT")]
+    experiment: Vec<Experiment>,
+    /// How often each of these happens.
+    #[arg(long, default_value_t = 20)]
+    times: usize,
+    /// How many rounds of them run at once.
+    #[arg(long, default_value_t = 4)]
+    at_once: usize,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -66,6 +76,7 @@ fn one_or_three(text: &str) -> Result<usize, String> {
 fn main() -> ExitCode {
     let args = Args::parse();
     let tortured = match args.store {
+        Store::Redis if !args.experiment.is_empty() => experiments(&args),
         Store::Redis => redis::Servers::both().and_then(|bed| torture(&bed, &args)),
         Store::Zookeeper => ZooKeeper::start(args.servers).and_then(|bed| torture(&bed, &args)),
     };
@@ -77,6 +88,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says whether fencing held: whatever else may go wrong is what is shown.
+fn experiments(args: &Args) -> io::Result<bool> {
+    println!("{HEAD}");
+    let mut holds = true;
+    for experiment in &args.experiment {
+        for layout in Layout::value_variants() {
+            let findings = experiment.run(*layout, args.times, args.at_once)?;
+            println!("{findings}");
+            holds &= *layout == Layout::Plain || findings.late_writes() == 0 && findings.tokens_rise();
+        }
+    }
+    Ok(holds)
 }
 
 /// Says whether nothing was wrong.

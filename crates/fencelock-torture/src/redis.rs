@@ -4,6 +4,10 @@
 //! memory, or its clock jumped ahead, and one from after ([`Lapse`]). Even then the older one believes in its lock no longer
 //! than its ttl, every token is higher than all before, and a resource that saw the newer one refuses the older one's writes.
 
+mod contestants;
+pub mod experiment;
+mod findings;
+
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

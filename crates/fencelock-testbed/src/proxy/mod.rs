@@ -55,7 +55,7 @@ struct Counts {
 /// What the threads of one proxy share.
 #[derive(Debug)]
 struct Shared {
-    upstream: SocketAddr,
+    upstream: Mutex<SocketAddr>,
     /// How long whoever connects is kept until somebody listens at `upstream`.
     patience: Duration,
     rules: Mutex<Rules>,
@@ -95,7 +95,7 @@ impl Proxy {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address())?;
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: Mutex::new(upstream),
             patience,
             rules: Mutex::default(),
             cut: Mutex::default(),
@@ -146,6 +146,11 @@ impl Proxy {
     /// 0 the one that would carry the next byte, before it. Happens once.
     pub fn cut_after(&self, bytes: u64, way: Way) {
         *lock(&self.shared.cut) = Some(Cut { way, bytes });
+    }
+
+    /// Leads the connections to come to another server, as an address does that moves; those that are open stay.
+    pub fn lead_to(&self, upstream: SocketAddr) {
+        *lock(&self.shared.upstream) = upstream;
     }
 
     /// Resets every connection to come as soon as it is made; those that are open stay.
@@ -267,7 +272,8 @@ impl Shared {
     fn reach(&self) -> io::Result<TcpStream> {
         let start = Instant::now();
         loop {
-            match TcpStream::connect(self.upstream) {
+            let upstream = *lock(&self.upstream);
+            match TcpStream::connect(upstream) {
                 Err(_) if start.elapsed() < self.patience && !self.closing.load(Ordering::Acquire) => {
                     thread::sleep(Duration::from_millis(1));
                 }

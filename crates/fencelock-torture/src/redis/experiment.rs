@@ -1,0 +1,243 @@
+//! What a Redis lock cannot promise, shown and counted: one thing happens to the server or to the holder, somebody else
+//! takes the lock, and then both write to a resource, the newer holder first.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use fencelock_testbed::redis::{Role, Server, Settings};
+use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
+
+pub use super::contestants::Layout;
+use super::contestants::{Held, TTL};
+use super::findings::Round;
+pub use super::findings::{Findings, HEAD};
+
+/// What happens while somebody holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Experiment {
+    /// The replica lags; the primary takes the lock, and is killed. The replica is promoted, and the address moves to it.
+    FailoverLagging,
+    /// The same, but the holder's connections do not follow: it hears nothing more.
+    FailoverCutOff,
+    /// The replica follows, and the primary is killed in the moment of its answer. The address moves.
+    FailoverAtOnce,
+    /// The replica has confirmed the lock (`WAIT`). The primary is killed, and the holder hears nothing more.
+    FailoverInStep,
+    /// The primary is paused, the replica promoted, and the primary goes on, with the holder: both are primaries, until the
+    /// old one is made a replica, two ttls after the second grant.
+    Split,
+    /// The same, where the primary refuses writes that no replica follows (`min-replicas-to-write 1`, `max-lag 1`).
+    SplitGuarded,
+    /// The server is killed and started again, without persistence.
+    RestartEmpty,
+    /// The same, while the holder's connections carry nothing: it hears of it too late.
+    RestartCutOff,
+    /// The same with a snapshot from before the lock was taken.
+    RestartSnapshot,
+    /// The same with an append-only file that is synced every second: the process dies, the machine does not.
+    RestartEverysec,
+    /// The server's wall clock jumps a minute ahead.
+    ClockAhead,
+    /// The server's wall clock jumps a minute back, and the holder dies.
+    ClockBehind,
+    /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
+    HolderPaused,
+}
+
+/// How long somebody asks who is granted nothing, and how long two are watched who both believe.
+const LONG: Duration = Duration::from_secs(8);
+
+/// How far the clock jumps, in seconds.
+const JUMP: i64 = 60;
+
+impl Experiment {
+    /// Runs it so often, with locks of this layout, on servers of each round's own, several rounds at a time.
+    ///
+    /// # Errors
+    /// When servers do not do what they are told, or nobody can take the lock where somebody must.
+    pub fn run(self, layout: Layout, times: usize, at_once: usize) -> io::Result<Findings> {
+        let (mut findings, mut left) = (Findings::new(self, layout), times);
+        while left > 0 {
+            let rounds: Vec<io::Result<Round>> = thread::scope(|scope| {
+                let running: Vec<_> =
+                    (0..left.min(at_once.max(1))).map(|_| scope.spawn(move || self.round(layout))).collect();
+                running
+                    .into_iter()
+                    .map(|round| round.join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
+                    .collect()
+            });
+            left -= rounds.len();
+            for round in rounds {
+                findings.add(round?);
+            }
+        }
+        Ok(findings)
+    }
+
+    fn round(self, layout: Layout) -> io::Result<Round> {
+        let scene = Scene::set(self)?;
+        let first =
+            Held::take(layout, scene.way.address(), PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
+        scene.happens(self)?;
+        let happened = Instant::now();
+        let Some(second) = Held::take(layout, scene.second()?, self.patience())? else { return Ok(Round::default()) };
+        let granted = Instant::now();
+        let both = first.believes();
+        // The resource knows no other holder of this lock, and takes the newer one's write first.
+        let late_write = accepts(second.token(), first.token());
+        let risen = second.token().zip(first.token()).map(|(second, first)| second > first);
+        while first.believes() && granted.elapsed() < LONG {
+            if self == Self::Split && granted.elapsed() > TTL * 2 {
+                scene.demote()?;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Round {
+            waited: Some(granted - happened),
+            both: both.then(|| granted.elapsed()),
+            late_write: Some(late_write),
+            risen,
+        })
+    }
+
+    /// How long the second one asks: not for ever, where the first one may keep its lock.
+    fn patience(self) -> Duration {
+        if matches!(self, Self::FailoverAtOnce | Self::RestartEverysec | Self::ClockBehind) { LONG } else { PATIENCE }
+    }
+
+    fn settings(self) -> Settings {
+        let settings =
+            Settings { own_clock: matches!(self, Self::ClockAhead | Self::ClockBehind), ..Settings::default() };
+        match self {
+            Self::SplitGuarded => settings.with("min-replicas-to-write 1").with("min-replicas-max-lag 1"),
+            Self::RestartEverysec => settings.with("appendonly yes").with("appendfsync everysec"),
+            _ => settings,
+        }
+    }
+
+    fn has_replica(self) -> bool {
+        use Experiment::{FailoverAtOnce, FailoverCutOff, FailoverInStep, FailoverLagging, Split, SplitGuarded};
+        matches!(self, FailoverAtOnce | FailoverCutOff | FailoverInStep | FailoverLagging | Split | SplitGuarded)
+    }
+}
+
+/// Whether a resource that has accepted a write with the newer token accepts one with the older, which comes late. One that
+/// is handed no tokens has nothing to compare.
+fn accepts(newer: Option<i64>, older: Option<i64>) -> bool {
+    newer.zip(older).is_none_or(|(newer, older)| older >= newer)
+}
+
+/// The servers of one round, and the holder's way to them.
+struct Scene {
+    primary: Server,
+    replica: Option<Server>,
+    /// On which the replica follows.
+    _following: Proxy,
+    /// Of the holder.
+    way: Proxy,
+}
+
+impl Scene {
+    fn set(experiment: Experiment) -> io::Result<Self> {
+        let primary = Server::start(experiment.settings())?;
+        let following = Proxy::start(primary.address())?;
+        let of_primary = || Server::start(Settings::role(Role::ReplicaOf(following.address())));
+        let replica = experiment.has_replica().then(of_primary).transpose()?;
+        if let Some(replica) = &replica {
+            demand("a replica that follows", || replica.info("master_link_status").is_ok_and(|link| link == "up"))?;
+            demand("a primary that is followed", || primary.info("connected_slaves").is_ok_and(|count| count == "1"))?;
+            // What a guarded primary refuses until it has heard of its replica.
+            demand("a primary that takes writes", || primary.ask(&["SET", "ready", "1"]).is_ok())?;
+        }
+        match experiment {
+            Experiment::FailoverLagging | Experiment::FailoverCutOff => following.hold(Way::Down),
+            Experiment::RestartSnapshot => drop(primary.ask(&["SAVE"])?),
+            _ => {}
+        }
+        Ok(Self { way: Proxy::start(primary.address())?, primary, replica, _following: following })
+    }
+
+    fn replica(&self) -> io::Result<&Server> {
+        self.replica.as_ref().ok_or_else(|| io::Error::other("there is no replica"))
+    }
+
+    /// Where the second one asks.
+    fn second(&self) -> io::Result<SocketAddr> {
+        Ok(self.replica.as_ref().unwrap_or(&self.primary).address())
+    }
+
+    fn happens(&self, what: Experiment) -> io::Result<()> {
+        match what {
+            Experiment::FailoverInStep => {
+                self.way.hold(Way::Both);
+                self.wait_for_the_replica()?;
+                self.fail_over()
+            }
+            Experiment::FailoverCutOff => {
+                self.way.hold(Way::Both);
+                self.fail_over()
+            }
+            Experiment::FailoverLagging | Experiment::FailoverAtOnce => {
+                self.way.lead_to(self.second()?);
+                self.fail_over()
+            }
+            Experiment::Split | Experiment::SplitGuarded => {
+                self.primary.pause();
+                self.promote()?;
+                self.primary.resume();
+                Ok(())
+            }
+            Experiment::RestartEmpty | Experiment::RestartSnapshot | Experiment::RestartEverysec => {
+                self.primary.restart()?;
+                self.primary.wait_until_serving()
+            }
+            Experiment::RestartCutOff => {
+                self.way.hold(Way::Both);
+                self.primary.restart()?;
+                self.primary.wait_until_serving()
+            }
+            Experiment::ClockAhead => self.primary.set_clock(JUMP),
+            Experiment::ClockBehind => {
+                self.way.hole(Way::Both);
+                self.primary.set_clock(-JUMP)
+            }
+            Experiment::HolderPaused => {
+                self.way.hold(Way::Both);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until the replica has confirmed all that the primary took so far: `WAIT` speaks of its own connection's
+    /// writes alone, so there has to be one.
+    fn wait_for_the_replica(&self) -> io::Result<()> {
+        let mut hands = self.primary.hands()?;
+        hands.ask(&["SET", "ready", "2"])?;
+        match hands.ask(&["WAIT", "1", "10000"])?.number() {
+            Some(1) => Ok(()),
+            waited => Err(io::Error::other(format!("WAIT says {waited:?}"))),
+        }
+    }
+
+    fn fail_over(&self) -> io::Result<()> {
+        self.primary.kill();
+        self.promote()
+    }
+
+    fn promote(&self) -> io::Result<()> {
+        self.replica()?.ask(&["REPLICAOF", "NO", "ONE"]).map(drop)
+    }
+
+    /// Makes the old primary a replica of the new one, as a Sentinel does that sees it again.
+    fn demote(&self) -> io::Result<()> {
+        let new = self.replica()?.address();
+        self.primary.ask(&["REPLICAOF", &new.ip().to_string(), &new.port().to_string()]).map(drop)
+    }
+}
+
+fn demand(what: &str, is_so: impl FnMut() -> bool) -> io::Result<()> {
+    if wait_until(PATIENCE, is_so) { Ok(()) } else { Err(io::Error::other(format!("there is not {what}"))) }
+}

@@ -1,0 +1,27 @@
+//! What `docs/redis-what-it-cannot-promise.md` says of two holders at once, once each: the page has the counts.
+
+use fencelock_torture::redis::experiment::{Experiment, Layout};
+
+/// A second one is granted the lock. Whether the first still believes depends on how fast this machine is; whether its write
+/// is refused does not: so it is with ours, and without tokens it is accepted.
+fn is_granted_twice(experiment: Experiment, layout: Layout) {
+    let findings = experiment.run(layout, 1, 1).unwrap();
+    assert_eq!(findings.second_grants(), 1, "{findings}");
+    assert_eq!(findings.late_writes(), usize::from(layout == Layout::Plain), "{findings}");
+    assert!(findings.tokens_rise(), "{findings}");
+}
+
+#[test]
+fn a_failover_that_lost_a_lock_grants_it_again_and_the_fence_refuses_the_older_one() {
+    is_granted_twice(Experiment::FailoverCutOff, Layout::Fair);
+}
+
+#[test]
+fn a_failover_that_lost_a_lock_without_tokens_lets_two_write() {
+    is_granted_twice(Experiment::FailoverCutOff, Layout::Plain);
+}
+
+#[test]
+fn a_primary_that_goes_on_beside_its_successor_grants_twice_and_the_fence_refuses_the_older_one() {
+    is_granted_twice(Experiment::Split, Layout::Fair);
+}
