@@ -77,6 +77,8 @@ pub enum Request {
     Enter,
     /// Giving up a place.
     Leave,
+    /// Making a claim lighter.
+    Lighten,
 }
 
 /// Nothing goes wrong but what dropping things does.

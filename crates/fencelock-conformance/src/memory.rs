@@ -82,5 +82,6 @@ fn operation(of: Request) -> Operation {
     match of {
         Request::Enter => Operation::Enter,
         Request::Leave => Operation::Leave,
+        Request::Lighten => Operation::Lighten,
     }
 }

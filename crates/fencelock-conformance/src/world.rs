@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,9 @@ macro_rules! demand {
 }
 pub(crate) use demand;
 
+/// Why laws about other claims than a mutex's say nothing about a store.
+pub(crate) const NO_SHARED_CLAIMS: &str = "the store knows no claim but a mutex's";
+
 /// How long a law waits for what must happen at all, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a law looks whether something happens that must not.
@@ -66,13 +70,20 @@ pub struct World {
     clients: Arc<AtomicU64>,
     /// What every random choice of the law follows from.
     pub seed: u64,
+    /// The claim to the whole of a lock that the laws of exclusive locks are tried with.
+    pub(crate) whole: Claim,
 }
 
 impl World {
     /// A world around one empty store.
     #[must_use]
     pub fn new(fixture: Arc<dyn Fixture>, seed: u64) -> Self {
-        Self { fixture, clients: Arc::default(), seed }
+        Self::of_whole(fixture, seed, Claim::MUTEX)
+    }
+
+    /// The same, in which whoever excludes everybody claims `whole`.
+    pub(crate) fn of_whole(fixture: Arc<dyn Fixture>, seed: u64, whole: Claim) -> Self {
+        Self { fixture, clients: Arc::default(), seed, whole }
     }
 
     /// The store under test.
@@ -88,15 +99,27 @@ impl World {
     /// A client in a process of its own, unrenewed.
     pub(crate) async fn client_for(&self, ttl: Duration) -> Verdict<Client> {
         let process = self.fixture.process().await?;
+        if self.whole != Claim::MUTEX && !process.store.capability().shared_claims {
+            return Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()));
+        }
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let owner = Owner { client: self.seed ^ number << 32, host: format!("host-{number}"), pid: 1000 };
         let clock = process.store.clock().unwrap_or_else(|| Arc::new(SystemClock));
-        let opened = process.store.open(&owner, ttl, Arc::clone(&clock)).await?;
+        // A busy machine may take longer to connect than a short ttl allows.
+        let opened = insist(|| process.store.open(&owner, ttl, Arc::clone(&clock))).await?;
         Ok(Client { process, owner, opened, clock, requests: AtomicU64::new(0) })
     }
 
     pub(crate) async fn pass(&self, duration: Duration) {
         self.fixture.pass(duration).await;
+    }
+
+    /// A client as users have it, in a process of its own, with an engine that renews what it holds.
+    pub(crate) async fn user(&self) -> Verdict<User> {
+        let process = self.fixture.process().await?;
+        let options = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime).ttl(self.fixture.long_ttl());
+        let client = options.connect_store(Arc::clone(&process.store)).await?;
+        Ok(User { client, _process: process })
     }
 
     /// What `happens` says within `bound` of the store's time; `None` when it says nothing by then.
@@ -106,6 +129,18 @@ impl World {
             said = happens => Some(said),
             () = self.fixture.pass(bound) => None,
         }
+    }
+
+    /// Looks until it is so, which it has to be in the end.
+    pub(crate) async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Verdict<bool>) -> Verdict {
+        const AGAIN: Duration = Duration::from_millis(1);
+        for _ in 0..PATIENCE.as_millis() / AGAIN.as_millis() {
+            if is_so().await? {
+                return Ok(());
+            }
+            self.fixture.pass(AGAIN).await;
+        }
+        Err(Fault::Broken(format!("it never came that {what}")))
     }
 
     /// Lets a wait begin, and demands that it goes on.
@@ -154,6 +189,21 @@ pub(crate) fn permits(weight: u32, capacity: u32) -> Claim {
 /// A name that is valid by its looks.
 pub(crate) fn name(text: &str) -> Verdict<Name> {
     Ok(Name::new(text)?)
+}
+
+/// A client as users have it.
+pub(crate) struct User {
+    client: fencelock::Client,
+    /// Its way to the store, which ends with it.
+    _process: Process,
+}
+
+impl Deref for User {
+    type Target = fencelock::Client;
+
+    fn deref(&self) -> &fencelock::Client {
+        &self.client
+    }
 }
 
 /// One client with its session.
@@ -243,7 +293,7 @@ impl Client {
         if self.capability().shared_claims {
             return Ok(());
         }
-        Err(Fault::Inapplicable("the store knows no claim but a mutex's".to_owned()))
+        Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()))
     }
 
     pub(crate) fn needs_tokens(&self) -> Verdict {

@@ -33,5 +33,5 @@ impl Fixture for Directory {
 fencelock_conformance::suite!("file", || Directory(tempfile::tempdir().unwrap(), true));
 
 mod in_one_process {
-    fencelock_conformance::suite!("file", || super::Directory(tempfile::tempdir().unwrap(), false));
+    fencelock_conformance::suite!("file", || super::Directory(tempfile::tempdir().unwrap(), false), only = mutexes);
 }

@@ -17,8 +17,8 @@ pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
 /// While one holds a mutex, nobody else does, of any process.
 pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
-    let first = a.hold(&job, Claim::MUTEX).await?;
-    let (mut second, mut third) = (b.enter(&job, Claim::MUTEX).await?, a.enter(&job, Claim::MUTEX).await?);
+    let first = a.hold(&job, world.whole).await?;
+    let (mut second, mut third) = (b.enter(&job, world.whole).await?, a.enter(&job, world.whole).await?);
     world.waits(&mut second, &b).await?;
     world.waits(&mut third, &a).await?;
     release(first).await?;
@@ -65,9 +65,9 @@ pub async fn the_granted_are_a_prefix_of_the_queue(world: World) -> Verdict {
 pub async fn waiters_are_granted_in_arrival_order(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_order()?;
-    let mut places = vec![a.hold(&job, Claim::MUTEX).await?];
+    let mut places = vec![a.hold(&job, world.whole).await?];
     for number in 0..16 {
-        places.push((if number % 2 == 0 { &b } else { &a }).enter(&job, Claim::MUTEX).await?);
+        places.push((if number % 2 == 0 { &b } else { &a }).enter(&job, world.whole).await?);
     }
     for (number, place) in places[1..].iter_mut().enumerate().rev() {
         world.waits(place, if number % 2 == 0 { &b } else { &a }).await?;
@@ -166,14 +166,14 @@ pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
 /// Without waiting, a contender is let in or leaves nothing; nobody is held up by one that was refused.
 pub async fn a_try_that_is_refused_leaves_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
-    let holder = a.hold(&job, Claim::MUTEX).await?;
+    let holder = a.hold(&job, world.whole).await?;
     for client in [&a, &b] {
-        let entered = client.try_enter(&job, Claim::MUTEX).await?;
+        let entered = client.try_enter(&job, world.whole).await?;
         demand!(matches!(entered, Entered::Busy), "a try on a held mutex was not busy");
     }
     demand!(a.ids(&job).await? == [holder.id().request], "a refused try left something behind");
     release(holder).await?;
-    let Entered::In(tried) = b.try_enter(&job, Claim::MUTEX).await? else {
+    let Entered::In(tried) = b.try_enter(&job, world.whole).await? else {
         return Err(Fault::Broken("a try on a free mutex was refused".to_owned()));
     };
     demand!(matches!(tried.standing(), Standing::Granted(_)), "a try was let in without a grant");
@@ -215,7 +215,7 @@ pub async fn names_that_differ_never_share_a_queue(world: World) -> Verdict {
         texts.iter().copied().chain(long.iter().map(String::as_str)).map(name).collect::<Verdict<_>>()?;
     let mut held: Vec<Box<dyn Place>> = Vec::new();
     for name in &names {
-        held.push(client.hold(name, Claim::MUTEX).await?);
+        held.push(client.hold(name, world.whole).await?);
     }
     for (name, place) in names.iter().zip(&held) {
         demand!(client.ids(name).await? == [place.id().request], "the queue of {name:?} is not its own");

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use fencelock::store::{Contender, Standing};
-use fencelock::{Break, Claim, ErrorKind, Loss, Moment, Name};
+use fencelock::{Break, ErrorKind, Loss, Moment, Name};
 use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release};
@@ -12,8 +12,8 @@ use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, releas
 /// again, not another one with the old token, not one for a place that waits.
 pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
-    let mut held = a.hold(&job, Claim::MUTEX).await?;
-    let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+    let mut held = a.hold(&job, world.whole).await?;
+    let mut waiter = b.enter(&job, world.whole).await?;
     let first = order(&b, &job, 0).await?;
     let waiting = Break { place: waiter.id(), ..first.clone() };
     demand!(!evict(&b, &waiting).await?, "a place that waits was broken with the token of another");
@@ -40,7 +40,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
 /// The holder is told that it was broken, and why; who comes later can read who broke what.
 pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Verdict {
     let (mut a, b) = (world.client().await?, world.client().await?);
-    let (page, claim) = (name("page")?, Claim::MUTEX);
+    let (page, claim) = (name("page")?, world.whole);
     let held = a.hold(&page, claim).await?;
     let _kept = a.hold(&name("other")?, claim).await?;
     let order = order(&b, &page, 0).await?;
@@ -63,7 +63,7 @@ pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Ver
 }
 
 /// An order to break the grant of the contender at this position.
-async fn order(by: &Client, name: &Name, position: usize) -> Verdict<Break> {
+pub(super) async fn order(by: &Client, name: &Name, position: usize) -> Verdict<Break> {
     let queue = by.queue(name).await?;
     let holder: &Contender =
         queue.contenders.get(position).ok_or_else(|| Fault::Broken("a holder is not shown".to_owned()))?;
@@ -72,7 +72,7 @@ async fn order(by: &Client, name: &Name, position: usize) -> Verdict<Break> {
     Ok(Break::of(name, holder, by.owner.clone(), "it was \"stuck\", é", at)?)
 }
 
-async fn evict(by: &Client, order: &Break) -> Verdict<bool> {
+pub(super) async fn evict(by: &Client, order: &Break) -> Verdict<bool> {
     match by.process.store.evict(order).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             Err(Fault::Inapplicable("the store breaks no grants".to_owned()))

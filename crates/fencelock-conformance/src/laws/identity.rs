@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use fencelock::Moment;
 use fencelock::store::{Entered, Entry, Left, Standing};
-use fencelock::{Claim, Moment};
 
 use crate::world::{Chance, Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
 
 /// However often a request is sent, it is one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    let (first, second) = (client.entry(&job, Claim::MUTEX), client.entry(&job, Claim::MUTEX));
+    let (first, second) = (client.entry(&job, world.whole), client.entry(&job, world.whole));
     let held = client.place(&first).await?.standing();
     let _waiting = client.place(&second).await?;
     for _ in 0..2 {
@@ -29,8 +29,8 @@ pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
 /// What was left does not come back, and says so wherever one asks.
 pub async fn a_departure_is_final(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    let mut place = client.hold(&job, Claim::MUTEX).await?;
-    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    let mut place = client.hold(&job, world.whole).await?;
+    let mut waiter = client.enter(&job, world.whole).await?;
     for (place, number) in [(&mut waiter, 1), (&mut place, 0)] {
         demand!(place.leave().await? == Left::Released, "a place in the queue was already gone");
         demand!(client.ids(&job).await?.len() == number, "a place that was left is still in the queue");
@@ -38,7 +38,7 @@ pub async fn a_departure_is_final(world: World) -> Verdict {
     let renewal = client.renew(&[&*place]).await?;
     demand!(!renewal.expired, "leaving a place ended the session");
     demand!(client.ids(&job).await?.is_empty(), "a renewal brought a place back");
-    let free = client.hold(&job, Claim::MUTEX).await?;
+    let free = client.hold(&job, world.whole).await?;
     demand!(client.ids(&job).await? == [free.id().request], "a place that was left is back");
     Ok(())
 }
@@ -46,9 +46,9 @@ pub async fn a_departure_is_final(world: World) -> Verdict {
 /// Leaving twice is harmless, to oneself and to whoever came after.
 pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    let mut old = client.hold(&job, Claim::MUTEX).await?;
+    let mut old = client.hold(&job, world.whole).await?;
     demand!(old.leave().await? == Left::Released, "the first leave found nothing");
-    let new = client.hold(&job, Claim::MUTEX).await?;
+    let new = client.hold(&job, world.whole).await?;
     for _ in 0..2 {
         demand!(old.leave().await? == Left::AlreadyGone, "a repeated leave released something");
     }
@@ -60,11 +60,11 @@ pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: Worl
 /// A withdrawal undoes a request whatever had become of it, and may be repeated.
 pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
-    let never = a.entry(&job, Claim::MUTEX);
+    let never = a.entry(&job, world.whole);
     a.session().withdraw(&job, never.id).await?;
-    let held = a.hold(&job, Claim::MUTEX).await?;
-    let mut middle = b.enter(&job, Claim::MUTEX).await?;
-    let mut last = a.enter(&job, Claim::MUTEX).await?;
+    let held = a.hold(&job, world.whole).await?;
+    let mut middle = b.enter(&job, world.whole).await?;
+    let mut last = a.enter(&job, world.whole).await?;
     let mut parked = last.next(Moment::NEVER);
     world.park(&mut parked).await?;
     b.session().withdraw(&job, middle.id().request).await?;
@@ -84,9 +84,9 @@ pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
 pub async fn a_dropped_enter_once_withdrawn_strands_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     for busy in [false, true] {
-        let holder = if busy { Some(a.hold(&job, Claim::MUTEX).await?) } else { None };
+        let holder = if busy { Some(a.hold(&job, world.whole).await?) } else { None };
         for polls in 0.. {
-            let done = drop_and_withdraw(&b, &b.entry(&job, Claim::MUTEX), polls).await?;
+            let done = drop_and_withdraw(&b, &b.entry(&job, world.whole), polls).await?;
             let left = a.ids(&job).await?.len();
             demand!(left == usize::from(busy), "an enter dropped after {polls} polls left a place in the queue");
             if done {
@@ -121,8 +121,8 @@ async fn drop_and_withdraw(client: &Client, entry: &Entry, polls: usize) -> Verd
 pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     for (polls, before) in [(1, true), (1, false), (2, true), (3, false)] {
-        let holder = a.hold(&job, Claim::MUTEX).await?;
-        let mut waiter = b.enter(&job, Claim::MUTEX).await?;
+        let holder = a.hold(&job, world.whole).await?;
+        let mut waiter = b.enter(&job, world.whole).await?;
         let mut next = waiter.next(Moment::NEVER);
         let mut polled = Box::pin(async { poll_times(&mut next, polls).await.is_some() });
         world.within(crate::world::GLANCE, &mut polled).await;
@@ -144,10 +144,10 @@ pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
 /// Closing takes every place of the session, waiting or granted, and of nobody else; it may be repeated.
 pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Verdict {
     let (a, b, job, other) = (world.client().await?, world.client().await?, name("job")?, name("other")?);
-    let _held = a.hold(&job, Claim::MUTEX).await?;
-    let mut waiter = b.enter(&job, Claim::MUTEX).await?;
-    let kept = b.hold(&other, Claim::MUTEX).await?;
-    let _queued = a.enter(&other, Claim::MUTEX).await?;
+    let _held = a.hold(&job, world.whole).await?;
+    let mut waiter = b.enter(&job, world.whole).await?;
+    let kept = b.hold(&other, world.whole).await?;
+    let _queued = a.enter(&other, world.whole).await?;
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
     a.session().close().await?;
@@ -155,7 +155,7 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
     let told = world.within(b.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter was told {told:?}");
     demand!(b.ids(&other).await? == [kept.id().request], "closing left a waiter, or took another's place");
-    let entered = a.send(&a.entry(&job, Claim::MUTEX)).await;
+    let entered = a.send(&a.entry(&job, world.whole)).await;
     demand!(entered.is_err(), "a closed session still lets in");
     Ok(())
 }
@@ -167,7 +167,7 @@ pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdic
     let (job, mut chance) = (name("job")?, Chance::new(world.seed));
     let (mut places, mut seen) = (Vec::new(), Vec::new());
     for _ in 0..20 {
-        let entries: Vec<_> = clients.iter().map(|client| client.entry(&job, Claim::MUTEX)).collect();
+        let entries: Vec<_> = clients.iter().map(|client| client.entry(&job, world.whole)).collect();
         let enters = clients.iter().zip(&entries).map(|(client, entry)| client.place(entry));
         let snapshot = clients[chance.below(3)].ids(&job);
         let (entered, now) = futures_util::future::join(futures_util::future::join_all(enters), snapshot).await;
@@ -189,7 +189,7 @@ pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdic
 pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verdict {
     use crate::fixture::Request::{Enter, Leave};
     let (client, job) = (world.client().await?, name("job")?);
-    let entry = client.entry(&job, Claim::MUTEX);
+    let entry = client.entry(&job, world.whole);
     if !client.process.faults.lose_next_reply(Enter) {
         return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
     }
@@ -214,7 +214,7 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
         let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
             return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));
         };
-        let entry = client.entry(&job, Claim::MUTEX);
+        let entry = client.entry(&job, world.whole);
         let mut enter = client.session().enter(Arc::new(entry.clone()));
         world.park(&mut enter).await?;
         drop(enter);
@@ -226,7 +226,7 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
         late.release().await;
         let ids = other.ids(&job).await?;
         demand!(ids.is_empty(), "a request took effect after its end was confirmed (by closing: {close}): {ids:?}");
-        release(other.hold(&job, Claim::MUTEX).await?).await?;
+        release(other.hold(&job, world.whole).await?).await?;
     }
     Ok(())
 }

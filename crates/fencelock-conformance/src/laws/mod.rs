@@ -2,7 +2,11 @@
 
 pub mod admission;
 pub mod breaks;
+pub mod crowds;
+pub mod departed;
 pub mod identity;
+pub mod lighter;
+pub mod primitives;
 pub mod schedules;
 pub mod time;
 pub mod tokens;
@@ -17,32 +21,27 @@ use crate::world::{Verdict, World};
 pub struct Law {
     /// Its sentence, in words joined by underscores.
     pub name: &'static str,
+    /// Whether it is a law of exclusive locks, which writers and takers of all permits keep as well.
+    pub is_exclusive: bool,
     /// Tries it on the store of a world.
     pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
 }
 
-/// Hands the list of all laws to another macro.
+/// Hands the list of all laws to another macro: first those of exclusive locks, which are tried by every claim to the whole of
+/// a lock, then all others, among them two of exclusive locks that take long.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_laws {
     ($then:ident $arguments:tt) => {
         $crate::$then! { $arguments [
-            admission::the_first_contender_is_granted_at_once,
             admission::a_mutex_has_one_holder,
-            admission::the_capacity_is_never_exceeded,
-            admission::the_granted_are_a_prefix_of_the_queue,
             admission::waiters_are_granted_in_arrival_order,
-            admission::readers_share_and_writers_do_not,
-            admission::a_lighter_claim_lets_in_whom_it_makes_room_for,
-            admission::a_waiter_that_departs_lets_in_whom_it_held_up,
-            admission::one_queue_has_one_capacity,
             admission::a_try_that_is_refused_leaves_nothing,
             admission::names_that_differ_never_share_a_queue,
             identity::the_same_request_finds_the_same_place,
             identity::a_departure_is_final,
             identity::leaving_is_repeatable_and_gives_up_one_incarnation_only,
             identity::a_withdrawn_request_leaves_nothing,
-            identity::a_withdrawn_request_never_takes_effect,
             identity::a_dropped_enter_once_withdrawn_strands_nothing,
             identity::a_dropped_next_loses_no_wake_up,
             identity::closing_a_session_ends_its_places_and_no_others,
@@ -50,7 +49,6 @@ macro_rules! with_laws {
             identity::a_request_whose_reply_was_lost_is_found_again,
             tokens::tokens_rise_with_every_grant,
             tokens::tokens_rise_over_idle_times,
-            time::next_returns_within_its_bound_of_the_grant,
             time::next_returns_when_its_time_is_up,
             time::next_returns_at_once_when_granted,
             time::a_dead_sessions_places_go_in_time,
@@ -62,12 +60,34 @@ macro_rules! with_laws {
             view::the_queue_tells_who_holds_and_who_waits,
             view::names_lists_what_is_queued_for,
             view::an_idle_name_leaves_nothing,
+            schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,
+            schedules::threads_that_race_never_hold_a_mutex_together,
+        ] [
+            admission::the_first_contender_is_granted_at_once,
+            admission::the_capacity_is_never_exceeded,
+            admission::the_granted_are_a_prefix_of_the_queue,
+            admission::readers_share_and_writers_do_not,
+            admission::a_lighter_claim_lets_in_whom_it_makes_room_for,
+            admission::a_waiter_that_departs_lets_in_whom_it_held_up,
+            admission::one_queue_has_one_capacity,
+            identity::a_withdrawn_request_never_takes_effect,
+            time::next_returns_within_its_bound_of_the_grant,
             view::the_capability_tells_the_truth,
             schedules::every_schedule_agrees_with_the_rule,
-            schedules::a_thousand_waiters_are_all_served_in_order,
-            schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,
             schedules::readers_and_permits_are_woken_as_sparingly,
-            schedules::threads_that_race_never_hold_a_mutex_together,
+            lighter::a_downgrade_whose_answer_was_lost_is_found_done,
+            lighter::wherever_a_downgrade_is_dropped_the_place_is_one,
+            lighter::who_lost_its_place_cannot_make_it_lighter,
+            departed::what_the_dead_held_together_comes_back_in_time,
+            departed::who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long,
+            crowds::a_thousand_waiters_are_all_served_in_order,
+            crowds::three_hundred_share_two_hundred_permits_in_order,
+            crowds::hundreds_of_readers_hold_together_between_writers,
+            primitives::a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing,
+            primitives::the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves,
+            primitives::whoever_only_tries_is_told_who_holds_and_leaves_nothing,
+            primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
+            primitives::a_name_is_one_kind_of_lock_at_a_time,
         ] }
     };
 }
@@ -75,8 +95,23 @@ macro_rules! with_laws {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __law_list {
-    (() [$($group:ident :: $law:ident,)*]) => {
-        &[$($crate::Law { name: stringify!($law), run: |world| Box::pin($crate::laws::$group::$law(world)) }),*]
+    (() [$($exclusive:ident :: $first:ident,)*] [$($group:ident :: $law:ident,)*]) => {
+        &[
+            $($crate::__law!($exclusive $first true),)*
+            $($crate::__law!($group $law false),)*
+        ]
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __law {
+    ($group:ident $law:ident $exclusive:literal) => {
+        $crate::Law {
+            name: stringify!($law),
+            is_exclusive: $exclusive,
+            run: |world| Box::pin($crate::laws::$group::$law(world)),
+        }
     };
 }
 

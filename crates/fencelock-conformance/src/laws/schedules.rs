@@ -29,16 +29,16 @@ enum Task {
 }
 
 /// Waits on a place in a task of its own, as an engine would, so that the wait is pending while other things happen.
-struct Attendant(mpsc::UnboundedSender<Task>);
+pub(super) struct Attendant(mpsc::UnboundedSender<Task>);
 
 impl Attendant {
-    fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
+    pub(super) fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
         let (tasks, orders) = mpsc::unbounded_channel();
         tokio::spawn(attend(place, orders, news));
         Self(tasks)
     }
 
-    async fn leave(self) -> Verdict {
+    pub(super) async fn leave(self) -> Verdict {
         let (answer, left) = oneshot::channel();
         let _ = self.0.send(Task::Leave(answer));
         let left = left.await.map_err(|_| Fault::Broken("a place panicked".to_owned()))??;
@@ -86,13 +86,13 @@ async fn attend(
 }
 
 /// The queue as it must be: who is in it, front first.
-struct Model {
-    queue: Vec<(RequestId, Claim)>,
+pub(super) struct Model {
+    pub(super) queue: Vec<(RequestId, Claim)>,
     known_granted: Vec<RequestId>,
 }
 
 impl Model {
-    fn granted(&self) -> Vec<RequestId> {
+    pub(super) fn granted(&self) -> Vec<RequestId> {
         let fits = |index: &usize| {
             let ahead = self.queue[..*index].iter().map(|(_, claim)| *claim);
             admits(ahead, self.queue[*index].1) == Admission::Admitted
@@ -108,13 +108,13 @@ impl Model {
 }
 
 /// One random schedule, and the model that it is compared with after every step.
-struct Schedule {
+pub(super) struct Schedule {
     world: World,
-    clients: Vec<Client>,
-    name: Name,
+    pub(super) clients: Vec<Client>,
+    pub(super) name: Name,
     claims: Vec<Claim>,
-    chance: Chance,
-    model: Model,
+    pub(super) chance: Chance,
+    pub(super) model: Model,
     attendants: HashMap<RequestId, Attendant>,
     news: mpsc::UnboundedReceiver<News>,
     reporter: mpsc::UnboundedSender<News>,
@@ -135,7 +135,7 @@ pub async fn every_schedule_agrees_with_the_rule(world: World) -> Verdict {
             _ => (1..=5).map(|weight| permits(weight, 5)).collect(),
         };
         let seed = world.seed.wrapping_add(round);
-        let mut schedule = Schedule::new(world.clone(), seed, claims, round).await?;
+        let mut schedule = Schedule::new(world.clone(), seed, claims, &format!("schedule-{round}")).await?;
         for step in 0..150 {
             schedule.step().await.map_err(|fault| Fault::Broken(format!("seed {seed}, step {step}: {fault}")))?;
         }
@@ -144,14 +144,14 @@ pub async fn every_schedule_agrees_with_the_rule(world: World) -> Verdict {
 }
 
 impl Schedule {
-    async fn new(world: World, seed: u64, claims: Vec<Claim>, round: u64) -> Verdict<Self> {
+    pub(super) async fn new(world: World, seed: u64, claims: Vec<Claim>, text: &str) -> Verdict<Self> {
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(world.client().await?);
         }
         let (reporter, news) = mpsc::unbounded_channel();
         let model = Model { queue: Vec::new(), known_granted: Vec::new() };
-        let (chance, name) = (Chance::new(seed), name(&format!("schedule-{round}"))?);
+        let (chance, name) = (Chance::new(seed), name(text)?);
         Ok(Self { world, clients, name, claims, chance, model, attendants: HashMap::new(), news, reporter })
     }
 
@@ -171,6 +171,11 @@ impl Schedule {
 
     async fn enter(&mut self, wait: bool) -> Verdict {
         let claim = self.claims[self.chance.below(self.claims.len())];
+        self.join(claim, wait).await
+    }
+
+    /// Somebody joins with this claim.
+    pub(super) async fn join(&mut self, claim: Claim, wait: bool) -> Verdict {
         let client = &self.clients[self.chance.below(self.clients.len())];
         let entry = Entry { wait, ..client.entry(&self.name, claim) };
         let entered = client.send(&entry).await?;
@@ -197,7 +202,13 @@ impl Schedule {
         if self.model.queue.is_empty() {
             return Ok(());
         }
-        let id = self.model.depart(self.chance.below(self.model.queue.len()));
+        let position = self.chance.below(self.model.queue.len());
+        self.depart(position).await
+    }
+
+    /// Whoever is at this position leaves.
+    pub(super) async fn depart(&mut self, position: usize) -> Verdict {
+        let id = self.model.depart(position);
         match self.attendants.remove(&id) {
             Some(attendant) => attendant.leave().await,
             None => Ok(()),
@@ -243,7 +254,7 @@ impl Schedule {
     }
 
     /// Waits until everybody whom the rule admits was told, and demands that nobody else is.
-    async fn settle(&mut self) -> Verdict {
+    pub(super) async fn settle(&mut self) -> Verdict {
         let expected = self.model.granted();
         while let Some(missing) = expected.iter().find(|id| !self.model.known_granted.contains(id)) {
             let Some(Some(news)) = self.world.within(PATIENCE, self.news.recv()).await else {
@@ -262,7 +273,7 @@ impl Schedule {
         Ok(())
     }
 
-    async fn compare(&mut self) -> Verdict {
+    pub(super) async fn compare(&mut self) -> Verdict {
         let queue = self.clients[self.chance.below(self.clients.len())].queue(&self.name).await?;
         let shown = |contender: &Contender| (contender.id, contender.claim);
         let shown: Vec<_> = queue.contenders.iter().map(shown).collect();
@@ -274,54 +285,14 @@ impl Schedule {
     }
 }
 
-/// A thousand who wait at once are all served, one after the other, in the order in which they came.
-pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
-    let (job, mut clients) = (name("job")?, Vec::new());
-    for _ in 0..4 {
-        clients.push(world.client().await?);
-    }
-    clients[0].needs_order()?;
-    let (reporter, mut news) = mpsc::unbounded_channel();
-    let mut line = vec![(
-        RequestId { client: 0, number: 0 },
-        Attendant::new(clients[0].hold(&job, Claim::MUTEX).await?, reporter.clone()),
-    )];
-    for number in 0..1000 {
-        let place = clients[number % clients.len()].enter(&job, Claim::MUTEX).await?;
-        line.push((place.id().request, Attendant::new(place, reporter.clone())));
-    }
-    let expected: Vec<_> = line.iter().map(|(id, _)| *id).skip(1).collect();
-    let mut line = line.into_iter();
-    for expected in expected {
-        if let Some((_, holder)) = line.next() {
-            holder.leave().await?;
-        }
-        next_granted(&world, &mut news, expected).await?;
-    }
-    match line.next() {
-        Some((_, last)) => last.leave().await,
-        None => Ok(()),
-    }
-}
-
-async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, expected: RequestId) -> Verdict {
-    loop {
-        match world.within(PATIENCE, news.recv()).await {
-            Some(Some(News::Nothing)) => {}
-            Some(Some(News::Granted(id))) if id == expected => return Ok(()),
-            news => return Err(Fault::Broken(format!("{expected} was next, but the news is {news:?}"))),
-        }
-    }
-}
-
 /// A departure wakes those it lets in, and one more at most.
 pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_order()?;
     let (reporter, mut news) = mpsc::unbounded_channel();
-    let mut line = vec![Attendant::new(a.hold(&job, Claim::MUTEX).await?, reporter.clone())];
+    let mut line = vec![Attendant::new(a.hold(&job, world.whole).await?, reporter.clone())];
     for number in 0..12 {
-        let place = (if number % 2 == 0 { &a } else { &b }).enter(&job, Claim::MUTEX).await?;
+        let place = (if number % 2 == 0 { &a } else { &b }).enter(&job, world.whole).await?;
         line.push(Attendant::new(place, reporter.clone()));
     }
     world.pass(crate::world::GLANCE).await;
@@ -408,7 +379,7 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     let runtime = runtime.map_err(|error| Fault::Broken(format!("no runtime: {error}")))?;
     let races = async {
         let client = world.client().await?;
-        let verdict = sections(&client, inside, last).await;
+        let verdict = sections(&client, world.whole, inside, last).await;
         // Also after a failure, so that the others need not wait for us.
         client.session().close().await?;
         verdict
@@ -418,10 +389,10 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     raced.unwrap_or_else(|_| Err(Fault::Broken("a waiter was never granted".to_owned())))
 }
 
-async fn sections(client: &Client, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
+async fn sections(client: &Client, claim: Claim, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     let job = name("job")?;
     for _ in 0..50 {
-        let mut place = client.enter(&job, Claim::MUTEX).await?;
+        let mut place = client.enter(&job, claim).await?;
         while !matches!(place.standing(), Standing::Granted(_)) {
             let standing = place.next(Moment::NEVER).await?;
             demand!(!matches!(standing, Standing::Lost(_)), "a waiting place is {standing:?}");

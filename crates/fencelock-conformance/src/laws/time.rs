@@ -37,8 +37,8 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
 /// A wait that nothing ends is over when its time is up.
 pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    let _holder = client.hold(&job, Claim::MUTEX).await?;
-    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    let _holder = client.hold(&job, world.whole).await?;
+    let mut waiter = client.enter(&job, world.whole).await?;
     for wait in [Duration::ZERO, Duration::from_millis(30)] {
         let until = client.clock.now().after(wait);
         loop {
@@ -56,8 +56,8 @@ pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
 /// Who holds the lock already does not wait for it.
 pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    let mut held = client.hold(&job, Claim::MUTEX).await?;
-    let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+    let mut held = client.hold(&job, world.whole).await?;
+    let mut waiter = client.enter(&job, world.whole).await?;
     let told = world.within(PATIENCE, held.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
     release(held).await?;
@@ -72,9 +72,9 @@ pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     let (living, job) = (world.client().await?, name("job")?);
     let ttl = world.fixture().ttl();
     let (holds, waits) = (world.client_for(ttl).await?, world.client_for(ttl).await?);
-    let held = holds.hold(&job, Claim::MUTEX).await?;
-    let queued = waits.enter(&job, Claim::MUTEX).await?;
-    let mut waiter = living.enter(&job, Claim::MUTEX).await?;
+    let held = holds.hold(&job, world.whole).await?;
+    let queued = waits.enter(&job, world.whole).await?;
+    let mut waiter = living.enter(&job, world.whole).await?;
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
     let lives = holds.opened.ttl.unwrap_or_default().max(waits.opened.ttl.unwrap_or_default());
@@ -96,7 +96,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     let Some(ttl) = client.opened.ttl else {
         return Err(Fault::Inapplicable("no place of this store can expire".to_owned()));
     };
-    let held = client.hold(&job, Claim::MUTEX).await?;
+    let held = client.hold(&job, world.whole).await?;
     for _ in 0..5 {
         world.pass(ttl / 3).await;
         // It is sent when it is polled first, and its answer comes later, if it has to come from anywhere.
@@ -121,7 +121,7 @@ pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
     let Some(ttl) = client.opened.ttl else {
         return Err(Fault::Inapplicable("no session of this store can expire".to_owned()));
     };
-    let mut held = client.hold(&job, Claim::MUTEX).await?;
+    let mut held = client.hold(&job, world.whole).await?;
     world.pass(ttl + client.capability().detection_slack).await;
     demand!(client.ids(&job).await?.is_empty(), "an expired place is still in the queue");
     let renewal = client.renew(&[&*held]).await;
@@ -129,7 +129,7 @@ pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
     demand!(told, "the renewal of an expired session said {renewal:?}");
     let standing = held.next(client.clock.now()).await;
     demand!(!matches!(standing, Ok(Standing::Granted(_))), "a holder whose session expired is told {standing:?}");
-    let entered = client.session().enter(std::sync::Arc::new(client.entry(&job, Claim::MUTEX))).await;
+    let entered = client.session().enter(std::sync::Arc::new(client.entry(&job, world.whole))).await;
     let refused = entered.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
     demand!(refused, "an expired session still lets in, or does not say that it is lost");
     let event = world.within(PATIENCE, client.opened.events.next()).await;
@@ -140,8 +140,8 @@ pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
 /// A renewal names the places that the store has no more.
 pub async fn a_renewal_names_what_is_gone(world: World) -> Verdict {
     let (client, job, other) = (world.client().await?, name("job")?, name("other")?);
-    let (mut left, held) = (client.hold(&job, Claim::MUTEX).await?, client.hold(&other, Claim::MUTEX).await?);
-    let waiting = client.enter(&other, Claim::MUTEX).await?;
+    let (mut left, held) = (client.hold(&job, world.whole).await?, client.hold(&other, world.whole).await?);
+    let waiting = client.enter(&other, world.whole).await?;
     left.leave().await?;
     let renewal = client.renew(&[&*left, &*held, &*waiting]).await?;
     let gone: Vec<_> = renewal.gone.iter().map(|(id, _)| id.clone()).collect();

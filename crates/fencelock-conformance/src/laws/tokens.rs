@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencelock::store::{Place, Standing};
-use fencelock::{Claim, FencingToken};
+use fencelock::{Claim, FencingToken, Name};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, release};
 
@@ -12,10 +12,10 @@ pub async fn tokens_rise_with_every_grant(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_tokens()?;
     let mut last = None;
-    let mut held = a.hold(&job, Claim::MUTEX).await?;
+    let mut held = a.hold(&job, world.whole).await?;
     for number in 0..40 {
         let client = if number % 2 == 0 { &b } else { &a };
-        let mut waiter = client.enter(&job, Claim::MUTEX).await?;
+        let mut waiter = client.enter(&job, world.whole).await?;
         rise(&mut last, &*held)?;
         release(held).await?;
         world.granted(&mut waiter).await?;
@@ -32,7 +32,7 @@ pub async fn tokens_rise_over_idle_times(world: World) -> Verdict {
         let client = world.client().await?;
         client.needs_tokens()?;
         for _ in 0..10 {
-            cycle(&client, &job, &mut last).await?;
+            cycle(&client, &job, world.whole, &mut last).await?;
         }
         client.session().close().await?;
         drop(client);
@@ -41,8 +41,8 @@ pub async fn tokens_rise_over_idle_times(world: World) -> Verdict {
     Ok(())
 }
 
-async fn cycle(client: &Client, job: &fencelock::Name, last: &mut Option<FencingToken>) -> Verdict {
-    let held = client.hold(job, Claim::MUTEX).await?;
+async fn cycle(client: &Client, job: &Name, claim: Claim, last: &mut Option<FencingToken>) -> Verdict {
+    let held = client.hold(job, claim).await?;
     rise(last, &*held)?;
     release(held).await
 }

@@ -12,8 +12,8 @@ use crate::world::{Client, Verdict, World, demand, name, release};
 pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let long: Arc<str> = "é\"\n".repeat(Entry::MAX_PURPOSE / 4).into();
-    let first = Entry { purpose: Some(long), lease: Some(Duration::from_secs(9)), ..a.entry(&job, Claim::MUTEX) };
-    let second = Entry { purpose: Some("later".into()), ..b.entry(&job, Claim::MUTEX) };
+    let first = Entry { purpose: Some(long), lease: Some(Duration::from_secs(9)), ..a.entry(&job, world.whole) };
+    let second = Entry { purpose: Some("later".into()), ..b.entry(&job, world.whole) };
     let (held, waiting) = (a.place(&first).await?, b.place(&second).await?);
     let Standing::Granted(grant) = held.standing() else {
         return Err(crate::Fault::Broken("the first contender is not granted".to_owned()));
@@ -39,7 +39,7 @@ pub async fn names_lists_what_is_queued_for(world: World) -> Verdict {
     let client = world.client().await?;
     let mut places = Vec::new();
     for text in ["job/b", "job", "job/a", "jobs", "other", "job/é"] {
-        places.push(client.hold(&name(text)?, Claim::MUTEX).await?);
+        places.push(client.hold(&name(text)?, world.whole).await?);
     }
     let all = ["job", "job/a", "job/b", "job/é", "jobs", "other"];
     list(&client, "", None, 100, &all).await?;
@@ -67,10 +67,10 @@ pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     for number in 0..20 {
         let job = name(&format!("job-{number}"))?;
-        let held = a.hold(&job, Claim::MUTEX).await?;
-        let mut waiter = b.enter(&job, Claim::MUTEX).await?;
-        let gives_up = a.enter(&job, Claim::MUTEX).await?;
-        b.try_enter(&job, Claim::MUTEX).await?;
+        let held = a.hold(&job, world.whole).await?;
+        let mut waiter = b.enter(&job, world.whole).await?;
+        let gives_up = a.enter(&job, world.whole).await?;
+        b.try_enter(&job, world.whole).await?;
         a.session().withdraw(&job, gives_up.id().request).await?;
         release(held).await?;
         world.granted(&mut waiter).await?;

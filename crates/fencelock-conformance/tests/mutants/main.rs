@@ -5,7 +5,8 @@ mod mutant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fencelock_conformance::{Fault, MemoryFixture, judge, laws, read_excuses, run};
+use fencelock::Claim;
+use fencelock_conformance::{Fault, Law, MemoryFixture, judge, laws, read_excuses, run_by, wholes};
 
 use self::mutant::{Flaw, Mutant};
 
@@ -24,19 +25,52 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
         &["a_withdrawn_request_leaves_nothing", "a_dropped_enter_once_withdrawn_strands_nothing"],
     ),
     (Flaw::RejoinsAtTheTail, &["waiters_are_granted_in_arrival_order", "the_granted_are_a_prefix_of_the_queue"]),
-    (Flaw::IgnoresCapacities, &["one_queue_has_one_capacity"]),
+    (Flaw::IgnoresCapacities, &["one_queue_has_one_capacity", "a_name_is_one_kind_of_lock_at_a_time"]),
     (
         Flaw::ForgetsRequests,
         &["the_same_request_finds_the_same_place", "a_request_whose_reply_was_lost_is_found_again"],
     ),
-    (Flaw::KeepsRefusedTries, &["a_try_that_is_refused_leaves_nothing"]),
+    (
+        Flaw::KeepsRefusedTries,
+        &["a_try_that_is_refused_leaves_nothing", "whoever_only_tries_is_told_who_holds_and_leaves_nothing"],
+    ),
     (Flaw::LeavesByName, &["leaving_is_repeatable_and_gives_up_one_incarnation_only"]),
-    (Flaw::LeavesNothing, &["a_departure_is_final", "an_idle_name_leaves_nothing"]),
-    (Flaw::NeverExpires, &["a_dead_sessions_places_go_in_time", "an_expired_session_is_told_so"]),
+    (
+        Flaw::LeavesNothing,
+        &[
+            "a_departure_is_final",
+            "an_idle_name_leaves_nothing",
+            "a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing",
+            "the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves",
+        ],
+    ),
+    (
+        Flaw::NeverExpires,
+        &[
+            "a_dead_sessions_places_go_in_time",
+            "an_expired_session_is_told_so",
+            "what_the_dead_held_together_comes_back_in_time",
+            "who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long",
+        ],
+    ),
     (Flaw::ForgetsRenewals, &["a_renewed_session_outlives_its_ttl"]),
     (Flaw::RenewsBlindly, &["a_renewal_names_what_is_gone"]),
     (Flaw::NeverCloses, &["closing_a_session_ends_its_places_and_no_others"]),
-    (Flaw::KeepsDowngradesToItself, &["a_lighter_claim_lets_in_whom_it_makes_room_for"]),
+    (
+        Flaw::KeepsDowngradesToItself,
+        &[
+            "a_lighter_claim_lets_in_whom_it_makes_room_for",
+            "who_lost_its_place_cannot_make_it_lighter",
+            "a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again",
+        ],
+    ),
+    (Flaw::GivesUpDowngradesInDoubt, &["a_downgrade_whose_answer_was_lost_is_found_done"]),
+    (Flaw::DowngradesByTwoPlaces, &["wherever_a_downgrade_is_dropped_the_place_is_one"]),
+    (
+        Flaw::ServesBehindFewHolders,
+        &["three_hundred_share_two_hundred_permits_in_order", "hundreds_of_readers_hold_together_between_writers"],
+    ),
+    (Flaw::OnlyMutexesExclude, &["the_capacity_is_never_exceeded", "readers_share_and_writers_do_not"]),
     (
         Flaw::WakesEverybody,
         &["a_departure_wakes_one_more_than_it_lets_in_at_most", "readers_and_permits_are_woken_as_sparingly"],
@@ -59,15 +93,22 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
 
 const SEED: u64 = 0x5eed;
 
+/// The claims that a law is tried by.
+fn wholes_of(law: &Law) -> Vec<Claim> {
+    wholes().into_iter().take(if law.is_exclusive { 3 } else { 1 }).collect()
+}
+
 #[test]
 fn every_mutant_fails_the_law_named_for_it() {
     let mut wrong = Vec::new();
     for (flaw, expected) in MUTANTS {
         for name in *expected {
             let law = laws().iter().find(|law| law.name == *name).unwrap();
-            match run(law, Arc::new(Mutant::new(*flaw)), SEED) {
-                Err(Fault::Broken(_)) => {}
-                verdict => wrong.push(format!("{flaw:?}: {name} is {verdict:?}")),
+            for whole in wholes_of(law) {
+                match run_by(whole, law, Arc::new(Mutant::new(*flaw)), SEED) {
+                    Err(Fault::Broken(_)) => {}
+                    verdict => wrong.push(format!("{flaw:?}: {name} by {whole} is {verdict:?}")),
+                }
             }
         }
     }
@@ -84,8 +125,19 @@ fn every_law_is_failed_by_a_mutant() {
 #[test]
 fn the_wrapper_of_the_mutants_breaks_nothing_by_itself() {
     for law in laws() {
-        assert_eq!(run(law, Arc::new(Mutant::new(Flaw::None)), SEED), Ok(()), "{}", law.name);
+        for whole in wholes_of(law) {
+            let verdict = run_by(whole, law, Arc::new(Mutant::new(Flaw::None)), SEED);
+            assert_eq!(verdict, Ok(()), "{} by {whole}", law.name);
+        }
     }
+}
+
+#[test]
+fn what_is_wrong_with_other_claims_than_a_mutexs_is_noticed_by_trying_the_same_laws_with_them() {
+    let law = laws().iter().find(|law| law.name == "a_mutex_has_one_holder").unwrap();
+    let broken =
+        wholes().map(|whole| run_by(whole, law, Arc::new(Mutant::new(Flaw::OnlyMutexesExclude)), SEED).is_err());
+    assert_eq!(broken, [false, true, true]);
 }
 
 #[test]

@@ -50,6 +50,10 @@ pub(crate) enum Flaw {
     ServesFewWaiters,
     BreaksWhoeverHolds,
     ForgetsBreaks,
+    GivesUpDowngradesInDoubt,
+    DowngradesByTwoPlaces,
+    ServesBehindFewHolders,
+    OnlyMutexesExclude,
 }
 
 /// A fixture around a memory store with a flaw.
@@ -225,6 +229,9 @@ impl MutantSession {
             Flaw::ForgetsRequests => flawed.id.number = self.shared.requests.fetch_add(1, Ordering::Relaxed),
             Flaw::KeepsRefusedTries => flawed.wait = true,
             Flaw::ReadersExclude if entry.claim == Claim::READER => flawed.claim = Claim::WRITER,
+            Flaw::OnlyMutexesExclude if entry.claim != Claim::MUTEX => {
+                flawed.claim = Claim::new(1, entry.claim.capacity()).unwrap();
+            }
             _ => {}
         }
         flawed
@@ -347,6 +354,9 @@ impl MutantPlace {
             Flaw::ServesFewWaiters => {
                 waits && matches!(self.sound.standing(), Standing::Waiting(Some(ahead)) if ahead.waiters > 500)
             }
+            Flaw::ServesBehindFewHolders => {
+                waits && matches!(self.sound.standing(), Standing::Waiting(Some(ahead)) if ahead.holders > 64)
+            }
             _ => false,
         })
     }
@@ -397,8 +407,20 @@ impl Place for MutantPlace {
     }
 
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
-        let kept = self.shared.flaw == Flaw::KeepsDowngradesToItself;
-        Box::pin(async move { if kept { Ok(()) } else { self.sound.lighten(claim).await } })
+        Box::pin(async move {
+            match self.shared.flaw {
+                Flaw::KeepsDowngradesToItself => Ok(()),
+                Flaw::DowngradesByTwoPlaces => self.lighten_by_two_places(claim).await,
+                Flaw::GivesUpDowngradesInDoubt => {
+                    let lightened = self.sound.lighten(claim).await;
+                    if lightened.is_err() {
+                        self.sound.leave().await?;
+                    }
+                    lightened
+                }
+                _ => self.sound.lighten(claim).await,
+            }
+        })
     }
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
@@ -415,6 +437,19 @@ impl Place for MutantPlace {
 }
 
 impl MutantPlace {
+    /// Takes the lighter place before it gives up the heavier one, and is at a loss between the two.
+    async fn lighten_by_two_places(&mut self, claim: Claim) -> Result<()> {
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId { number, ..self.entry.id };
+        let lighter = self.session.enter(Arc::new(Entry { id, claim, ..(*self.entry).clone() })).await?;
+        tokio::task::yield_now().await;
+        self.session.withdraw(&self.entry.name, self.entry.id).await?;
+        if let Entered::In(place) = lighter {
+            self.sound = place;
+        }
+        Ok(())
+    }
+
     async fn leave_by_name(&mut self) -> Result<Left> {
         let newest = self.shared.names.lock().unwrap().get(&self.entry.name).copied();
         self.session.withdraw(&self.entry.name, newest.unwrap_or(self.entry.id)).await?;

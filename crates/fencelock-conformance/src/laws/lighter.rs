@@ -1,0 +1,125 @@
+//! Claims made lighter: what is left of a downgrade when its answers are lost, when it is dropped, when there is no place.
+
+use fencelock::store::{Entered, Place, Standing};
+use fencelock::{Claim, ErrorKind, Name};
+
+use super::breaks::{evict, order};
+use crate::fixture::Request;
+use crate::world::{Client, Fault, Verdict, World, demand, name, poll_times, release};
+
+/// A downgrade whose answer was lost is asked for again, and then there is one reader, in its place, with its grant.
+pub async fn a_downgrade_whose_answer_was_lost_is_found_done(world: World) -> Verdict {
+    let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
+    a.needs_shared_claims()?;
+    for lost in 1..=2 {
+        let mut writer = a.hold(&page, Claim::WRITER).await?;
+        let granted = writer.standing();
+        for _ in 0..lost {
+            if !a.process.faults.lose_next_reply(Request::Lighten) {
+                return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
+            }
+        }
+        lighten(&mut writer).await?;
+        demand!(writer.standing() == granted, "a downgrade made {:?} of {granted:?}", writer.standing());
+        is_alone(&b, &page, &*writer, &[Claim::READER]).await?;
+        release(b.hold(&page, Claim::READER).await?).await?;
+        release(writer).await?;
+        demand!(b.ids(&page).await?.is_empty(), "a reader that was a writer left something behind");
+    }
+    Ok(())
+}
+
+/// Wherever a downgrade is dropped, there is one place, a reader's or a writer's, which can go on with it or leave.
+pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> Verdict {
+    let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
+    a.needs_shared_claims()?;
+    for goes_on in [true, false] {
+        for polls in 0.. {
+            let mut writer = a.hold(&page, Claim::WRITER).await?;
+            let answer = poll_times(&mut writer.lighten(Claim::READER), polls).await;
+            let is_done = answer.is_some();
+            answer.transpose()?;
+            is_alone(&b, &page, &*writer, &[Claim::READER, Claim::WRITER]).await?;
+            if goes_on {
+                lighten(&mut writer).await?;
+                is_alone(&b, &page, &*writer, &[Claim::READER]).await?;
+                release(b.hold(&page, Claim::READER).await?).await?;
+            }
+            writer.leave().await?;
+            let left = b.ids(&page).await?;
+            demand!(left.is_empty(), "of a downgrade dropped after {polls} polls this is left: {left:?}");
+            release(b.hold(&page, Claim::WRITER).await?).await?;
+            if is_done {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whoever has no place any more, for whatever reason, is told so, and gets none by asking for less.
+pub async fn who_lost_its_place_cannot_make_it_lighter(world: World) -> Verdict {
+    let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
+    a.needs_shared_claims()?;
+    for end in [End::Broken, End::Withdrawn, End::Closed] {
+        let mut writer = a.hold(&page, Claim::WRITER).await?;
+        end.come(&a, &b, &page, &*writer).await?;
+        let next = b.hold(&page, Claim::WRITER).await?;
+        let lightened = lighten(&mut writer).await;
+        demand!(lightened.is_err(), "a writer that was {end:?} was made a reader beside the next one");
+        demand!(b.ids(&page).await? == [next.id().request], "a writer that was {end:?} is back");
+        writer.leave().await.ok();
+        release(next).await?;
+    }
+    Ok(())
+}
+
+/// How a place ends while its holder looks away.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Broken,
+    Withdrawn,
+    Closed,
+}
+
+impl End {
+    async fn come(self, a: &Client, b: &Client, page: &Name, writer: &dyn Place) -> Verdict {
+        match self {
+            Self::Broken => match evict(b, &order(b, page, 0).await?).await {
+                Err(Fault::Inapplicable(_)) => Ok(a.session().withdraw(page, writer.id().request).await?),
+                broken => broken.map(drop),
+            },
+            Self::Withdrawn => Ok(a.session().withdraw(page, writer.id().request).await?),
+            Self::Closed => Ok(a.session().close().await?),
+        }
+    }
+}
+
+/// Asks for it until it is answered, as an engine would.
+async fn lighten(writer: &mut Box<dyn Place>) -> fencelock::Result<()> {
+    loop {
+        match writer.lighten(Claim::READER).await {
+            Err(error) if error.is_retryable() && error.kind() != ErrorKind::Lost => tokio::task::yield_now().await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Demands that `place` is the only one in its queue, is granted as it says, and has one of these claims.
+async fn is_alone(looks: &Client, page: &Name, place: &dyn Place, claims: &[Claim]) -> Verdict {
+    let queue = looks.queue(page).await?;
+    let [shown] = &queue.contenders[..] else {
+        return Err(Fault::Broken(format!("one place is shown as {queue:?}")));
+    };
+    demand!(shown.id == place.id().request, "another place is shown: {shown:?}");
+    demand!(claims.contains(&shown.claim), "a claim that may be one of {claims:?} is {}", shown.claim);
+    let Standing::Granted(grant) = place.standing() else {
+        return Err(Fault::Broken(format!("a holder's place is {:?}", place.standing())));
+    };
+    demand!(shown.grant == Some(grant), "the grant {grant:?} is shown as {:?}", shown.grant);
+    if claims == [Claim::READER] {
+        let refused = matches!(looks.try_enter(page, Claim::WRITER).await?, Entered::Busy);
+        demand!(refused, "a writer was let in beside a reader that was a writer");
+    }
+    Ok(())
+}
