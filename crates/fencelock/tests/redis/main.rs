@@ -26,7 +26,10 @@
 mod clocks;
 mod cuts;
 mod lab;
+#[path = "../wakes/mod.rs"]
+mod line;
 mod memory;
 mod refusals;
 mod trouble;
+mod wakes;
 mod ways;

@@ -32,8 +32,11 @@ mod half_way;
 mod hand_over;
 mod kinds;
 mod lab;
+#[path = "../wakes/mod.rs"]
+mod line;
 mod outage;
 mod reach;
 mod requests;
 mod sequence;
 mod tls;
+mod wakes;

@@ -1,0 +1,43 @@
+//! What departures tell, by the server's own count of notifications.
+
+use fencelock::Client;
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use futures_util::future::join_all;
+
+use crate::lab::{Lab, PATIENCE};
+use crate::line::{Besides, departures_tell_whom_they_let_in_and_one_more};
+
+/// The node of every holder is watched by its own session. Whoever was the first to wait for a permit watched every holder,
+/// and those watches stay until the holders go, for no request takes them back: its session hears of each once more.
+const OWN_AND_OLD: Besides = Besides { departing: 1, watched_before: true };
+
+/// How many notifications of watches the server has sent.
+fn notified(server: &Ensemble) -> u64 {
+    let counters = ["node_deleted", "node_changed", "node_created", "node_children"];
+    let counter = |counter: &str| server.server(0).monitor(&format!("zk_sum_{counter}_watch_count"));
+    let mut sum = None;
+    // A server that is busy may not answer in time.
+    fencelock_testbed::wait_until(PATIENCE, || {
+        sum = counters.iter().map(|name| counter(name).ok()).sum::<Option<u64>>();
+        sum.is_some()
+    });
+    sum.expect("a server that counts its notifications")
+}
+
+async fn is_sparing(options: &str) {
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    let clients: Vec<Client> = join_all((0..10).map(|_| lab.client(options))).await;
+    departures_tell_whom_they_let_in_and_one_more(&clients, || notified(&server), OWN_AND_OLD).await;
+    assert!(notified(&server) > 0);
+}
+
+#[tokio::test]
+async fn a_departure_notifies_whom_it_lets_in_and_one_more() {
+    is_sparing("").await;
+}
+
+#[tokio::test]
+async fn a_departure_notifies_no_more_where_waiters_list_and_names_are_kazoos() {
+    is_sparing("&dialect=kazoo&handover=list").await;
+}
