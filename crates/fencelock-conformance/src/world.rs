@@ -231,8 +231,9 @@ impl Client {
         Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None }
     }
 
+    /// Sends the request until it is answered: a busy machine may take longer than a short session allows for one request.
     pub(crate) async fn send(&self, entry: &Entry) -> Verdict<Entered> {
-        Ok(self.session().enter(Arc::new(entry.clone())).await?)
+        insist(|| self.session().enter(Arc::new(entry.clone()))).await
     }
 
     /// Enters with this request, and demands a place.

@@ -5,7 +5,7 @@ mod network;
 use std::time::Duration;
 
 use fencelock::{Result, StoreUrl, store::open_url};
-use fencelock_conformance::{Fixture, Process};
+use fencelock_conformance::{Fixture, Process, suite};
 use fencelock_testbed::zookeeper::shared;
 use futures_core::future::BoxFuture;
 use network::Network;
@@ -26,21 +26,14 @@ impl Fixture for Parent {
     }
 }
 
-fencelock_conformance::suite!("zk", || Parent(shared().parent(), ""));
-
+suite!("zk", || Parent(shared().parent(), ""));
 // Only mutexes are handed over in two ways, and both families have the same permits.
-
 mod by_listing {
-    use super::{Parent, shared};
-    fencelock_conformance::suite!("zk", || Parent(shared().parent(), "handover=list"), only = mutexes);
+    super::suite!("zk", || super::Parent(super::shared().parent(), "handover=list"), only = mutexes);
 }
-
 mod as_kazoo {
-    use super::{Parent, shared};
-    fencelock_conformance::suite!("zk", || Parent(shared().parent(), "dialect=kazoo"), only = mutexes_and_writers);
+    super::suite!("zk", || super::Parent(super::shared().parent(), "dialect=kazoo"), only = mutexes_and_writers);
 }
-
 mod as_kazoo_by_listing {
-    use super::{Parent, shared};
-    fencelock_conformance::suite!("zk", || Parent(shared().parent(), "dialect=kazoo&handover=list"), only = mutexes);
+    super::suite!("zk", || super::Parent(super::shared().parent(), "dialect=kazoo&handover=list"), only = mutexes);
 }
