@@ -22,6 +22,7 @@
 //! | more than a frame holds | `edges::more_children_than_a_frame_holds_are_told_and_nothing_is_left` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
+mod alone;
 mod anew;
 mod breaks;
 mod crowd;

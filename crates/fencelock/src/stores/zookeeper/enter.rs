@@ -1,18 +1,19 @@
-//! Joining a queue: create and list in one round trip.
+//! Joining a queue: create and list in one round trip, or only create where the number tells who is ahead.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
-use futures_util::future;
+use futures_util::future::{self, OptionFuture};
 
+use super::alone::{Plan, Proof};
 use super::dialect::Kind;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::line::View;
 use super::note;
-use super::outlook::{Listed, Listing};
+use super::outlook::{Listed, Listing, Parent};
 use super::path::Home;
 use super::place::{State, ZooKeeperPlace};
 use super::session::{Core, Found};
@@ -34,10 +35,24 @@ struct Joining<'e> {
     layout: Layout,
 }
 
-/// Our node and the children of its parent, itself included.
+/// What is to be created.
+struct Draft {
+    prefix: String,
+    path: String,
+    data: Vec<u8>,
+}
+
+/// Our node, and what it was found beside.
 struct Joined {
     node: Node,
-    listing: Arc<Listing>,
+    sight: Sight,
+}
+
+enum Sight {
+    /// Nothing, as its number tells.
+    Alone,
+    /// These children of its parent, itself included.
+    Listed(Arc<Listing>),
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
@@ -56,21 +71,74 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
 
 impl Joining<'_> {
     async fn create(&self) -> Result<Joined> {
-        let (client, config) = (&self.core.client, &self.core.config);
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
+        let draft = Draft { prefix, path, data };
+        // Where all locks share one parent, its numbers tell nothing about one of them.
+        let plan =
+            if self.is_shared() { Plan::List } else { self.core.alone.plan(&self.entry.name, &self.core.client) };
+        match plan {
+            Plan::Guess(proof) => match self.create_next(&draft, proof).await? {
+                Some(joined) => Ok(joined),
+                None => self.create_and_list(&draft, false).await,
+            },
+            Plan::ListWatched => self.create_and_list(&draft, true).await,
+            Plan::List => self.create_and_list(&draft, false).await,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.core.config.dialect.one_parent
+    }
+
+    fn create_node(&self, draft: &Draft) -> wire::Answer<wire::Created> {
+        let acl = self.core.config.node_acl();
+        self.core.client.create(&draft.path, &draft.data, CreateMode::EphemeralSequential, &acl)
+    }
+
+    /// Creates the node, and lists only if it is not the next one after that of `proof`. `None` when the parent has gone.
+    async fn create_next(&self, draft: &Draft, proof: Box<Proof>) -> Result<Option<Joined>> {
+        let created = self.create_node(draft).await;
+        self.learn(&[], &created);
+        let created = match created {
+            Ok(created) => created,
+            Err(error) if error.kind() == Wire::NoNode => return Ok(None),
+            Err(error) => return Err(self.not_created(&error)),
+        };
+        let node = self.placed(&created, &draft.prefix).await?;
+        if let Some(proof) = proof.of_next(node, &self.core.client) {
+            self.core.alone.proved(&self.entry.name, proof);
+            return Ok(Some(Joined { node, sight: Sight::Alone }));
+        }
+        let listed = self.core.outlook.queue(&self.entry.name).list(&self.core.client, self.home.parent()).await;
+        self.joined(node, &created.path, listed).await.map(Some)
+    }
+
+    /// Creates the node and lists the children of its parent; if asked for, watches the parent as well.
+    async fn create_and_list(&self, draft: &Draft, watched: bool) -> Result<Joined> {
+        let client = &self.core.client;
         let queue = self.core.outlook.queue(&self.entry.name);
         let mut last = None;
         for attempt in 0..TRIES {
+            let epoch = client.connection_epoch();
             let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
-            let created = client.create(&path, &data, CreateMode::EphemeralSequential, &config.node_acl());
+            let created = self.create_node(draft);
+            let watch = (watched && attempt == 0).then(|| client.get_data_watched(self.home.parent()));
             let listed = queue.list(client, self.home.parent());
-            let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
+            let (parents, created, watch, listed) =
+                future::join4(future::join_all(parents), created, OptionFuture::from(watch), listed).await;
             if attempt == 0 {
                 self.learn(&parents, &created);
             }
             match created {
-                Ok(created) => return self.created(created, &prefix, listed).await,
+                Ok(created) => {
+                    let node = self.placed(&created, &draft.prefix).await?;
+                    let joined = self.joined(node, &created.path, listed).await?;
+                    if let Some(watch) = watch {
+                        self.prove(&joined, watch, epoch);
+                    }
+                    return Ok(joined);
+                }
                 Err(error) if error.kind() == Wire::NoNode => {
                     let is_refusal = |error: &wire::Error| !matches!(error.kind(), Wire::NodeExists | Wire::NoNode);
                     let refused = parents.into_iter().filter_map(Result::err).find(is_refusal);
@@ -84,6 +152,26 @@ impl Joining<'_> {
         }
         let gone = || Error::new(ErrorKind::Unreachable, "enter", "the parent keeps going away").retryable();
         Err(last.map_or_else(gone, |error| self.not_created(&error)))
+    }
+
+    /// Whether our node is alone, as far as the next ones are to rely on it: the listing shows nothing else, below the very
+    /// parent that was watched before, and all was told on one connection.
+    fn prove(&self, joined: &Joined, watched: Watched, epoch: u64) {
+        let Sight::Listed(listing) = &joined.sight else { return };
+        let is_alone = listing.shows_only(&self.own_name(joined.node));
+        let proof = match watched {
+            Ok((_, parent, watch)) if is_alone && Parent::of(&parent) == listing.parent => Some(watch),
+            _ => None,
+        };
+        match proof.filter(|_| self.core.client.connection_epoch() == epoch) {
+            Some(watch) => self.core.alone.proved(&self.entry.name, Proof::listed(joined.node, watch, epoch)),
+            None => self.core.alone.doubt(&self.entry.name),
+        }
+    }
+
+    /// What our node is called.
+    fn own_name(&self, node: Node) -> String {
+        numbered(self.layout.prefix(self.entry.id, node.claim, self.home.key), node.number)
     }
 
     /// The parents to make. Each one that is made in vain is a write that the servers agree on and log, so the first try makes
@@ -127,19 +215,25 @@ impl Joining<'_> {
         fault("enter", error)
     }
 
-    async fn created(&self, created: wire::Created, prefix: &str, listed: Listed) -> Result<Joined> {
+    /// Our node, now that it is there.
+    async fn placed(&self, created: &wire::Created, prefix: &str) -> Result<Node> {
         self.core.parent_was_there.store(true, Ordering::Relaxed);
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
-        let node = match self.grant(number, &created.stat) {
-            Ok(node) => node,
-            Err(refused) => return Err(self.give_back(&created.path, refused).await),
-        };
-        // Known by its path from here on, whatever comes of the listing.
-        self.core.table.placed(self.entry.id, &self.entry.name, node);
+        match self.grant(number, &created.stat) {
+            Ok(node) => {
+                // Known by its path from here on, whatever comes of the listing.
+                self.core.table.placed(self.entry.id, &self.entry.name, node);
+                Ok(node)
+            }
+            Err(refused) => Err(self.give_back(&created.path, refused).await),
+        }
+    }
+
+    async fn joined(&self, node: Node, path: &str, listed: Listed) -> Result<Joined> {
         match listed {
-            Ok(listing) => Ok(Joined { node, listing }),
-            Err(error) => Err(self.give_back(&created.path, fault("enter", &error)).await),
+            Ok(listing) => Ok(Joined { node, sight: Sight::Listed(listing) }),
+            Err(error) => Err(self.give_back(path, fault("enter", &error)).await),
         }
     }
 
@@ -152,7 +246,7 @@ impl Joining<'_> {
         match self.grant(number, &stat) {
             Ok(node) => {
                 self.core.table.placed(self.entry.id, &self.entry.name, node);
-                Ok(Joined { node, listing })
+                Ok(Joined { node, sight: Sight::Listed(listing) })
             }
             Err(refused) => Err(self.give_back(&path, refused).await),
         }
@@ -165,7 +259,7 @@ impl Joining<'_> {
             Err(error) if error.kind() == Wire::NoNode => Arc::default(),
             Err(error) => return Err(fault("enter", &error)),
         };
-        Ok(Joined { node, listing })
+        Ok(Joined { node, sight: Sight::Listed(listing) })
     }
 
     /// Our node, if its number and its transaction can be used.
@@ -196,19 +290,24 @@ impl Joining<'_> {
     }
 
     async fn decide(&self, joined: Joined) -> Result<Entered> {
-        let Joined { node, listing } = joined;
+        let Joined { node, sight } = joined;
         let (id, core) = (self.entry.id, self.core);
-        let name = numbered(self.layout.prefix(id, node.claim, self.home.key), node.number);
-        let path = || self.home.child(&name);
         let place = PlaceId { name: self.entry.name.clone(), request: id };
+        let listing = match sight {
+            Sight::Alone => return Ok(self.granted(place, node, true)),
+            Sight::Listed(listing) => listing,
+        };
+        let name = self.own_name(node);
+        let path = || self.home.child(&name);
+        let is_alone = !self.is_shared() && listing.shows_only(&name);
+        if !is_alone {
+            core.alone.doubt(&self.entry.name);
+        }
         if self.layout.kind() != Kind::Mutex {
-            return self.decide_among(place, node, &listing.children, &name).await;
+            return self.decide_among(place, node, &listing, &name).await;
         }
         match listing.view(self.layout, self.home.key, &name, node.number) {
-            View::First => {
-                core.table.hold(id, None);
-                Ok(Entered::In(Box::new(ZooKeeperPlace::granted(core, place, node))))
-            }
+            View::First => Ok(self.granted(place, node, is_alone)),
             View::Behind(ahead) if self.entry.wait => {
                 Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead, listing.parent))))
             }
@@ -228,14 +327,21 @@ impl Joining<'_> {
         }
     }
 
+    /// The place of a holder, which was the only one when it came, or was not.
+    fn granted(&self, id: PlaceId, node: Node, is_alone: bool) -> Entered {
+        self.core.table.hold(id.request, None);
+        let share = (self.layout.kind() != Kind::Mutex).then(|| Share::new(Arc::clone(self.entry), None));
+        Entered::In(Box::new(ZooKeeperPlace::granted(self.core, id, node, share, is_alone)))
+    }
+
     /// The same for readers, writers and permits.
-    async fn decide_among(&self, place: PlaceId, node: Node, children: &[String], name: &str) -> Result<Entered> {
+    async fn decide_among(&self, place: PlaceId, node: Node, listing: &Listing, name: &str) -> Result<Entered> {
         let (core, path, request) = (self.core, self.home.child(name), place.request);
-        let shared = |state, hears| {
+        let shared = |place, state, hears| {
             let share = Share::new(Arc::clone(self.entry), hears);
             Ok(Entered::In(Box::new(ZooKeeperPlace::shared(core, place, node, state, share))))
         };
-        match see(self.layout, children, name, node.number, node.claim) {
+        match see(self.layout, &listing.children, name, node.number, node.claim) {
             Seen::Granted { tell } => {
                 let is_there = !tell
                     || match core.mark("enter", &path, self.entry).await {
@@ -244,12 +350,11 @@ impl Joining<'_> {
                     };
                 if !is_there {
                     core.table.forget(request);
-                    return shared(State::Lost(Loss::Removed), None);
+                    return shared(place, State::Lost(Loss::Removed), None);
                 }
-                core.table.hold(request, None);
-                shared(State::Granted, None)
+                Ok(self.granted(place, node, listing.shows_only(name)))
             }
-            Seen::Waits(waits) if self.entry.wait => shared(State::Waiting(waits.ahead), Some(waits.hears)),
+            Seen::Waits(waits) if self.entry.wait => shared(place, State::Waiting(waits.ahead), Some(waits.hears)),
             Seen::Waits(_) => {
                 self.take_back(&path).await?;
                 Ok(Entered::Busy)
@@ -261,7 +366,7 @@ impl Joining<'_> {
             Seen::Twice => Err(self.give_back(&path, exhausted(&self.home, node.number)).await),
             Seen::Missing => {
                 core.table.forget(request);
-                shared(State::Lost(Loss::Removed), None)
+                shared(place, State::Lost(Loss::Removed), None)
             }
         }
     }
@@ -272,6 +377,9 @@ impl Joining<'_> {
         Ok(())
     }
 }
+
+/// The answer to the read that sets a watch on the parent.
+type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
 
 fn exhausted(home: &Home<'_>, number: i64) -> Error {
     let message = "the sequence of the parent is exhausted: delete it while nobody uses it, and it begins anew";

@@ -45,6 +45,8 @@ pub(super) struct ZooKeeperPlace {
     cursor: Option<Box<Cursor>>,
     /// Of a reader, a writer or a permit.
     pub(super) share: Option<Box<Share>>,
+    /// Its node was the only child of its parent when it was created, and is the only one of this place.
+    pub(super) is_alone: bool,
 }
 
 /// Where the place stands, in few bytes.
@@ -84,8 +86,14 @@ enum Heard {
 }
 
 impl ZooKeeperPlace {
-    pub(super) fn granted(core: &Arc<Core>, id: PlaceId, node: Node) -> Self {
-        Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None, share: None }
+    pub(super) fn granted(
+        core: &Arc<Core>,
+        id: PlaceId,
+        node: Node,
+        share: Option<Box<Share>>,
+        is_alone: bool,
+    ) -> Self {
+        Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None, share, is_alone }
     }
 
     pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead, parent: Parent) -> Self {
@@ -93,16 +101,17 @@ impl ZooKeeperPlace {
         let queue = core.outlook.queue(&id.name);
         let cursor = Cursor { queue, parent, ahead: Some(ahead), nearest: None, second: None, own: None, epoch: 0 };
         let cursor = Some(Box::new(cursor));
-        Self { core: Arc::clone(core), id, node, state, cursor, share: None }
+        Self { core: Arc::clone(core), id, node, state, cursor, share: None, is_alone: false }
     }
 
     /// A reader's, a writer's or a permit's.
     pub(super) fn shared(core: &Arc<Core>, id: PlaceId, node: Node, state: State, share: Box<Share>) -> Self {
-        Self { core: Arc::clone(core), id, node, state, cursor: None, share: Some(share) }
+        Self { core: Arc::clone(core), id, node, state, cursor: None, share: Some(share), is_alone: false }
     }
 
     pub(super) fn lost(core: &Arc<Core>, id: PlaceId, node: Node, loss: Loss) -> Self {
-        Self { core: Arc::clone(core), id, node, state: State::Lost(loss), cursor: None, share: None }
+        let state = State::Lost(loss);
+        Self { core: Arc::clone(core), id, node, state, cursor: None, share: None, is_alone: false }
     }
 
     pub(super) fn path(&self) -> Result<String> {
@@ -384,8 +393,15 @@ impl Place for ZooKeeperPlace {
             let lighter = self.share.as_ref().and_then(|share| share.lighter());
             let nodes = (self.node, lighter.map(|claim| self.node.with(claim)));
             table.unwatch(request);
+            // One try: after an answer that did not come, nothing is concluded from the next one.
+            let was_alone = std::mem::take(&mut self.is_alone);
             let left = match self.core.delete_place("leave", &self.id.name, request, nodes).await {
-                Ok(true) => Left::Released,
+                Ok(true) => {
+                    if was_alone {
+                        self.core.alone.left(&self.id.name, self.node);
+                    }
+                    Left::Released
+                }
                 Ok(false) => Left::AlreadyGone,
                 Err(error) => {
                     table.hold(request, None);

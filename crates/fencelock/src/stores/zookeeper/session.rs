@@ -8,6 +8,7 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::future::BoxFuture;
 
+use super::alone::Alone;
 use super::config::Config;
 use super::enter;
 use super::fault::{fault, is_over};
@@ -45,6 +46,7 @@ pub(super) struct Core {
     pub(super) id: i64,
     pub(super) table: Table,
     pub(super) outlook: Outlook,
+    pub(super) alone: Alone,
     grants_run_out: AtomicBool,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
@@ -58,8 +60,21 @@ impl Core {
         let id = client.session().id;
         let no = || AtomicBool::new(false);
         let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
-        let (table, outlook) = (Table::default(), Outlook::default());
-        Self { client, config, clock, owner, id, table, outlook, grants_run_out, parent_was_there, names_are_new, over }
+        let (table, outlook, alone) = (Table::default(), Outlook::default(), Alone::default());
+        Self {
+            client,
+            config,
+            clock,
+            owner,
+            id,
+            table,
+            outlook,
+            alone,
+            grants_run_out,
+            parent_was_there,
+            names_are_new,
+            over,
+        }
     }
 
     /// The path of the node that the request `id` made.

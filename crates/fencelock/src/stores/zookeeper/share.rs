@@ -346,6 +346,8 @@ impl ZooKeeperPlace {
             self.go_on_lightening().await?;
             return Box::pin(self.lighten_to(claim)).await;
         }
+        // A second node of this place draws a number of its own, too.
+        self.is_alone = false;
         if let Some(share) = &mut self.share {
             share.lighter.get_or_insert(Lighter { claim, made_by: None });
         }

@@ -1,0 +1,157 @@
+//! Whoever was alone in a queue, left it, and draws the next number is alone still: granted with nothing listed.
+//!
+//! The servers number children by counting all that were ever created below the parent, of whatever kind; no deletion changes
+//! the count. Let a listing show our node with the number n as the only child. Then all that was created before it is gone. Let
+//! it be deleted by us, and the next node that we create have the number n + 1: nothing was created in between. So that
+//! node is the only child when it is created, whatever it asks for is admitted, and the same holds for the one after it.
+//!
+//! It holds below one parent: a parent that is deleted and made anew begins at 0. So the parent is watched, from
+//! before the listing on and on the connection of everything else: what a watch hears is told before the answer to anything
+//! that was done later. `NOTES.md` has what this presumes.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fencelock_zookeeper as wire;
+
+use super::table::Node;
+use crate::name::Name;
+
+/// So many names are remembered at most, and so many parents watched: those left last.
+const NAMES: usize = 1024;
+
+/// After somebody else was met, so many guesses in a row have to be right before one is relied on: one that is wrong costs a
+/// round trip.
+const WARY: u8 = 4;
+
+/// What a session knows of the names that it was alone at.
+#[derive(Default)]
+pub(super) struct Alone {
+    inner: Mutex<Habits>,
+}
+
+/// In two generations: the older one goes when the recent one has become old.
+#[derive(Default)]
+struct Habits {
+    recent: HashMap<Name, Habit>,
+    older: HashMap<Name, Habit>,
+}
+
+struct Habit {
+    /// Of our last node that was alone and that we deleted.
+    number: i64,
+    /// How many guesses have to be right still.
+    wary: u8,
+    proof: Option<Box<Proof>>,
+}
+
+/// A node of ours was the only child of its parent when it was created.
+pub(super) struct Proof {
+    number: i64,
+    /// The transaction that created it, which no other node of ours has.
+    czxid: u64,
+    /// Its deletion was answered.
+    is_gone: bool,
+    /// On the parent, since before a listing showed the first of these nodes.
+    watch: wire::Watch,
+    /// The connection that all of this was told on.
+    epoch: u64,
+}
+
+/// How to find out who is ahead.
+pub(super) enum Plan {
+    /// By the number, if the proof still holds by then.
+    Guess(Box<Proof>),
+    /// By a list, and with a watch on the parent set before it.
+    ListWatched,
+    List,
+}
+
+impl Alone {
+    fn lock(&self) -> MutexGuard<'_, Habits> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the next node of `name` finds out who is ahead. A proof is given away, to one place at a time: whatever becomes of
+    /// that, only [`Alone::proved`] brings another one.
+    pub(super) fn plan(&self, name: &Name, client: &wire::Client) -> Plan {
+        let mut habits = self.lock();
+        let Some(habit) = habits.get(name).filter(|habit| habit.wary <= 1) else { return Plan::List };
+        match habit.proof.take() {
+            Some(proof) if !proof.is_gone => {
+                habit.proof = Some(proof);
+                Plan::List
+            }
+            Some(proof) if proof.counts(client) => Plan::Guess(proof),
+            _ => Plan::ListWatched,
+        }
+    }
+
+    /// A place of `name` holds, and is alone by this proof.
+    pub(super) fn proved(&self, name: &Name, proof: Box<Proof>) {
+        if let Some(habit) = self.lock().get(name) {
+            habit.proof = Some(proof);
+        }
+    }
+
+    /// Somebody else is there, or it cannot be proved that nobody is.
+    pub(super) fn doubt(&self, name: &Name) {
+        if let Some(habit) = self.lock().get(name) {
+            (habit.wary, habit.proof) = (WARY, None);
+        }
+    }
+
+    /// A node that was alone when it was created was deleted: it was there, and the servers said so.
+    pub(super) fn left(&self, name: &Name, node: Node) {
+        let mut habits = self.lock();
+        let Some(habit) = habits.get(name) else {
+            return habits.keep(name.clone(), Habit { number: node.number, wary: 1, proof: None });
+        };
+        let was_next = node.number == habit.number + 1;
+        habit.wary = if was_next { habit.wary.saturating_sub(1) } else { WARY };
+        habit.number = node.number;
+        habit.proof = habit.proof.take().filter(|proof| was_next && proof.czxid == node.czxid);
+        if let Some(proof) = &mut habit.proof {
+            proof.is_gone = true;
+        }
+    }
+}
+
+impl Habits {
+    fn get(&mut self, name: &Name) -> Option<&mut Habit> {
+        if let Some((name, habit)) = self.older.remove_entry(name) {
+            self.keep(name, habit);
+        }
+        self.recent.get_mut(name)
+    }
+
+    fn keep(&mut self, name: Name, habit: Habit) {
+        if self.recent.len() >= NAMES / 2 {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(name, habit);
+    }
+}
+
+impl Proof {
+    /// By a listing that shows `node` alone. `watch` was set on its parent before, and everything was told on the connection
+    /// `epoch`.
+    pub(super) fn listed(node: Node, watch: wire::Watch, epoch: u64) -> Box<Self> {
+        Box::new(Self { number: node.number, czxid: node.czxid, is_gone: false, watch, epoch })
+    }
+
+    /// That `node` was alone when it was created, if it is the next one. Its creation was answered already: whatever happened to the
+    /// parent before it has been heard.
+    pub(super) fn of_next(mut self: Box<Self>, node: Node, client: &wire::Client) -> Option<Box<Self>> {
+        if !self.is_gone || node.number != self.number + 1 || !self.counts(client) {
+            return None;
+        }
+        (self.number, self.czxid, self.is_gone) = (node.number, node.czxid, false);
+        Some(self)
+    }
+
+    /// Whether nothing was heard of the parent, on the connection on which it would have been.
+    fn counts(&self, client: &wire::Client) -> bool {
+        self.watch.heard().is_none() && client.connection_epoch() == self.epoch
+    }
+}
