@@ -155,3 +155,47 @@ impl Proof {
         self.watch.heard().is_none() && client.connection_epoch() == self.epoch
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Claim;
+
+    fn name(number: usize) -> Name {
+        Name::new(format!("job-{number}")).unwrap()
+    }
+
+    fn node(number: i64) -> Node {
+        Node { number, czxid: 100, claim: Claim::MUTEX }
+    }
+
+    #[test]
+    fn of_many_names_those_left_last_are_remembered() {
+        let alone = Alone::default();
+        for number in 0..10_000 {
+            // One that is used all the time is not forgotten for those that are used once.
+            alone.left(&name(0), node(i64::try_from(number).unwrap()));
+            alone.left(&name(number), node(0));
+            let habits = alone.lock();
+            assert!(habits.recent.len() + habits.older.len() <= NAMES);
+        }
+        let mut habits = alone.lock();
+        assert!((9_500..10_000).chain([0]).all(|number| habits.get(&name(number)).is_some()));
+        assert!(habits.get(&name(1)).is_none());
+    }
+
+    #[test]
+    fn after_somebody_else_was_met_four_numbers_in_a_row_have_to_be_right() {
+        let (alone, job) = (Alone::default(), name(0));
+        let wary = || alone.lock().get(&job).map(|habit| habit.wary);
+        assert_eq!(wary(), None);
+        let mut told = Vec::new();
+        for number in [0, 1, 2, 9, 10, 11, 13, 14, 15, 16, 17] {
+            alone.left(&job, node(number));
+            told.extend(wary());
+        }
+        assert_eq!(told, [1, 0, 0, 4, 3, 2, 4, 3, 2, 1, 0]);
+        alone.doubt(&job);
+        assert_eq!(wary(), Some(WARY));
+    }
+}
