@@ -13,7 +13,7 @@ use fencelock::store::{Entered, Entry, Left, Opened, Place, RequestId, Standing,
 use fencelock::{Claim, Clock, Name, Owner, Result, SystemClock};
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_testbed::{Proxy, Way};
-use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
+use fencelock_zookeeper::{Acl, CreateMode, ErrorKind as Wire};
 
 use crate::lab::{Lab, hands, soon};
 
@@ -45,6 +45,8 @@ impl Near {
     async fn on(server: SocketAddr, options: &str) -> Self {
         let proxy = Proxy::start(server).unwrap();
         let lab = Lab { server: proxy.address(), parent: shared().parent(), hands: hands(server).await };
+        // No container: the servers would remove it with the last lock.
+        lab.hands.create(&lab.parent, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
         let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
         let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };

@@ -53,8 +53,9 @@ async fn locks_on_new_names_are_taken_in_one_round_trip_each() {
         held.push(client.mutex(format!("new-{number}")).unwrap().acquire().await.unwrap());
     }
     let asked = received(&server) - before;
-    // The parent, the node, the list, and a read that watches the node; the first lock finds nothing there, and its session is opened.
-    assert!(asked <= 4 * LOCKS + 20, "{asked} requests for {LOCKS} locks");
+    // The parent, the node, the list, and a read that watches the node; the first lock finds nothing there, and its session is opened. The
+    // rest is renewals, more of them on a slow machine. Two round trips would be one request more for each.
+    assert!(asked <= 4 * LOCKS + LOCKS / 2, "{asked} requests for {LOCKS} locks");
     drop(held);
     client.close().await.unwrap();
 }
