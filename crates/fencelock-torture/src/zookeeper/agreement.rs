@@ -24,13 +24,23 @@ const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Gives every server that disagrees with the others a new copy of their data. Says which ones did.
+///
+/// On a thread of its own: who heals may be on a runtime, which does not let anybody else wait on it.
 pub(super) fn restore(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
-    let mut restored = Vec::new();
+    let restored = std::thread::scope(|scope| scope.spawn(|| agree(ensemble)).join());
+    restored.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn agree(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
+    let (mut restored, mut interrupted) = (Vec::new(), None);
     for _try in 0..TRIES {
         let dissenters = match dissenters(ensemble) {
             Ok(dissenters) => dissenters,
             // There is another leader by now.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                interrupted = Some(error.to_string());
+                continue;
+            }
             Err(error) => return Err(error),
         };
         if dissenters.is_empty() {
@@ -42,7 +52,8 @@ pub(super) fn restore(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
             restored.push(number);
         }
     }
-    Err(io::Error::other(format!("the servers do not come to agree; restored so far: {restored:?}")))
+    let interrupted = interrupted.unwrap_or_default();
+    Err(io::Error::other(format!("the servers do not come to agree; restored: {restored:?}; at last: {interrupted}")))
 }
 
 /// The servers whose data are not those of most.
