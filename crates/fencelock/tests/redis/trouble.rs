@@ -267,6 +267,28 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     next.check().unwrap();
 }
 
+/// Its run id is the same as before, and its data are those of the other one: the session that it had heard of, and not the
+/// grants that the other one made meanwhile to somebody else.
+#[tokio::test]
+async fn locks_of_a_primary_that_was_a_replica_for_a_while_are_lost() {
+    let one = server(Settings::default());
+    let other = server(Settings::role(Role::ReplicaOf(one.address())));
+    let (client, seen) = observed(&one.url(), 600_000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    until("the replica has the session", async || {
+        other.ask(&["KEYS", "fencelock:1:session:*"]).unwrap().items().len() == 1
+    })
+    .await;
+    other.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let address = other.address();
+    one.ask(&["REPLICAOF", &address.ip().to_string(), &address.port().to_string()]).unwrap();
+    let next = acquiring(&client, "next");
+    until("it is told", async || format!("{:?}", seen.retried.lock().unwrap()).contains("replica")).await;
+    one.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    soon(guard.lost()).await;
+    acquired(next).await.check().unwrap();
+}
+
 #[tokio::test]
 async fn names_with_braces_quotes_and_any_script_are_locks_of_their_own() {
     const NAMES: &[&str] = &[

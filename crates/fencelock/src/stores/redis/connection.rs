@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::config::Config;
 use super::dial::dial;
 use super::fault::{fault, is_of_a_replica, is_old_protocol, is_unknown_script};
-use super::push::Hub;
+use super::push::{Hub, Over};
 use super::scripts::{self, Call};
 use super::server::Server;
 use crate::engine::clock::Clock;
@@ -38,6 +38,8 @@ pub(super) struct Connection {
     wire: MultiplexedConnection,
     traffic: Arc<Traffic>,
     task: JoinHandle<()>,
+    /// Of the session that it serves.
+    hub: Option<Arc<Hub>>,
 }
 
 /// What goes on on a connection.
@@ -104,7 +106,8 @@ impl Connection {
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
         let task = drive(driver, pubsub, receiver, ears.cloned(), Arc::clone(&traffic), Arc::clone(clock), patience);
-        let connection = Self { wire, traffic, task: tokio::spawn(task) };
+        let hub = ears.map(|ears| Arc::clone(&ears.hub));
+        let connection = Self { wire, traffic, task: tokio::spawn(task), hub };
         if let Some(ears) = ears.filter(|_| subscribes_itself) {
             let mut subscribe = redis::cmd("SUBSCRIBE");
             connection.command("subscribe", subscribe.arg(&ears.channel)).await?;
@@ -177,13 +180,19 @@ impl Connection {
         self.traffic.heard.fetch_add(1, Ordering::Relaxed);
         let answer = answer.and_then(Value::extract_error);
         if answer.as_ref().is_err_and(is_of_a_replica) {
-            self.give_up();
+            self.is_a_replica();
         }
         answer
     }
 
-    /// Ends the connection, so that the next request makes one, to wherever the address leads by then.
-    fn give_up(&self) {
+    /// Another server decides now, and may not have heard of all that this one granted: nothing of the session can be relied on any more, not
+    /// even if this one is made the primary again, with the other one's data. Ends the connection, so that the next request makes one, to wherever
+    /// the address leads by then.
+    fn is_a_replica(&self) {
+        if let Some(hub) = &self.hub {
+            tracing::warn!("the server is a replica now: the session and its locks are lost");
+            hub.end(Over::Here);
+        }
         self.traffic.ended.store(true, Ordering::Release);
         self.task.abort();
     }
