@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fencelock::blocking;
 use fencelock::memory::MemoryStore;
 use fencelock::store::Store;
-use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io};
+use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io, Name};
 use support::{ms, on_one_thread, secs};
 
 /// ttl 800 ms, renewed every 200 ms, certain for 600 ms.
@@ -59,6 +59,51 @@ fn a_guard_dropped_at_the_end_of_a_program_is_released() {
         });
         assert_eq!(store.census(), Default::default());
     }
+}
+
+/// Waits, without ever yielding, until so many are in the queue.
+fn until_queued(store: &MemoryStore, count: usize) {
+    let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(60));
+    loop {
+        let queued = futures_executor::block_on(store.queue(&name)).unwrap().contenders.len();
+        if queued == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{queued} in the queue, and not {count}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_wait_with_a_limit_leaves_the_queue_in_time_although_its_caller_stands_still() {
+    on_one_thread(async {
+        let store = MemoryStore::new();
+        let holder = Client::builder().connect_store(shared(&store)).await.unwrap();
+        let other = Client::builder().connect_store(shared(&store)).await.unwrap();
+        let _held = holder.mutex("a").unwrap().acquire().await.unwrap();
+        let lock = other.mutex("a").unwrap().wait(ms(500));
+        let mut waiting = std::pin::pin!(lock.acquire());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        until_queued(&store, 2);
+        until_queued(&store, 1);
+        assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn what_is_held_for_so_long_at_most_is_given_back_although_its_caller_stands_still() {
+    on_one_thread(async {
+        let store = MemoryStore::new();
+        let holder = Client::builder().connect_store(shared(&store)).await.unwrap();
+        let other = Client::builder().connect_store(shared(&store)).await.unwrap();
+        let held = holder.mutex("a").unwrap().acquire().await.unwrap();
+        let lock = other.mutex("a").unwrap().max_hold(ms(100));
+        let mut waiting = std::pin::pin!(lock.acquire());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        until_queued(&store, 2);
+        held.release().await.unwrap();
+        until_queued(&store, 0);
+    });
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod semaphore;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -189,20 +190,62 @@ pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
         return Err(Error::new(ErrorKind::Config, "blocking call", message));
     }
     let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let unpark = Arc::new(Unpark { thread: std::thread::current(), is_due: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        std::thread::park();
+        while !unpark.is_due.swap(false, Ordering::AcqRel) {
+            std::thread::park();
+        }
     }
 }
 
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    /// A thread keeps one permit to go on, which a call inside the call (by an observer, say) may have used up.
+    is_due: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.is_due.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_call_inside_a_call_uses_up_no_wake_up_of_the_outer_one() {
+        let mut polls = 0;
+        let outer = std::future::poll_fn(move |context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(Ok(()));
+            }
+            context.waker().wake_by_ref();
+            let mut inner_polls = 0;
+            let inner = std::future::poll_fn(|context| {
+                inner_polls += 1;
+                if inner_polls > 2 {
+                    return Poll::Ready(Ok(()));
+                }
+                let waker = context.waker().clone();
+                std::thread::spawn(move || waker.wake());
+                Poll::Pending
+            });
+            wait(inner).unwrap();
+            Poll::Pending
+        });
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(wait(outer)));
+        is_done.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
     }
 }

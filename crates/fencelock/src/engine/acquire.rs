@@ -140,10 +140,9 @@ impl Acquire {
         let id = PlaceId { name: self.wish.name.clone(), request: self.engine.next_request() };
         let mut attempt =
             Attempt { engine: &self.engine.clone(), live, id, stage: Stage::Fresh, unanswered: false, tracked: false };
-        let entry = self.entry(attempt.id.request);
         let mut known_since = self.engine.clock.now();
         let mut slot = None;
-        if let Some(over) = self.enter(&mut attempt, &entry).await? {
+        if let Some(over) = self.enter(&mut attempt).await? {
             return Ok(Round::Again(over));
         }
         loop {
@@ -188,10 +187,11 @@ impl Acquire {
     }
 
     /// Enters, with the same request id until the store has answered. `Some` when the session ended meanwhile.
-    async fn enter(&mut self, attempt: &mut Attempt<'_>, entry: &Arc<Entry>) -> Result<Option<Loss>> {
+    async fn enter(&mut self, attempt: &mut Attempt<'_>) -> Result<Option<Loss>> {
+        let entry = self.entry(attempt.id.request);
         loop {
             attempt.stage = Stage::Entering;
-            let request = attempt.live.session().enter(Arc::clone(entry));
+            let request = attempt.live.session().enter(Arc::clone(&entry));
             let engine = Arc::clone(&self.engine);
             let answer = tokio::select! {
                 biased;
@@ -240,8 +240,8 @@ impl Acquire {
         let news = tokio::select! {
             biased;
             news = place.next(self.until) => news,
+            // The end of the session is told here as well.
             cause = slot.lost() => return Ok(Some(cause)),
-            cause = attempt.live.ended() => return Ok(Some(cause)),
             // A store that overruns its time must not make us overrun ours.
             () = self.engine.clock.sleep_until(self.until) => Ok(place.standing()),
         };

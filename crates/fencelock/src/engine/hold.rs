@@ -1,7 +1,7 @@
 //! One grant, as long as it is held: the place, who shares it, and how it ends.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,14 +39,17 @@ pub(crate) struct Hold {
     since: Moment,
     deadline: Option<(Moment, Loss)>,
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
-    guards: AtomicUsize,
+    guards: AtomicU32,
     given_up: AtomicBool,
     /// A release whose answer never came may have worked: a place that is gone then is no loss.
     may_be_left: AtomicBool,
     cause: OnceLock<Loss>,
     /// Of a grant that was broken.
     reason: OnceLock<Arc<str>>,
-    lost: CancellationToken,
+    /// Lost, or left: whoever asks for the token from now on finds it cancelled.
+    ended: AtomicBool,
+    /// Made for the first who waits for the end: most locks are held and given back without.
+    lost: OnceLock<CancellationToken>,
 }
 
 impl Hold {
@@ -65,12 +68,13 @@ impl Hold {
             since,
             deadline,
             place: tokio::sync::Mutex::new(Some(place)),
-            guards: AtomicUsize::new(1),
+            guards: AtomicU32::new(1),
             given_up: AtomicBool::new(false),
             may_be_left: AtomicBool::new(false),
             cause: OnceLock::new(),
             reason: OnceLock::new(),
-            lost: CancellationToken::new(),
+            ended: AtomicBool::new(false),
+            lost: OnceLock::new(),
             live: Arc::clone(&live),
         });
         live.track_held(&hold);
@@ -80,7 +84,7 @@ impl Hold {
 
     fn watch_deadline(self: &Arc<Self>) {
         let Some((deadline, loss)) = self.deadline else { return };
-        let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost.clone());
+        let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost().clone());
         self.engine.spawner.spawn(async move {
             tokio::select! {
                 () = clock.sleep_until(deadline) => {}
@@ -131,7 +135,21 @@ impl Hold {
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).
     pub(crate) fn lost(&self) -> &CancellationToken {
-        &self.lost
+        let lost = self.lost.get_or_init(CancellationToken::new);
+        // With the fence of `tell_end`: either it finds the token, or this finds the end.
+        fence(Ordering::SeqCst);
+        if self.ended.load(Ordering::Acquire) {
+            lost.cancel();
+        }
+        lost
+    }
+
+    fn tell_end(&self) {
+        self.ended.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if let Some(lost) = self.lost.get() {
+            lost.cancel();
+        }
     }
 
     pub(crate) fn cause(&self) -> Option<Loss> {
@@ -172,7 +190,7 @@ impl Hold {
             return;
         }
         self.live.untrack(self.id.request);
-        self.lost.cancel();
+        self.tell_end();
         tracing::warn!(name = %self.id.name, %loss, "lock lost");
         self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
         self.leave_in_background();
@@ -214,7 +232,7 @@ impl Hold {
         tokio::select! {
             biased;
             lightened = self.lighten_patiently(claim) => lightened,
-            () = self.lost.cancelled() => Err(match self.cause() {
+            () = self.lost().cancelled() => Err(match self.cause() {
                 Some(loss) => self.lost_before(loss),
                 None => self.released_before(),
             }),
@@ -276,13 +294,13 @@ impl Hold {
         };
         if let Some(loss) = gone {
             let loss = *self.cause.get_or_init(|| loss);
-            self.lost.cancel();
+            self.tell_end();
             self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
             return Err(self.lost_before(loss));
         }
         match left {
             Ok(Some(_)) => {
-                self.lost.cancel();
+                self.tell_end();
                 self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
                 Ok(())
             }

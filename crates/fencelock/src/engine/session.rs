@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
+use futures_util::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::{Clock, Moment};
@@ -41,17 +44,18 @@ enum Tracked {
     Held(Arc<Hold>),
 }
 
-/// Through which a waiter is told that its place is gone.
+/// Through which a waiter is told that its place is gone, with its session or alone.
 #[derive(Debug, Default)]
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
-    told: CancellationToken,
+    /// Of the one task that waits.
+    waiter: AtomicWaker,
 }
 
 impl WaitSlot {
     fn lose(&self, cause: Loss) {
         let _ = self.cause.set(cause);
-        self.told.cancel();
+        self.waiter.wake();
     }
 
     /// Why the place is gone, if it is.
@@ -61,8 +65,11 @@ impl WaitSlot {
 
     /// Completes when the place is gone.
     pub(crate) async fn lost(&self) -> Loss {
-        self.told.cancelled().await;
-        self.cause.get().copied().unwrap_or(Loss::Expired)
+        poll_fn(|context| {
+            self.waiter.register(context.waker());
+            self.cause.get().map_or(Poll::Pending, |cause| Poll::Ready(*cause))
+        })
+        .await
     }
 }
 

@@ -125,9 +125,10 @@ impl ZooKeeperPlace {
         }
         self.settle_share().await?;
         while let Some(cursor) = &mut self.cursor {
+            // Requests are boxed: a place waits for long, and asks for a moment.
             let heard = match &cursor.ahead {
-                None => self.look().await?,
-                Some(_) if !cursor.is_set(self.core.config.hand_over) => self.listen().await?,
+                None => Box::pin(self.look()).await?,
+                Some(_) if !cursor.is_set(self.core.config.hand_over) => Box::pin(self.listen()).await?,
                 Some(_) => Some(cursor.hear(&self.core.client).await?),
             };
             match heard {

@@ -205,10 +205,10 @@ impl ZooKeeperPlace {
         while matches!(self.state, State::Waiting(_)) {
             let Some(share) = &self.share else { return Ok(()) };
             match &share.hears {
-                None => self.look_among().await?,
+                None => Box::pin(self.look_among()).await?,
                 Some(_) if self.is_set()? => self.hear_among().await?,
-                Some(Hears::Children) => self.watch_parent().await?,
-                Some(_) => self.watch_nodes().await?,
+                Some(Hears::Children) => Box::pin(self.watch_parent()).await?,
+                Some(_) => Box::pin(self.watch_nodes()).await?,
             }
         }
         Ok(())

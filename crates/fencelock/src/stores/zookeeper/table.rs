@@ -39,8 +39,8 @@ impl Node {
 enum Known {
     /// It was sent and not answered yet, or never: it may have made a node for this claim.
     Doubtful(Claim),
-    /// It made a node that nobody has left yet.
-    Placed(Placed),
+    /// It made a node that nobody has left yet. Boxed: a map has room for more than is in it.
+    Placed(Box<Placed>),
     /// Its node was deleted by somebody else, and why is being asked.
     Ending,
 }
@@ -184,7 +184,7 @@ impl Table {
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
         let placed = Placed { name: name.clone(), node, watch: None, leaving: false, lighter: None };
-        self.lock().requests.insert(id, Known::Placed(placed));
+        self.lock().requests.insert(id, Known::Placed(Box::new(placed)));
     }
 
     /// Nothing of the request is in the store; `false` when that was known before.
