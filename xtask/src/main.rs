@@ -42,7 +42,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "fuzz", help: "fuzz <target> [seconds]: arbitrary bytes; needs nightly", run: fuzz::run_target },
     Verb {
         name: "torture",
-        help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers",
+        help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers; torture redis --experiment WHAT: shows what no lock there can promise",
         run: torture::run,
     },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },

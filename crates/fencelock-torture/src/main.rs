@@ -1,6 +1,7 @@
 //! `fencelock-torture <store> --seconds N --seed S`: storms over real servers, and the counts of what came of them.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,11 +44,11 @@ struct Args {
     #[arg(long, value_enum, num_args = 1.., value_name = "WHAT")]
     experiment: Vec<Experiment>,
     /// How often each of these happens.
-    #[arg(long, default_value_t = 20)]
-    times: usize,
+    #[arg(long, default_value = "20")]
+    times: NonZeroUsize,
     /// How many rounds of them run at once.
-    #[arg(long, default_value_t = 4)]
-    at_once: usize,
+    #[arg(long, default_value = "4")]
+    at_once: NonZeroUsize,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -78,6 +79,9 @@ fn main() -> ExitCode {
     let tortured = match args.store {
         Store::Redis if !args.experiment.is_empty() => experiments(&args),
         Store::Redis => redis::Servers::both().and_then(|bed| torture(&bed, &args)),
+        Store::Zookeeper if !args.experiment.is_empty() => {
+            Err(io::Error::other("--experiment is there for redis alone"))
+        }
         Store::Zookeeper => ZooKeeper::start(args.servers).and_then(|bed| torture(&bed, &args)),
     };
     match tortured {
@@ -96,7 +100,7 @@ fn experiments(args: &Args) -> io::Result<bool> {
     let mut holds = true;
     for experiment in &args.experiment {
         for layout in Layout::value_variants() {
-            let findings = experiment.run(*layout, args.times, args.at_once)?;
+            let findings = experiment.run(*layout, args.times.get(), args.at_once.get())?;
             println!("{findings}");
             holds &= *layout == Layout::Plain || findings.late_writes() == 0 && findings.tokens_rise();
         }

@@ -101,6 +101,8 @@ pub struct Tally {
     pub excused: usize,
     /// Everything else that is against a law, stuck or left behind.
     pub others: usize,
+    /// What had to be mended at the servers that nobody here had broken.
+    pub remarks: usize,
     /// The logs of rounds that were not clean.
     pub kept: Vec<PathBuf>,
 }
@@ -119,6 +121,7 @@ impl Tally {
         self.overlaps += overlaps;
         self.excused += report.excused;
         self.others += report.violations.len() - overlaps + verdict.faults.len();
+        self.remarks += verdict.remarks.len();
     }
 
     /// Whether nothing was wrong.
@@ -141,6 +144,9 @@ impl fmt::Display for Tally {
         }
         if self.excused > 0 {
             write!(f, "\n{} overlaps across a loss of memory or a jump of the clock", self.excused)?;
+        }
+        if self.remarks > 0 {
+            write!(f, "\n{} remarks on servers, see the rounds", self.remarks)?;
         }
         self.kept.iter().try_for_each(|logs| write!(f, "\nlogs: {}", logs.display()))
     }

@@ -104,7 +104,8 @@ impl Drill {
         let mut history = read_directory(&self.directory, linger)?;
         history.lapses = self.site.lapses();
         let report = check(&history, laws);
-        let (Self { strategy, uses, seed, .. }, remarks) = (self.clone(), self.site.remarks());
+        let &Self { strategy, uses, seed, .. } = self;
+        let remarks = self.site.remarks();
         Ok(Verdict { strategy, uses, seed, toll, faults, remarks, report, history })
     }
 

@@ -89,9 +89,11 @@ impl Experiment {
         // The resource knows no other holder of this lock, and takes the newer one's write first.
         let late_write = accepts(second.token(), first.token());
         let risen = second.token().zip(first.token()).map(|(second, first)| second > first);
+        let mut is_split = self == Self::Split;
         while first.believes() && granted.elapsed() < LONG {
-            if self == Self::Split && granted.elapsed() > TTL * 2 {
+            if is_split && granted.elapsed() > TTL * 2 {
                 scene.demote()?;
+                is_split = false;
             }
             thread::sleep(Duration::from_millis(1));
         }

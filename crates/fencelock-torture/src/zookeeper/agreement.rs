@@ -5,7 +5,7 @@
 //! keeps its data, and whoever asks it waits for them. No client can know. An operator sees it by the digests that
 //! servers keep of their data, and gives such a server a new copy; so do the drills, which say so.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
         !digests.is_empty()
     });
     match is_there {
-        true => Ok(minority(&digests)),
+        true => minority(&digests).ok_or_else(|| io::Error::other(format!("no majority agrees: {digests:?}"))),
         false => Err(io::Error::new(io::ErrorKind::Interrupted, "the servers told of no transaction in common")),
     }
 }
@@ -83,11 +83,11 @@ fn newest_of_all(all: &[BTreeMap<i64, i64>], since: i64) -> Option<Vec<i64>> {
     Some(all.iter().filter_map(|digests| digests.get(&newest).copied()).collect())
 }
 
-fn minority(digests: &[i64]) -> Vec<usize> {
-    let mut counts: HashMap<i64, usize> = HashMap::new();
-    digests.iter().for_each(|digest| *counts.entry(*digest).or_default() += 1);
-    let most = counts.iter().max_by_key(|(_, count)| **count).map(|(digest, _)| *digest);
-    (0..digests.len()).filter(|number| Some(digests[*number]) != most).collect()
+/// Who holds another digest than most do, if most agree.
+fn minority(digests: &[i64]) -> Option<Vec<usize>> {
+    let holders = |digest: i64| digests.iter().filter(|other| **other == digest).count();
+    let most = *digests.iter().find(|digest| holders(**digest) > digests.len() / 2)?;
+    Some((0..digests.len()).filter(|number| digests[*number] != most).collect())
 }
 
 #[cfg(test)]
@@ -102,7 +102,8 @@ mod tests {
         let all = [one, two, three];
         assert_eq!(newest_of_all(&all, 0), Some(vec![6, 6, 9]));
         assert_eq!(newest_of_all(&all, 2), None);
-        assert_eq!(minority(&[6, 6, 9]), [2]);
-        assert_eq!(minority(&[6, 6, 6]), [0; 0]);
+        assert_eq!(minority(&[6, 6, 9]), Some(vec![2]));
+        assert_eq!(minority(&[6, 6, 6]), Some(Vec::new()));
+        assert_eq!(minority(&[5, 6, 9]), None);
     }
 }

@@ -75,13 +75,15 @@ impl Core {
             let last = left.is_empty();
             let close = scripts::close(&self.link.layout, self.id, &portion, last);
             match connection.run("close session", &close).await {
-                Ok(()) if last => return Ok(()),
                 Ok(()) => {}
-                Err(error) if portion.is_empty() || error.kind() == ErrorKind::Unreachable => return Err(error),
-                Err(error) if portion.len() == 1 => {
-                    tracing::warn!(%error, name = ?portion.first().map(|(name, _)| name), "places could not be given up");
+                // The script went on with the other names.
+                Err(error) if error.kind() == ErrorKind::Layout => {
+                    tracing::warn!(%error, "places could not be given up");
                 }
-                Err(_) => left.extend(portion.into_iter().map(|name| vec![name])),
+                Err(error) => return Err(error),
+            }
+            if last {
+                return Ok(());
             }
         }
     }

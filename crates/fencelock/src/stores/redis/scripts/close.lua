@@ -21,12 +21,29 @@ local function give_up(bucket, order, name, ids)
   save(queue)
 end
 
-local at = 2
+-- What was to be told of a name that could not be saved.
+local function unsay(name)
+  for _, session in ipairs(letters) do
+    local letter = letters[session]
+    if letter.about == name then
+      repeat local line = table.remove(letter) until line == 'n ' .. name
+      letter.about = nil
+    end
+  end
+end
+
+-- A name that is broken costs the others nothing: it is told at the end.
+local at, broken = 2, nil
 for index = 2, #KEYS, 2 do
   local name, count, ids = ARGV[at], tonumber(ARGV[at + 1]), {}
   for number = 1, count do ids[number] = ARGV[at + 1 + number] end
   at = at + 2 + count
-  give_up(KEYS[index], KEYS[index + 1], name, ids)
+  local done, why = pcall(give_up, KEYS[index], KEYS[index + 1], name, ids)
+  if not done then
+    unsay(name)
+    broken = why
+  end
 end
 send()
+if broken then error(broken, 0) end
 return 1

@@ -299,7 +299,7 @@ end
 
 local function send()
   for _, session in ipairs(letters) do
-    call('PUBLISH', prefix .. session, table.concat(letters[session], '\n'))
+    if #letters[session] > 0 then call('PUBLISH', prefix .. session, table.concat(letters[session], '\n')) end
   end
 end
 

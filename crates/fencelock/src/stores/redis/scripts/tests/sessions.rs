@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::bed::{Bed, LONG};
+use crate::stores::redis::layout::push_id;
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()
@@ -96,6 +97,31 @@ fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
     bed.run(close(&layout, session, &places, true));
     assert_eq!((bed.line(&one), bed.line(&two)), (vec![next], vec![next_two]));
     assert_eq!(bed.enter(session, &two, Claim::MUTEX).1, Enter::Gone);
+}
+
+#[test]
+fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
+    let (mut bed, one, two) = (Bed::new(true), name("close/whole"), name("close/broken"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (first, _) = bed.hold(session, &one, Claim::MUTEX);
+    let (next, seq, _) = bed.wait(other, &one, Claim::MUTEX);
+    let permits = |weight| Claim::new(weight, 3).unwrap();
+    let (second, _) = bed.hold(session, &two, permits(3));
+    bed.wait(other, &two, permits(1));
+    let (missing, ..) = bed.wait(other, &two, permits(1));
+    bed.heard();
+    // Found after the one ahead of it was granted and told, neither of which counts.
+    let mut field = format!("{two}\n");
+    push_id(&mut field, missing);
+    bed.words(&["HDEL", &layout.slot(&two).bucket_key, &field]);
+    for places in [[(&two, second), (&one, first)], [(&one, first), (&two, second)]] {
+        let places = places.map(|(name, id)| (name.clone(), vec![id]));
+        let error = bed.try_run(close(&layout, session, &places, true)).unwrap_err();
+        assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
+    }
+    let granted = News::Granted(PlaceId { name: one.clone(), request: next }, seq);
+    assert_eq!(bed.heard(), [(other, vec![granted])]);
+    assert_eq!(bed.line(&one), [next]);
 }
 
 #[test]
