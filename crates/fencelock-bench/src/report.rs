@@ -48,6 +48,7 @@ pub(crate) fn millis(nanos: f64) -> String {
 /// To about three digits.
 pub(crate) fn decimals(value: f64) -> String {
     match value {
+        value if !value.is_finite() => "–".to_owned(),
         value if value >= 100.0 => format!("{value:.0}"),
         value if value >= 10.0 => format!("{value:.1}"),
         value => format!("{value:.2}"),

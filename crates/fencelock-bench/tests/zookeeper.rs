@@ -18,5 +18,6 @@ fn the_benchmarks_of_the_zookeeper_store_run() {
     ] {
         assert!(section.contains(row), "{row} is missing in\n{section}");
     }
-    assert!(!section.contains("NaN"), "{section}");
+    // Of a window without a single cycle, on a busy machine, there is no ratio.
+    assert!(!section.contains("NaN") && !section.contains(" inf |"), "{section}");
 }

@@ -137,12 +137,14 @@ pub(in crate::stores::redis) enum Refusal {
 
 /// Whether an error of the server is one that the scripts raise.
 pub(in crate::stores::redis) fn refusal(error: &RedisError) -> Option<Refusal> {
-    if error.code() == Some("WRONGTYPE") {
-        return Some(Refusal::Layout);
-    }
     // Some servers put words of their own before those of a script, and other ones in each version.
     let text = error.to_string();
-    let words = [("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit), ("FLINVALID", Refusal::Invalid)];
+    let words = [
+        ("WRONGTYPE", Refusal::Layout),
+        ("FLLAYOUT", Refusal::Layout),
+        ("FLLIMIT", Refusal::Limit),
+        ("FLINVALID", Refusal::Invalid),
+    ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
 }
 
