@@ -23,7 +23,9 @@ pub enum Io {
     OwnThread,
     /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time
     /// and I/O drivers. Saves the wake-ups; but code that blocks that runtime delays renewals, short system calls of
-    /// stores on disk are made right there, and what a guard's drop starts is lost when the runtime ends.
+    /// stores on disk are made right there, and what a guard's drop starts is lost when the runtime ends. A call that is polled
+    /// and then left standing, neither polled again nor dropped, stands still with its request: others that wait for the
+    /// same name, also through the same client, may wait for it.
     CurrentRuntime,
 }
 

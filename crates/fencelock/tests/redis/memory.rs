@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, FencingToken, Guard};
+use fencelock::{Client, FencingToken, Guard, Io};
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 
-use crate::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued};
+use crate::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued, with_ttl};
 
 /// How long sessions live here.
 const TTL_MS: u64 = 4000;
@@ -71,6 +71,36 @@ async fn a_restart_is_suspected_where_nobody_may_ask_for_it() {
     let granted = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
     assert!(token(&granted) > token(&guard));
     granted.release().await.unwrap();
+}
+
+fn number_after(key: &str, text: &str) -> u64 {
+    let number = text.split(key).nth(1).expect("the key is there");
+    number.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// What the server says of the connection of that user.
+fn the_blind(server: &Server) -> String {
+    let clients = server.ask(&["CLIENT", "LIST"]).unwrap().to_string();
+    clients.lines().find(|line| line.contains("user=blind")).expect("it is connected").to_owned()
+}
+
+/// A connection that is made anew costs the locks there, and one on which somebody waits who stands still is not silent.
+#[tokio::test]
+async fn a_caller_that_looks_at_no_answer_costs_no_connection() {
+    let server = server(Settings::default().with_user("blind", "on >p ~* &* +@all -info"));
+    let url = with_ttl(&format!("redis://blind:p@{}", server.address()), TTL_MS);
+    let client = Client::builder().io(Io::CurrentRuntime).connect(&url).await.unwrap();
+    let guard = client.mutex("held").unwrap().acquire().await.unwrap();
+    let pings = || server.info("cmdstat_ping").map_or(0, |said| number_after("calls=", &said));
+    let connection = || number_after("id=", &the_blind(&server));
+    let (asked, before) = (pings(), connection());
+    let next = client.mutex("job").unwrap();
+    let mut standing_still = std::pin::pin!(next.acquire());
+    assert!(futures_util::poll!(standing_still.as_mut()).is_pending());
+    until("the connection is asked again and again", async || pings() > asked + 4).await;
+    assert_eq!(connection(), before, "it was made anew");
+    guard.check().unwrap();
+    soon(standing_still).await.unwrap().check().unwrap();
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! One connection: requests that share it, and the one task that drives it, watches over it and looks after the waiting.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
     Value,
@@ -45,10 +45,8 @@ pub(super) struct Connection {
 /// What goes on on a connection.
 #[derive(Default)]
 struct Traffic {
-    /// Requests whose callers wait.
+    /// Requests whose callers wait, or have not looked at the answer yet.
     waiting: AtomicUsize,
-    /// Answers so far.
-    heard: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -105,7 +103,15 @@ impl Connection {
         let subscribes_itself = pubsub.is_none();
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
-        let task = drive(driver, pubsub, receiver, ears.cloned(), Arc::clone(&traffic), Arc::clone(clock), patience);
+        let task = drive(
+            (wire.clone(), driver),
+            pubsub,
+            receiver,
+            ears.cloned(),
+            Arc::clone(&traffic),
+            Arc::clone(clock),
+            patience,
+        );
         let hub = ears.map(|ears| Arc::clone(&ears.hub));
         let connection = Self { wire, traffic, task: tokio::spawn(task), hub };
         if let Some(ears) = ears.filter(|_| subscribes_itself) {
@@ -151,7 +157,6 @@ impl Connection {
         let loaded = self.wire.clone().send_packed_commands(&pipeline, 0, count).await;
         let loaded =
             loaded.and_then(|values| values.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>());
-        self.traffic.heard.fetch_add(1, Ordering::Relaxed);
         loaded.map(drop).map_err(|error| fault("load scripts", &error))
     }
 
@@ -177,7 +182,6 @@ impl Connection {
         let waiting = Waiting::new(&self.traffic);
         let answer = self.wire.clone().send_packed_command(command).await;
         drop(waiting);
-        self.traffic.heard.fetch_add(1, Ordering::Relaxed);
         let answer = answer.and_then(Value::extract_error);
         if answer.as_ref().is_err_and(is_of_a_replica) {
             self.is_a_replica();
@@ -284,7 +288,7 @@ fn hear(ears: &Ears, push: PushInfo) {
 
 /// The task of a connection: everything that is awaited on its behalf.
 async fn drive(
-    driver: Driver,
+    (wire, driver): (MultiplexedConnection, Driver),
     pubsub: Option<PubSub>,
     chores: oneshot::Receiver<Chores>,
     ears: Option<Ears>,
@@ -305,7 +309,7 @@ async fn drive(
         biased;
         () = driver => {}
         () = messages(pubsub, ears.as_ref(), &*clock, patience) => {}
-        () = silence(&traffic, &*clock, patience) => tracing::debug!(?patience, "a connection without an answer is given up"),
+        () = silence(wire, &traffic, &*clock, patience) => tracing::debug!(?patience, "a connection without an answer is given up"),
         () = chores => {}
     }
 }
@@ -328,6 +332,10 @@ impl Drop for Told<'_> {
 async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>, clock: &dyn Clock, patience: Duration) {
     let (Some(pubsub), Some(ears)) = (pubsub, ears) else { return std::future::pending().await };
     let (sink, mut stream) = pubsub.split();
+    let ping = || {
+        let mut sink = sink.clone();
+        async move { sink.ping().await }
+    };
     let heard = async {
         while let Some(message) = stream.next().await {
             ears.hub.heard(ears.number, message.get_payload_bytes());
@@ -335,19 +343,23 @@ async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>, clock: &dyn Clock
     };
     tokio::select! {
         () = heard => {}
-        () = unanswered(sink, clock, patience) => {
+        () = unanswered(|| true, ping, clock, patience) => {
             tracing::debug!(?patience, "a connection for messages that answers nothing is given up");
         }
     }
 }
 
-/// Completes when a question is not answered for half of `patience`; asks one as often.
-async fn unanswered(mut sink: PubSubSink, clock: &dyn Clock, patience: Duration) {
+/// Completes when a question is not answered for half of `patience`; asks as often while `is_due`.
+async fn unanswered<A>(is_due: impl Fn() -> bool, ask: impl Fn() -> A, clock: &dyn Clock, patience: Duration)
+where
+    A: Future<Output = RedisResult<Value>>,
+{
     loop {
         clock.sleep_until(clock.now().after(patience / 2)).await;
         let answered = tokio::select! {
+            () = std::future::ready(()), if !is_due() => true,
             // A refusal is an answer, too: the server is busy.
-            answer = sink.ping::<Value>() => answer.map_or_else(|error| error.code().is_some(), |_| true),
+            answer = ask() => answer.map_or_else(|error| error.code().is_some(), |_| true),
             () = clock.sleep_until(clock.now().after(patience / 2)) => false,
         };
         if !answered {
@@ -356,18 +368,15 @@ async fn unanswered(mut sink: PubSubSink, clock: &dyn Clock, patience: Duration)
     }
 }
 
-/// Completes when somebody has waited for longer than half of `patience` and nothing was heard in that time.
-async fn silence(traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
-    let mut before = None;
-    loop {
-        clock.sleep_until(clock.now().after(patience / 2)).await;
-        let heard = traffic.heard.load(Ordering::Relaxed);
-        let waits = traffic.waiting.load(Ordering::Relaxed) > 0;
-        if waits && before == Some(heard) {
-            return;
-        }
-        before = waits.then_some(heard);
-    }
+/// Completes when somebody waits and a question is not answered either. Whoever stands still and looks at no answer waits as
+/// well, so waiting alone proves nothing.
+async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
+    let is_waited_for = || traffic.waiting.load(Ordering::Relaxed) > 0;
+    let ping = || {
+        let mut wire = wire.clone();
+        async move { wire.send_packed_command(&redis::cmd("PING")).await }
+    };
+    unanswered(is_waited_for, ping, clock, patience).await;
 }
 
 #[cfg(test)]
