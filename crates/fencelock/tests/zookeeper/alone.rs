@@ -14,8 +14,11 @@ use fencelock::{Claim, Clock, Name, Owner, Result, SystemClock};
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{Acl, CreateMode, ErrorKind as Wire};
+use futures_util::{FutureExt, StreamExt};
 
 use crate::lab::{Lab, hands, soon};
+
+mod parent;
 
 /// How Curator's mutex, and ours, begins.
 const CURATORS: &str = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-";
@@ -59,9 +62,18 @@ impl Near {
         near
     }
 
+    /// Makes the parent of a name, to stay: a container may be removed at any time between two cycles.
+    async fn keep(&self, name: &str) {
+        match self.lab.hands.create(&self.lab.path(name), b"", CreateMode::Persistent, &[Acl::open()]).await {
+            Err(error) if error.kind() != Wire::NodeExists => panic!("{error}"),
+            _ => {}
+        }
+    }
+
     /// The next name is not taken for a new one, whose parent is made with it.
     async fn cycle_on_a_parent_that_is_there(&self) {
-        let place = self.granted("first", Claim::MUTEX).await;
+        self.keep("there").await;
+        let place = self.granted("there", Claim::MUTEX).await;
         self.leave(place).await;
     }
 
@@ -104,8 +116,9 @@ impl Near {
         self.requests() - before
     }
 
-    /// So many cycles, and what each one asked for.
+    /// So many cycles below a parent that stays, and what each one asked for.
     async fn cycles(&self, count: usize, name: &str, claim: Claim) -> Vec<u64> {
+        self.keep(name).await;
         let mut asked = Vec::new();
         for _ in 0..count {
             asked.push(self.cycle(name, claim).await);
@@ -184,7 +197,6 @@ async fn from_the_third_on_a_cycle_alone_costs_a_create_and_a_delete_whatever_is
         let near = Near::new(options).await;
         for claim in claims(options) {
             let name = format!("job {claim:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-            near.lab.put(&name, CreateMode::Persistent).await;
             let asked = near.cycles(7, &name, claim).await;
             assert_eq!(asked, [LISTED, WATCHED, ALONE, ALONE, ALONE, ALONE, ALONE], "{options} {claim:?}");
         }
@@ -271,45 +283,6 @@ async fn a_child_of_any_kind_made_in_between_is_seen() {
 }
 
 #[tokio::test]
-async fn the_same_number_below_a_parent_made_anew_is_not_believed() {
-    let near = Near::new("").await;
-    near.warm().await;
-    let holder = near.make_anew().await;
-    let mut place = near.place("job", Claim::MUTEX).await;
-    assert_eq!(near.numbers("job").await, [0, 3], "the number is the one that it would have been");
-    assert!(!holds(&*place), "two hold it");
-    near.lab.delete(&holder).await;
-    until_granted(&mut place).await;
-    near.leave(place).await;
-}
-
-#[tokio::test]
-async fn the_same_number_below_a_parent_made_anew_is_not_believed_when_the_news_of_it_is_on_its_way() {
-    for claim in claims("") {
-        let near = Near::new("").await;
-        near.warm().await;
-        near.proxy.hold(Way::Down);
-        let before = near.requests();
-        near.make_anew().await;
-        let entry = near.entry("job", claim, true);
-        let entered = near.enter(&entry);
-        let found = async {
-            near.lab.until_queued("job", 2).await;
-            assert_eq!(near.numbers("job").await, [0, 3], "the number is the one that it would have been");
-            assert_eq!(near.requests() - before, 1, "it was sent with no list");
-            near.proxy.release();
-        };
-        let (entered, ()) = futures_util::future::join(entered, found).await;
-        match entered.unwrap() {
-            Entered::In(place) => assert!(!holds(&*place), "two hold it"),
-            // Mutexes are no readers, nor permits.
-            Entered::Conflict(theirs) => assert_eq!(theirs, Claim::MUTEX),
-            Entered::Busy => panic!("it waits"),
-        }
-    }
-}
-
-#[tokio::test]
 async fn what_was_known_on_a_connection_is_forgotten_with_it() {
     let near = Near::new("").await;
     near.warm().await;
@@ -332,6 +305,28 @@ async fn what_was_known_on_a_connection_is_forgotten_with_it() {
     while near.enter(&near.entry("way", Claim::MUTEX, true)).await.is_err() {}
     near.cycle_on_a_parent_that_is_there().await;
     assert_eq!(near.cycles(3, "other", Claim::MUTEX).await, [WATCHED, ALONE, ALONE]);
+}
+
+#[tokio::test]
+async fn a_new_connection_watches_no_parent_for_what_was_known_on_the_one_before() {
+    let ensemble = Ensemble::start(Settings::default()).unwrap();
+    let mut near = Near::on(ensemble.server(0).address(), "").await;
+    let watches = || ensemble.server(0).monitor("zk_watch_count").unwrap();
+    for number in 0..20 {
+        near.cycles(3, &format!("job-{number}"), Claim::MUTEX).await;
+    }
+    assert!(watches() >= 20, "{}", watches());
+    near.proxy.refuse();
+    near.proxy.reset();
+    let connections = near.proxy.connections();
+    // Whoever looks for a server has said before that it lost one.
+    while near.proxy.connections() == connections {
+        tokio::task::yield_now().await;
+    }
+    assert!(near.opened.events.next().now_or_never().is_none());
+    near.proxy.heal();
+    while near.enter(&near.entry("way", Claim::MUTEX, true)).await.is_err() {}
+    assert_eq!(watches(), 0);
 }
 
 /// The answer to the create is lost, and the parent was made anew by whoever holds the lock.
@@ -434,49 +429,10 @@ async fn of_two_that_come_at_once_one_is_granted_and_the_other_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_parent_that_the_servers_removed_between_two_cycles_is_made_again_and_its_numbers_are_not_believed() {
-    let mut settings = Settings::default();
-    settings.java.push("-Dznode.container.checkIntervalMs=50".to_owned());
-    let server = Ensemble::start(settings).unwrap();
-    let near = Near::on(server.server(0).address(), "").await;
-    let until_removed = || async {
-        soon(async {
-            while near.lab.hands.exists(&near.lab.path("job")).await.unwrap().is_some() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-    };
-    for _ in 0..5 {
-        // It may go at any time between two of these.
-        for _ in 0..20 {
-            near.cycle("job", Claim::MUTEX).await;
-        }
-        until_removed().await;
-    }
-    // Removed and used by others since, up to the number that it would have been.
-    while near.cycle("job", Claim::MUTEX).await != ALONE {}
-    let place = near.granted("job", Claim::MUTEX).await;
-    let next = near.numbers("job").await[0] + 1;
-    near.leave(place).await;
-    until_removed().await;
-    let job = format!("job/{CURATORS}");
-    let _holder = near.lab.put(&job, CreateMode::EphemeralSequential).await;
-    for _ in 1..next {
-        let node = near.lab.put(&job, CreateMode::EphemeralSequential).await;
-        near.lab.delete(&node).await;
-    }
-    let place = near.place("job", Claim::MUTEX).await;
-    assert_eq!(near.numbers("job").await, [0, next]);
-    assert!(!holds(&*place), "two hold it");
-}
-
-#[tokio::test]
 async fn locks_taken_once_cost_no_watch() {
     let near = Near::new("").await;
     for number in 0..20 {
         let name = format!("once-{number}");
-        near.lab.put(&name, CreateMode::Persistent).await;
-        assert_eq!(near.cycle(&name, Claim::MUTEX).await, LISTED);
+        assert_eq!(near.cycles(1, &name, Claim::MUTEX).await, [LISTED]);
     }
 }

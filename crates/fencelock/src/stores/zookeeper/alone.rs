@@ -1,13 +1,8 @@
 //! Whoever was alone in a queue, left it, and draws the next number is alone still: granted with nothing listed.
 //!
-//! The servers number children by counting all that were ever created below the parent, of whatever kind; no deletion changes
-//! the count. Let a listing show our node with the number n as the only child. Then all that was created before it is gone. Let
-//! it be deleted by us, and the next node that we create have the number n + 1: nothing was created in between. So that
-//! node is the only child when it is created, whatever it asks for is admitted, and the same holds for the one after it.
-//!
-//! It holds below one parent: a parent that is deleted and made anew begins at 0. So the parent is watched, from
-//! before the listing on and on the connection of everything else: what a watch hears is told before the answer to anything
-//! that was done later. `NOTES.md` has what this presumes.
+//! The servers number by counting all that were ever created below the parent, so the next number says that nothing was created
+//! in between. It holds below one parent, which is watched on the connection of everything else. The derivation, and what it
+//! presumes: ADR 6.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +12,8 @@ use fencelock_zookeeper as wire;
 use super::table::Node;
 use crate::name::Name;
 
-/// So many names are remembered at most, and so many parents watched: those left last.
+/// So many names are remembered at most: those left last. The watches on their parents are as many in this client; the
+/// server keeps the one of a name that was forgotten, as any other, until the parent or the connection ends.
 const NAMES: usize = 1024;
 
 /// After somebody else was met, so many guesses in a row have to be right before one is relied on: one that is wrong costs a
@@ -101,16 +97,27 @@ impl Alone {
         }
     }
 
+    /// The connection ended, and with it what all proofs rely on. The next one need not watch their parents.
+    pub(super) fn disconnected(&self) {
+        let mut habits = self.lock();
+        let Habits { recent, older } = &mut *habits;
+        recent.values_mut().chain(older.values_mut()).for_each(|habit| habit.proof = None);
+    }
+
     /// A node that was alone when it was created was deleted: it was there, and the servers said so.
     pub(super) fn left(&self, name: &Name, node: Node) {
         let mut habits = self.lock();
         let Some(habit) = habits.get(name) else {
             return habits.keep(name.clone(), Habit { number: node.number, wary: 1, proof: None });
         };
-        let was_next = node.number == habit.number + 1;
-        habit.wary = if was_next { habit.wary.saturating_sub(1) } else { WARY };
+        habit.wary = match node.number - habit.number {
+            1 => habit.wary.saturating_sub(1),
+            // Below a parent that was made anew: nobody was met, and it is as with a name that is new.
+            ..=0 => 1,
+            _ => WARY,
+        };
         habit.number = node.number;
-        habit.proof = habit.proof.take().filter(|proof| was_next && proof.czxid == node.czxid);
+        habit.proof = habit.proof.take().filter(|proof| habit.wary <= 1 && proof.czxid == node.czxid);
         if let Some(proof) = &mut habit.proof {
             proof.is_gone = true;
         }
@@ -197,5 +204,15 @@ mod tests {
         assert_eq!(told, [1, 0, 0, 4, 3, 2, 4, 3, 2, 1, 0]);
         alone.doubt(&job);
         assert_eq!(wary(), Some(WARY));
+    }
+
+    #[test]
+    fn where_numbers_begin_again_it_is_as_with_a_name_that_is_new() {
+        let (alone, job) = (Alone::default(), name(0));
+        let told = [0, 1, 2, 0, 0, 1, 2, 9, 3, 4].map(|number| {
+            alone.left(&job, node(number));
+            alone.lock().get(&job).map(|habit| habit.wary)
+        });
+        assert_eq!(told, [1, 0, 0, 1, 1, 0, 0, 4, 1, 0].map(Some));
     }
 }

@@ -70,7 +70,10 @@ impl Events {
             match self.wire.poll_next_unpin(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None | Some(wire::Event::Closed)) => return Poll::Ready(None),
-                Poll::Ready(Some(wire::Event::Disconnected { why })) => tracing::debug!(%why, "disconnected"),
+                Poll::Ready(Some(wire::Event::Disconnected { why })) => {
+                    tracing::debug!(%why, "disconnected");
+                    self.core.upgrade().inspect(|core| core.alone.disconnected());
+                }
                 Poll::Ready(Some(wire::Event::Reconnected { server })) => {
                     tracing::debug!(%server, "reconnected");
                     return Poll::Ready(Some(if self.ends_earlier() {
