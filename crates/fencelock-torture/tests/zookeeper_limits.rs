@@ -31,7 +31,8 @@ fn a_thousand_waiters_are_one_queue_with_a_hundred_workers_through_resets_of_all
     let drill = |drill| Drill { crowd: CROWD, locks: 1, strikes: 2, patience: Duration::from_secs(180), ..drill };
     let verdict = drill_with(Arc::new(servers.site(6)), strategy, drill);
     let waited = most_at_once(verdict.history.sections.iter().filter_map(|section| match section.answer {
-        Answer::Granted { at, .. } => Some((section.called, at)),
+        // A busy machine may be out of reach of the servers for longer than an acquire tries.
+        Answer::Granted { at, .. } | Answer::GaveUp { at } => Some((section.called, at)),
         _ => None,
     }));
     assert!(waited >= CROWD, "{waited} waited at once: {verdict}");
