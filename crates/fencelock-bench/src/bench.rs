@@ -67,7 +67,7 @@ impl Effort {
         limit: Duration::from_secs(25 * 60),
     };
     pub(crate) const REDIS: Self =
-        Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(40 * 60), ..Self::ZOOKEEPER };
+        Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
