@@ -47,6 +47,8 @@ pub(super) struct Connection {
 struct Traffic {
     /// Requests whose callers wait, or have not looked at the answer yet.
     waiting: AtomicUsize,
+    /// Answers that callers looked at.
+    heard: AtomicUsize,
     ended: AtomicBool,
 }
 
@@ -57,6 +59,12 @@ impl<'a> Waiting<'a> {
     fn new(traffic: &'a Traffic) -> Self {
         traffic.waiting.fetch_add(1, Ordering::Relaxed);
         Self(traffic)
+    }
+}
+
+impl Waiting<'_> {
+    fn answered(self) {
+        self.0.heard.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -153,8 +161,9 @@ impl Connection {
             pipeline.add_command(script.load());
         }
         let count = pipeline.len();
-        let _waiting = Waiting::new(&self.traffic);
+        let waiting = Waiting::new(&self.traffic);
         let loaded = self.wire.clone().send_packed_commands(&pipeline, 0, count).await;
+        waiting.answered();
         let loaded =
             loaded.and_then(|values| values.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>());
         loaded.map(drop).map_err(|error| fault("load scripts", &error))
@@ -181,7 +190,7 @@ impl Connection {
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let waiting = Waiting::new(&self.traffic);
         let answer = self.wire.clone().send_packed_command(command).await;
-        drop(waiting);
+        waiting.answered();
         let answer = answer.and_then(Value::extract_error);
         if answer.as_ref().is_err_and(is_of_a_replica) {
             self.is_a_replica();
@@ -193,9 +202,8 @@ impl Connection {
     /// even if this one is made the primary again, with the other one's data. Ends the connection, so that the next request makes one, to wherever
     /// the address leads by then.
     fn is_a_replica(&self) {
-        if let Some(hub) = &self.hub {
+        if self.hub.as_ref().is_some_and(|hub| hub.end(Over::Here)) {
             tracing::warn!("the server is a replica now: the session and its locks are lost");
-            hub.end(Over::Here);
         }
         self.traffic.ended.store(true, Ordering::Release);
         self.task.abort();
@@ -343,24 +351,26 @@ async fn messages(pubsub: Option<PubSub>, ears: Option<&Ears>, clock: &dyn Clock
     };
     tokio::select! {
         () = heard => {}
-        () = unanswered(|| true, ping, clock, patience) => {
+        () = unanswered(|| Some(ping()), || 0, clock, patience) => {
             tracing::debug!(?patience, "a connection for messages that answers nothing is given up");
         }
     }
 }
 
-/// Completes when a question is not answered for half of `patience`; asks as often while `is_due`.
-async fn unanswered<A>(is_due: impl Fn() -> bool, ask: impl Fn() -> A, clock: &dyn Clock, patience: Duration)
+/// Completes when a question is not answered for half of `patience`, nor anything else `heard`; asks as often, if it likes.
+async fn unanswered<A>(ask: impl Fn() -> Option<A>, heard: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
 where
     A: Future<Output = RedisResult<Value>>,
 {
     loop {
         clock.sleep_until(clock.now().after(patience / 2)).await;
+        let before = heard();
+        let Some(question) = ask() else { continue };
         let answered = tokio::select! {
-            () = std::future::ready(()), if !is_due() => true,
+            biased;
             // A refusal is an answer, too: the server is busy.
-            answer = ask() => answer.map_or_else(|error| error.code().is_some(), |_| true),
-            () = clock.sleep_until(clock.now().after(patience / 2)) => false,
+            answer = question => answer.map_or_else(|error| error.code().is_some(), |_| true),
+            () = clock.sleep_until(clock.now().after(patience / 2)) => heard() != before,
         };
         if !answered {
             return;
@@ -368,24 +378,26 @@ where
     }
 }
 
-/// Completes when somebody waits and a question is not answered either. Whoever stands still and looks at no answer waits as
-/// well, so waiting alone proves nothing.
+/// Completes when somebody waits, and neither a question is answered nor anything that was asked before it. Whoever stands
+/// still and looks at no answer waits as well, so waiting alone proves nothing.
 async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
-    let is_waited_for = || traffic.waiting.load(Ordering::Relaxed) > 0;
     let ping = || {
         let mut wire = wire.clone();
-        async move { wire.send_packed_command(&redis::cmd("PING")).await }
+        let is_waited_for = traffic.waiting.load(Ordering::Relaxed) > 0;
+        is_waited_for.then_some(async move { wire.send_packed_command(&redis::cmd("PING")).await })
     };
-    unanswered(is_waited_for, ping, clock, patience).await;
+    unanswered(ping, || traffic.heard.load(Ordering::Relaxed), clock, patience).await;
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::io::AsyncWriteExt;
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::engine::clock::SystemClock;
+    use crate::stores::memory::VirtualClock;
 
     /// Answers so many questions, and swallows the others.
     async fn answer(mut stream: tokio::io::DuplexStream, mut pings: usize) {
@@ -418,5 +430,24 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("it is given up");
         assert!(SystemClock.now().since(start) >= patience / 2 * 5, "it was given up while it answered");
         server.abort();
+    }
+
+    /// Whether a connection that answers no question is given up within ten times its patience, if so much is heard of it.
+    fn is_given_up(heard: impl Fn() -> usize) -> bool {
+        let (clock, patience) = (VirtualClock::new(), Duration::from_secs(1));
+        let given_up = unanswered(|| Some(std::future::pending()), heard, &clock, patience);
+        let mut given_up = std::pin::pin!(given_up);
+        (0..20).any(|_| {
+            let is_over = given_up.as_mut().now_or_never().is_some();
+            clock.advance(patience / 2);
+            is_over
+        })
+    }
+
+    #[test]
+    fn a_connection_that_answers_what_was_asked_before_is_not_silent() {
+        let answers = AtomicUsize::new(0);
+        assert!(!is_given_up(|| answers.fetch_add(1, Ordering::Relaxed)));
+        assert!(is_given_up(|| 0));
     }
 }

@@ -45,9 +45,15 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 
 /// Only a replica says so: what is asked for has to be asked of somebody else.
 pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
-    let within_a_script =
-        error.code() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains("READONLY"));
-    matches!(error.code(), Some("READONLY" | "MASTERDOWN")) || within_a_script
+    // What a script of ours refuses names a key, which may say anything.
+    let within_a_script = || word_of_a_script(error.detail()?).filter(|_| refusal(error).is_none());
+    let code = if error.code() == Some("ERR") { within_a_script() } else { error.code() };
+    matches!(code, Some("READONLY" | "MASTERDOWN"))
+}
+
+/// What a server says in one word, or, of a command inside a script, among others.
+fn word_of_a_script(detail: &str) -> Option<&'static str> {
+    ["READONLY", "NOREPLICAS", "MISCONF"].into_iter().find(|word| detail.contains(word))
 }
 
 /// The server knows the older protocol only.
@@ -90,7 +96,8 @@ const BECAME_A_REPLICA: &str =
 /// What the server said.
 fn said(code: &str, detail: &str) -> Meaning {
     use ErrorKind::{Denied, Exhausted, Unreachable};
-    match code {
+    let within_a_script = || word_of_a_script(detail).filter(|_| code == "ERR");
+    match within_a_script().unwrap_or(code) {
         "WRONGPASS" => refused(Denied, "the server refused the user or the password"),
         "NOAUTH" => refused(
             Denied,
@@ -109,7 +116,6 @@ fn said(code: &str, detail: &str) -> Meaning {
             "the server is in protected mode and takes local clients only: give it a password, or say `protected-mode no` where the network is trusted",
         ),
         "READONLY" => passing(Unreachable, BECAME_A_REPLICA),
-        "ERR" if detail.contains("READONLY") => passing(Unreachable, BECAME_A_REPLICA),
         "LOADING" => passing(Unreachable, "the server is still loading its data"),
         "BUSY" => passing(
             Unreachable,
@@ -213,6 +219,8 @@ mod tests {
                 "Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica.",
                 Unreachable,
             ),
+            ("NOREPLICAS Not enough good replicas to write. script: 66b, on @user_script:1.", Unreachable),
+            ("MISCONF Redis is configured to save RDB snapshots, script: 66b, on @user_script:1.", Exhausted),
         ] {
             assert_eq!(said("ERR", detail).kind, kind, "{detail}");
         }
@@ -226,6 +234,18 @@ mod tests {
         ] {
             let meant = happened(wire);
             assert_eq!((meant.kind, meant.retryable, meant.unknown), (kind, retryable, unknown), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_an_error_does_not_make_the_server_a_replica() {
+        for (said, is_so) in [
+            ("-ERR FLLAYOUT fencelock:1:{abc}:queue:job-READONLY holds another number of places\r\n", false),
+            ("-ERR READONLY You can't write against a read only replica. script: 66b, on @user_script:1.\r\n", true),
+            ("-READONLY You can't write against a read only replica.\r\n", true),
+        ] {
+            let error = redis::parse_redis_value(said.as_bytes()).and_then(redis::Value::extract_error).unwrap_err();
+            assert_eq!(is_of_a_replica(&error), is_so, "{said}");
         }
     }
 

@@ -153,12 +153,14 @@ impl Hub {
         }
     }
 
-    /// The session is over. Everybody who waits looks around.
-    pub(super) fn end(&self, over: Over) {
-        if self.over.fetch_max(over as u8, Ordering::AcqRel) == Over::No as u8 {
+    /// The session is over; says whether it was not before. Everybody who waits looks around.
+    pub(super) fn end(&self, over: Over) -> bool {
+        let is_first = self.over.fetch_max(over as u8, Ordering::AcqRel) == Over::No as u8;
+        if is_first {
             self.tell(SessionEvent::Expired);
         }
         self.wake_all();
+        is_first
     }
 
     fn wake_all(&self) {
@@ -375,7 +377,8 @@ impl Hub {
     /// What a look at `asked` told; `at` is when the answer came.
     pub(super) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {
-            return self.end(Over::There);
+            self.end(Over::There);
+            return;
         }
         for ((_, ids), Looked { look_in, places }) in asked.iter().zip(look.names) {
             for (id, seen) in ids.iter().zip(places) {
