@@ -24,14 +24,14 @@ struct Part {
 const PARTS: &[Part] = &[
     Part { name: "format", budget: 10, run: || shell::run(&mut cargo(&["fmt", "--all", "--check"])) },
     Part { name: "tidy", budget: 20, run: || tidy::run(&[]) },
-    Part { name: "clippy", budget: 150, run: clippy },
-    Part { name: "features", budget: 90, run: features },
-    Part { name: "docs", budget: 80, run: rustdoc },
-    Part { name: "test", budget: 1110, run: || test::run(&[]) },
-    Part { name: "examples", budget: 90, run: || examples::run(&[]) },
-    Part { name: "README", budget: 240, run: readme::first_command },
+    Part { name: "clippy", budget: 100, run: clippy },
+    Part { name: "features", budget: 60, run: features },
+    Part { name: "docs", budget: 60, run: rustdoc },
+    Part { name: "test", budget: 1390, run: || test::run(&[]) },
+    Part { name: "examples", budget: 60, run: || examples::run(&[]) },
+    Part { name: "README", budget: 120, run: readme::first_command },
     Part { name: "deny", budget: 280, run: deny },
-    Part { name: "interop", budget: 330, run: || interop::run(&[]) },
+    Part { name: "interop", budget: 300, run: || interop::run(&[]) },
 ];
 
 struct Done {
