@@ -9,6 +9,7 @@ mod settings;
 mod show;
 mod signals;
 mod terminal;
+mod trusted;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use fencelock::StoreUrl;
 use serde::Deserialize;
 
 use crate::say::{Failure, Outcome, code};
+use crate::trusted;
 
 /// The environment variable that names the store.
 pub(crate) const STORE_VARIABLE: &str = "FENCELOCK_STORE";
@@ -19,7 +19,7 @@ pub(crate) const STORE_VARIABLE: &str = "FENCELOCK_STORE";
 const FILE: &str = "fencelock.toml";
 /// Root's default store; also the last place that is looked at for a configuration file is root's.
 const ROOT_STATE: &str = "/var/lib/fencelock";
-const SYSTEM_FILE: &str = "/etc/fencelock.toml";
+pub(crate) const SYSTEM_FILE: &str = "/etc/fencelock.toml";
 
 /// What of the surroundings decides about the store; taken once, so that tests can own it.
 #[derive(Debug, Clone)]
@@ -28,7 +28,8 @@ pub(crate) struct Surroundings {
     pub(crate) home: Option<OsString>,
     pub(crate) state_home: Option<OsString>,
     pub(crate) config_home: Option<OsString>,
-    pub(crate) is_root: bool,
+    /// Who we act as: 0 is root.
+    pub(crate) user: u32,
     pub(crate) directory: PathBuf,
     pub(crate) system_file: PathBuf,
 }
@@ -41,7 +42,7 @@ impl Surroundings {
             home: env::var_os("HOME"),
             state_home: env::var_os("XDG_STATE_HOME"),
             config_home: env::var_os("XDG_CONFIG_HOME"),
-            is_root: nix::unistd::geteuid().is_root(),
+            user: nix::unistd::geteuid().as_raw(),
             directory: PathBuf::from("."),
             system_file: PathBuf::from(SYSTEM_FILE),
         }
@@ -107,9 +108,36 @@ impl Chosen {
         StoreUrl::parse(&self.url).is_ok_and(|url| url.scheme() == "file" && is_absent(&url))
     }
 
-    /// Whether it names a user or a password.
-    pub(crate) fn has_credentials(&self) -> bool {
-        StoreUrl::parse(&self.url).is_ok_and(|url| url.credentials().is_some())
+    /// The store for people: without secrets and options, and where the URL came from.
+    pub(crate) fn shown(&self) -> String {
+        match self.origin {
+            Origin::Option | Origin::Environment => self.name(),
+            ref origin @ (Origin::File(_) | Origin::Default) => format!("{} ({origin})", self.name()),
+        }
+    }
+
+    /// The store's URL without secrets and options.
+    pub(crate) fn name(&self) -> String {
+        // One that is wrong is refused before it is shown.
+        StoreUrl::parse(&self.url).map_or_else(|_| "a store".to_owned(), |url| url.to_string())
+    }
+
+    /// Refuses the store that lives in one process, where another process is to see what it holds.
+    pub(crate) fn refuse_memory(&self) -> Outcome<()> {
+        if !self.url.starts_with("memory:") {
+            return Ok(());
+        }
+        let message = format!(
+            "memory: (from {}) is the memory of one process, so that it locks nobody else out: name another store, as `fencelock stores` lists them",
+            self.origin
+        );
+        Err(Failure::new(code::USAGE, message))
+    }
+
+    /// Whether it holds a password; a user alone is no secret.
+    pub(crate) fn has_password(&self) -> bool {
+        let password = |url: StoreUrl| url.credentials()?.split_once(':').map(|(_, password)| !password.is_empty());
+        StoreUrl::parse(&self.url).is_ok_and(|url| password(url) == Some(true))
     }
 }
 
@@ -136,7 +164,7 @@ pub(crate) fn choose(option: Option<&str>, around: &Surroundings) -> Outcome<Cho
         return Ok(Chosen { url: url.to_owned(), origin: Origin::Environment });
     }
     for path in files(around) {
-        if let Some(url) = read(&path)? {
+        if let Some(url) = read(&path, around.user)? {
             return Ok(Chosen { url, origin: Origin::File(path) });
         }
     }
@@ -160,19 +188,9 @@ fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Op
 }
 
 /// The URL in the file at `path`; `None` when there is no such file, or none in it.
-fn read(path: &Path) -> Outcome<Option<String>> {
+fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
-    // Neither a pipe that nobody writes to nor an endless device is a configuration.
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(wrong(&"not a regular file"));
-    }
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(wrong(&error)),
-    };
+    let Some(text) = trusted::read(path, user)? else { return Ok(None) };
     // The parser's own display repeats the line, which may hold a password.
     let file: File = toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -206,7 +224,7 @@ pub(crate) fn make_parents(url: &str) -> Outcome<()> {
 
 /// The store of this user on this host.
 fn default(around: &Surroundings) -> Outcome<String> {
-    let directory = if around.is_root {
+    let directory = if around.user == 0 {
         PathBuf::from(ROOT_STATE)
     } else {
         let state = base(around.state_home.as_ref(), around.home.as_ref(), ".local/state").ok_or_else(|| {
@@ -250,7 +268,7 @@ mod tests {
             home: None,
             state_home: None,
             config_home: None,
-            is_root: false,
+            user: nix::unistd::geteuid().as_raw().max(1),
             directory: directory.join("cwd"),
             system_file: directory.join("etc.toml"),
         }
@@ -291,7 +309,7 @@ mod tests {
         assert_eq!(failure.code, code::CONFIG);
         let message = failure.message.unwrap();
         assert!(message.contains("HOME") && message.contains(STORE_VARIABLE), "{message}");
-        around.is_root = true;
+        around.user = 0;
         assert_eq!(url(None, &around), "file:///var/lib/fencelock");
     }
 

@@ -8,6 +8,7 @@ use fencelock::{Break, Claim, Contender, Owner, Queue};
 use serde::Serialize;
 
 use crate::say::harmless;
+use crate::settings::Chosen;
 
 /// One contender.
 #[derive(Debug, Serialize)]
@@ -240,6 +241,11 @@ pub(crate) fn print_table(heads: &[&str], rows: impl Iterator<Item = Vec<String>
     // Cells are padded on both sides.
     let flush = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
     print(&table.lines().map(flush).collect::<String>())
+}
+
+/// Prints which store was looked at: an empty list of the wrong one looks like a free lock.
+pub(crate) fn print_store(chosen: &Chosen) -> io::Result<()> {
+    print(&format!("store: {}\n", harmless(&chosen.shown(), false)))
 }
 
 /// All at once, so that a reader that went away is noticed here.

@@ -44,10 +44,10 @@ fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
 #[test]
 fn nothing_is_broken_that_nobody_holds() {
     let place = Place::new();
+    let _holder = place.holder("job");
     let (code, said) = ended(&mut place.fencelock(&["break", "idle", "--reason", "why not", "--yes"]));
     assert_eq!(code, 1);
     assert!(said.contains("nobody holds idle"), "{said}");
-    let _holder = place.holder("job");
     let wrong = ["break", "job", "--reason", "why not", "--yes", "--token", "1"];
     assert_eq!(ended(&mut place.fencelock(&wrong)).0, 1);
     assert_eq!(place.contenders("job").len(), 1);

@@ -55,8 +55,14 @@ fn the_default_store_is_the_users_own_and_says_so_once() {
     let nobody = Nobody::new();
     let output = output(nobody.command().args(RUN));
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "held\n"), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "fencelock: no store is named: locking on this host only\n");
-    assert!(nobody.place.path("home/.local/state/fencelock").is_dir());
+    let directory = nobody.place.path("home/.local/state/fencelock");
+    let said = stderr(&output);
+    assert!(said.starts_with("fencelock: no store is named: locking on this host only, in file:///"), "{said}");
+    for part in [directory.to_str().unwrap(), "--store", "FENCELOCK_STORE", "/etc/fencelock.toml"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(directory.is_dir());
     assert_eq!(ended(nobody.command().args(["run", "--quiet", "job", "--", "true"])), (0, String::new()));
 }
 
@@ -140,7 +146,8 @@ fn wrong_urls_name_what_is_allowed() {
         ("file:///x?no_such=1", "no_such"),
         ("file:///x?inherit=maybe", "inherit"),
         ("file:///x?inherit=true&inherit=false", "twice"),
-        ("memory:?ttl_ms=x", "ttl_ms"),
+        ("file:///x?ttl_ms=x", "ttl_ms"),
+        ("memory:", "the memory of one process"),
     ] {
         let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", url));
         assert_eq!(code, 64, "{text}");
@@ -193,4 +200,105 @@ fn users_share_a_sticky_directory_and_shut_each_other_out() {
     drop(holder.0.as_mut().unwrap().stdin.take());
     assert_eq!(holder.code(), 0);
     assert_eq!(ended(as_user(&nobody, 65533, &url).args(RUN)), (0, String::new()));
+}
+
+/// Makes a configuration that names a store of its own, and gives it to the user `id`.
+fn configuration_of(nobody: &Nobody, id: u32) -> PathBuf {
+    let path = nobody.place.path("here/fencelock.toml");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, format!("store = \"file://{}\"\n", nobody.place.path("planted").display())).unwrap();
+    std::os::unix::fs::chown(&path, Some(id), Some(id)).unwrap();
+    path
+}
+
+#[test]
+fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let nobody = Nobody::new();
+    let as_root = || {
+        let mut command = binary();
+        command.current_dir(nobody.place.path("here")).arg("--require-store").args(RUN);
+        command
+    };
+    let as_them = || {
+        let mut command = nobody.command();
+        command.args(RUN);
+        command
+    };
+    for (owner, mut command) in [(65534, as_root()), (65533, as_them())] {
+        let path = configuration_of(&nobody, owner);
+        let (code, said) = ended(&mut command);
+        assert_eq!(code, 78, "{said}");
+        assert!(said.contains("fencelock.toml") && said.contains(&format!("user id {owner}")), "{said}");
+        assert!(said.contains("--store") && said.contains("chown"), "{said}");
+        // Another store that is named outright is nobody's trap.
+        assert_eq!(
+            ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", nobody.place.url()))),
+            (0, String::new())
+        );
+        // Nor does a link of theirs to a file of root's name the store.
+        let elsewhere = nobody.place.path("of-root.toml");
+        fs::copy(&path, &elsewhere).unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        std::os::unix::fs::lchown(&path, Some(owner), Some(owner)).unwrap();
+        let (code, said) = ended(command.env_remove("FENCELOCK_STORE"));
+        assert_eq!((code, said.contains("the link belongs to")), (78, true), "{said}");
+    }
+    assert!(!nobody.place.path("planted").exists());
+    for (owner, mut command) in [(0, as_root()), (0, as_them()), (65534, as_them())] {
+        configuration_of(&nobody, owner);
+        open(nobody.place.directory.path());
+        assert_eq!(ended(&mut command), (0, String::new()), "of {owner}");
+        fs::remove_dir_all(nobody.place.path("planted")).unwrap();
+    }
+}
+
+#[test]
+fn a_configuration_that_everybody_may_write_is_not_obeyed() {
+    let place = Place::new();
+    let path = place.path("fencelock.toml");
+    fs::write(&path, format!("store = \"{}\"\n", place.url())).unwrap();
+    open(&path);
+    let run = || ended(binary().current_dir(place.directory.path()).args(RUN));
+    let (code, said) = run();
+    assert_eq!((code, said.contains("fencelock.toml: everybody may write to it")), (78, true), "{said}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run(), (0, String::new()));
+}
+
+#[test]
+fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
+    let place = Place::new();
+    fs::write(place.path("fencelock.toml"), format!("store = \"{}\"\n", place.url())).unwrap();
+    let holder = place.holder("job");
+    let name = format!("file://{}", place.path("store").display());
+    let from_file = format!("{name} (./fencelock.toml)");
+    let here = |arguments: &[&str]| {
+        let mut command = place.fencelock(arguments);
+        command.env_remove("FENCELOCK_STORE");
+        command
+    };
+    for arguments in [&["ls"][..], &["show", "job"], &["show", "idle"]] {
+        let shown = stdout(&output(&mut here(arguments)));
+        assert!(shown.ends_with(&format!("store: {from_file}\n")), "{arguments:?}: {shown}");
+    }
+    for limit in [&["--try"][..], &["--wait", "10ms"]] {
+        let (code, said) = ended(here(&["run"]).args(limit).args(["job", "--", "true"]));
+        assert_eq!((code, said.contains(&from_file)), (75, true), "{said}");
+    }
+    let (_, said) = ended(here(&["run", "--wait", "2500ms", "job", "--", "true"]).env("FENCELOCK_STORE", place.url()));
+    assert!(said.contains(&format!("waiting for job in {name}, held by pid {}", holder.pid())), "{said}");
+    let (_, said) = ended(&mut here(&["break", "idle", "--yes", "--reason", "x"]));
+    assert!(said.contains(&from_file), "{said}");
+}
+
+#[test]
+fn a_password_is_warned_of_only_where_there_is_one() {
+    let place = Place::new();
+    let warned = |url: &str| ended(place.fencelock(&["--store", url]).args(RUN)).1.contains("list of processes");
+    assert!(warned("zk://me:s3cret@127.0.0.1:1/x"));
+    assert!(!warned("zk://me@127.0.0.1:1/x") && !warned("zk://me:@127.0.0.1:1/x") && !warned("zk://127.0.0.1:1/x"));
 }

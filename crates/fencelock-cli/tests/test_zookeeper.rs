@@ -116,7 +116,7 @@ fn nodes_of_other_clients_are_shown_in_the_same_queue() {
         let shown = output(&mut place.fencelock(&["show", "job"]));
         let (table, said) = (stdout(&shown), stderr(&shown));
         let lines: Vec<_> = table.lines().collect();
-        assert_eq!((code(&shown), lines.len()), (0, 4), "{table}{said}");
+        assert_eq!((code(&shown), lines.len()), (0, 5), "{table}{said}");
         assert!(lines[1].contains("holder") && lines[1].contains("10.0.0.7"), "{table}");
         assert!(lines[2].contains("waiter") && lines[3].contains("import of [2J prices"), "{table}");
         assert!(said.contains("not part of the queue") && said.contains("notes"), "{said}");

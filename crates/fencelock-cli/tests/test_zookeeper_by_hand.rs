@@ -85,13 +85,14 @@ fn what_the_page_about_zookeeper_by_hand_says_comes_about() {
     let tried = output(&mut page.shell());
     let (table, said) = (stdout(&tried), stderr(&tried));
     assert_eq!(code(&tried), 75, "{said}");
-    assert!(table.lines().count() == 2 && table.contains("holder") && table.contains("by-hand"), "{table}");
+    assert!(table.lines().count() == 3 && table.contains("holder") && table.contains("by-hand"), "{table}");
     assert!(said.contains("held by an unknown owner") && said.contains(r#"purpose "by-hand""#), "{said}");
 
     let told = page.place.path("told");
     let waiting = Running::start(page.shell().stdout(Stdio::piped()).stderr(File::create(&told).unwrap()));
     page.place.queued("job", 2);
-    assert!(written(&told).contains("waiting for job, held by an unknown owner"), "{}", written(&told));
+    let told = written(&told);
+    assert!(told.contains("waiting for job in zk://") && told.contains("held by an unknown owner"), "{told}");
     first.types(&page.next("zkcli"));
     let went_on = waiting.end();
     assert_eq!((code(&went_on), stdout(&went_on).as_str()), (0, "mine now\n"));

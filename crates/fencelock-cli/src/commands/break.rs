@@ -8,6 +8,7 @@ use fencelock::{Client, Contender, ErrorKind, Name};
 use super::{StoreArguments, farewell};
 use crate::arguments;
 use crate::say::{Failure, Outcome, code, harmless, say};
+use crate::settings::Chosen;
 use crate::show::Shown;
 
 /// Nothing was broken: nobody held it, the grant was gone already, or the answer was no.
@@ -42,19 +43,20 @@ impl Break {
         if !self.yes && !io::stdin().is_terminal() {
             return Err(Failure::new(code::USAGE, "nobody can be asked here: give --yes to break the lock"));
         }
-        let Some(client) = store.connect_to_look().await? else {
-            return Err(self.nobody());
+        let (chosen, client) = store.connect_to_look().await?;
+        let Some(client) = client else {
+            return Err(self.nobody(&chosen));
         };
-        let ended = self.run_with(&client).await;
+        let ended = self.run_with(&client, &chosen).await;
         farewell(&client).await;
         ended
     }
 
-    async fn run_with(&self, client: &Client) -> Outcome<u8> {
+    async fn run_with(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
         let queue = client.queue(&self.name).await?;
         let holders: Vec<_> = queue.contenders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
         let (index, holder) = match holders[..] {
-            [] => return Err(self.nobody()),
+            [] => return Err(self.nobody(chosen)),
             [(index, holder)] => (index, holder),
             _ => {
                 let each =
@@ -63,7 +65,8 @@ impl Break {
                 return Err(Failure::new(code::USAGE, message));
             }
         };
-        let whose = format!("{}, held by {}", self.name, Shown::new(index + 1, holder).sentence());
+        let whose =
+            format!("{} in {}, held by {}", self.name, chosen.shown(), Shown::new(index + 1, holder).sentence());
         if !self.yes && !asked(&whose)? {
             say("nothing was broken");
             return Ok(NOTHING);
@@ -84,9 +87,9 @@ impl Break {
         }
     }
 
-    fn nobody(&self) -> Failure {
+    fn nobody(&self, chosen: &Chosen) -> Failure {
         let with = self.token.as_ref().map_or_else(String::new, |token| format!(" with the token {token}"));
-        Failure::new(NOTHING, format!("nobody holds {}{with}: nothing was broken", self.name))
+        Failure::new(NOTHING, format!("nobody holds {}{with} in {}: nothing was broken", self.name, chosen.shown()))
     }
 }
 

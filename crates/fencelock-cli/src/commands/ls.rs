@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use super::StoreArguments;
 use crate::arguments;
 use crate::say::Outcome;
-use crate::show::{Lock, print_json, print_table};
+use crate::show::{Lock, print_json, print_store, print_table};
 
 /// How many names are asked for at a time.
 const PAGE: usize = 1000;
@@ -32,7 +32,8 @@ pub(crate) struct Ls {
 impl Ls {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let mut locks = Vec::new();
-        if let Some(client) = store.connect_to_look().await? {
+        let (chosen, client) = store.connect_to_look().await?;
+        if let Some(client) = client {
             let found = all_locks(&client, &self.prefix).await;
             super::farewell(&client).await;
             locks = found?;
@@ -42,6 +43,7 @@ impl Ls {
         } else {
             let heads = ["NAME", "HELD AS", "HOLDER", "SINCE", "PURPOSE", "WAITING"];
             print_table(&heads, locks.iter().map(Lock::row))?;
+            print_store(&chosen)?;
         }
         Ok(0)
     }

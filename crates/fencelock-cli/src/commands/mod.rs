@@ -15,8 +15,8 @@ use fencelock::{Client, ClientBuilder};
 
 use crate::arguments;
 use crate::bound::Bound;
-use crate::say::{Outcome, say};
-use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, Surroundings};
+use crate::say::{Failure, Outcome, code, say};
+use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
 
 /// Distributed locks for programs and scripts: first come first served, on the store that you run, or on a directory.
 #[derive(Debug, Parser)]
@@ -83,10 +83,13 @@ impl StoreArguments {
                 return Err(settings::none_is_named());
             }
             if !quiet {
-                say("no store is named: locking on this host only");
+                let directory = chosen.name();
+                say(format_args!(
+                    "no store is named: locking on this host only, in {directory}; --store, {STORE_VARIABLE} or {SYSTEM_FILE} choose another"
+                ));
             }
         }
-        if chosen.origin == Origin::Option && chosen.has_credentials() {
+        if chosen.origin == Origin::Option && chosen.has_password() {
             say(format_args!(
                 "the password in --store can be read in the list of processes: use {STORE_VARIABLE} or a file"
             ));
@@ -94,13 +97,21 @@ impl StoreArguments {
         Ok(chosen)
     }
 
-    /// A client of the store that is meant, to look only; `None` for a directory that is not there, which stays so.
-    async fn connect_to_look(&self) -> Outcome<Option<Client>> {
+    /// The store that is meant, and a client of it, to look only; no client of a default directory that nobody has used yet.
+    async fn connect_to_look(&self) -> Outcome<(Chosen, Option<Client>)> {
         let chosen = self.choose(true)?;
+        chosen.refuse_memory()?;
         if chosen.is_missing() {
-            return Ok(None);
+            // A typing mistake would look like a store in which nothing is locked.
+            if chosen.origin != Origin::Default {
+                let message =
+                    format!("{} is not there (named by {}); `fencelock run` makes it", chosen.name(), chosen.origin);
+                return Err(Failure::new(code::UNAVAILABLE, message));
+            }
+            return Ok((chosen, None));
         }
-        connect(Client::builder(), &chosen, false).await.map(Some)
+        let client = connect(Client::builder(), &chosen, false).await?;
+        Ok((chosen, Some(client)))
     }
 }
 

@@ -14,6 +14,7 @@ use super::{StoreArguments, connect, farewell};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
 use crate::say::{Failure, Outcome, chain, code, say};
+use crate::settings::Chosen;
 use crate::signals::Signals;
 
 /// Waiting for longer than this is worth a word.
@@ -81,21 +82,22 @@ impl Run {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let mut signals = Signals::take_over()?;
         let chosen = store.choose(self.quiet)?;
+        chosen.refuse_memory()?;
         let client = tokio::select! {
             client = connect(Client::builder(), &chosen, !self.close) => client?,
             signal = signals.asked_to_end() => return Ok(interrupted(signal)),
         };
-        let ended = self.run_with(&client, &mut signals).await;
+        let ended = self.run_with(&client, &chosen, &mut signals).await;
         // The lock is given back or lost by now; what is left is the session.
         farewell(&client).await;
         ended
     }
 
-    async fn run_with(&self, client: &Client, signals: &mut Signals) -> Outcome<u8> {
+    async fn run_with(&self, client: &Client, chosen: &Chosen, signals: &mut Signals) -> Outcome<u8> {
         let guard = tokio::select! {
             biased;
             signal = signals.asked_to_end() => Err(signal),
-            guard = self.acquire(client) => Ok(guard?),
+            guard = self.acquire(client, chosen) => Ok(guard?),
         };
         match guard {
             Ok(guard) => self.hold(client, guard, signals).await,
@@ -133,37 +135,38 @@ impl Run {
         Ok(acquired?.into_any())
     }
 
-    async fn acquire(&self, client: &Client) -> Outcome<AnyGuard> {
+    async fn acquire(&self, client: &Client, chosen: &Chosen) -> Outcome<AnyGuard> {
         let acquired = if self.at_once {
             self.take(client).await
         } else {
             tokio::select! {
                 acquired = self.take(client) => acquired,
-                () = self.say_for_whom(client) => pending().await,
+                () = self.say_for_whom(client, chosen) => pending().await,
             }
         };
-        acquired.map_err(|error| self.not_acquired(error))
+        acquired.map_err(|error| self.not_acquired(error, chosen))
     }
 
     /// Says once for whom we wait, if we wait for long, and then nothing any more.
-    async fn say_for_whom(&self, client: &Client) {
+    async fn say_for_whom(&self, client: &Client, chosen: &Chosen) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
+            let waiting = format!("waiting for {} in {}", self.name, chosen.shown());
             match client.queue(&self.name).await {
-                Ok(queue) => say(format_args!("waiting for {}, {}", self.name, Contention::new(&queue, None))),
-                Err(error) => say(format_args!("waiting for {}, holder unknown: {}", self.name, chain(&error))),
+                Ok(queue) => say(format_args!("{waiting}, {}", Contention::new(&queue, None))),
+                Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
             }
         }
         pending().await
     }
 
-    fn not_acquired(&self, error: Error) -> Failure {
+    fn not_acquired(&self, error: Error, chosen: &Chosen) -> Failure {
         match error.kind() {
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
                 Failure::silent(self.busy_exit_code)
             }
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => {
-                Failure::new(self.busy_exit_code, chain(&error))
+                Failure::new(self.busy_exit_code, format!("{}; the store is {}", chain(&error), chosen.shown()))
             }
             _ => error.into(),
         }

@@ -9,7 +9,7 @@ use super::StoreArguments;
 use super::r#break::records;
 use crate::arguments;
 use crate::say::{Outcome, harmless, say};
-use crate::show::{Everybody, Shown, print_json, print_table};
+use crate::show::{Everybody, Shown, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.
 const BREAKS: usize = 5;
@@ -34,7 +34,8 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (queue, breaks) = match store.connect_to_look().await? {
+        let (chosen, client) = store.connect_to_look().await?;
+        let (queue, breaks) = match client {
             Some(client) => {
                 let (queue, breaks) = (client.queue(&self.name).await, records(&client, &self.name).await);
                 super::farewell(&client).await;
@@ -57,6 +58,7 @@ impl Show {
         for broken in &shown.breaks[skipped..] {
             writeln!(io::stdout().lock(), "{}", harmless(&broken.sentence(), false))?;
         }
+        print_store(&chosen)?;
         for stranger in &shown.strangers {
             say(format_args!("not part of the queue: {stranger}"));
         }

@@ -82,6 +82,10 @@ impl Place {
     /// The contenders of `name`, as `show --json` tells.
     pub(crate) fn contenders(&self, name: &str) -> Vec<serde_json::Value> {
         let shown = output(&mut self.fencelock(&["show", name, "--json"]));
+        // Whoever was started just now may not have made the directory yet.
+        if code(&shown) == 69 && stderr(&shown).contains("is not there") {
+            return Vec::new();
+        }
         assert!(shown.status.success(), "{shown:?}");
         let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
         shown["contenders"].as_array().unwrap().clone()

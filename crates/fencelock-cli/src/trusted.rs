@@ -1,0 +1,66 @@
+//! A configuration file is obeyed only if nobody wrote it who may not command this process anyway.
+//!
+//! The file in the working directory is found by standing there: without this check, whoever can write to a directory
+//! that root passes through decides where root's locks are.
+
+use std::fmt;
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::unistd::{Uid, User};
+
+use crate::say::{Failure, Outcome, code};
+use crate::settings::STORE_VARIABLE;
+
+/// A longer file is no configuration: it has one key.
+const LONGEST: u64 = 64 * 1024;
+
+/// The text of the file at `path`; `None` when there is none.
+///
+/// It must be a regular file of `user` or of root that not everybody may write to, and so must a link to it.
+pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
+    let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
+    // A pipe that nobody writes to would hang an open that waits.
+    let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(wrong(&error)),
+    };
+    // Of the open file, not of the path, which may be another one by now.
+    let metadata = file.metadata().map_err(|error| wrong(&error))?;
+    if let Ok(link) = fs::symlink_metadata(path)
+        && link.is_symlink()
+    {
+        not_a_strangers("the link", &link, user).map_err(|fault| wrong(&fault))?;
+    }
+    if !metadata.is_file() {
+        return Err(wrong(&"not a regular file"));
+    }
+    not_a_strangers("the file", &metadata, user).map_err(|fault| wrong(&fault))?;
+    if metadata.mode() & 0o002 != 0 {
+        return Err(wrong(&"everybody may write to it, so it is not obeyed: chmod o-w"));
+    }
+    let mut text = String::new();
+    let read = file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    if u64::try_from(read).is_ok_and(|read| read > LONGEST) {
+        return Err(wrong(&format_args!("it is longer than {LONGEST} bytes; its only key is store = \"URL\"")));
+    }
+    Ok(Some(text))
+}
+
+fn not_a_strangers(what: &str, metadata: &Metadata, user: u32) -> Result<(), String> {
+    let owner = metadata.uid();
+    if owner == user || owner == 0 {
+        return Ok(());
+    }
+    let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map_or_else(String::new, |user| user.name + ", ");
+    Err(format!(
+        "{what} belongs to {name}user id {owner}, and is obeyed only if it is yours or root's: give --store URL, set {STORE_VARIABLE}, or take the file over with chown"
+    ))
+}
