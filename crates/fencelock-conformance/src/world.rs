@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::store::{
-    Capability, Entered, Entry, Grant, Left, Opened, Order, Owner, Place, PlaceId, Queue, RequestId, Session, Standing,
-    Tokens,
+    Capability, Entered, Entry, Grant, Left, Opened, Order, Owner, Page, Place, PlaceId, Queue, RequestId, Session,
+    Standing, Tokens,
 };
 use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
 use futures_core::future::BoxFuture;
@@ -263,7 +263,7 @@ impl Client {
     }
 
     pub(crate) async fn queue(&self, name: &Name) -> Verdict<Queue> {
-        Ok(self.process.store.queue(name).await?)
+        Ok(self.process.store.queue(name, Page::ALL).await?)
     }
 
     /// The requests in the queue, front first.

@@ -12,7 +12,7 @@ use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
-use crate::store::{self, Break, Capability, Contender, Owner, Queue, Store, StoreUrl};
+use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, Queue, Store, StoreUrl};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
@@ -126,9 +126,30 @@ impl Client {
     /// # Errors
     /// Whatever the store says; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
     pub async fn queue(&self, name: &Name) -> Result<Queue> {
+        self.queue_page(name, Page::ALL).await
+    }
+
+    /// One page of those who hold and wait for `name`, front first, and how many there are.
+    ///
+    /// # Errors
+    /// As [`Client::queue`].
+    pub async fn queue_page(&self, name: &Name, page: Page) -> Result<Queue> {
         let (engine, name) = (Arc::clone(&self.engine), name.clone());
-        let read = async move { engine.in_time("queue", engine.store.queue(&name)).await };
+        let read = async move { engine.in_time("queue", engine.store.queue(&name, page)).await };
         self.engine.spawner.run(read).await
+    }
+
+    /// Who is at the head of the queue of `name`, and how many are in it: what costs least to ask of a long queue.
+    ///
+    /// # Errors
+    /// As [`Client::queue`].
+    pub async fn contention(&self, name: &Name) -> Result<Contention> {
+        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+        let look = async move {
+            let outline = engine.in_time("contention", engine.store.contention(&name, &[])).await?;
+            Ok(outline.contention(name, None))
+        };
+        self.engine.spawner.run(look).await
     }
 
     /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
@@ -227,6 +248,7 @@ pub struct ClientBuilder {
     opaque: Option<bool>,
     observers: Observers,
     clock: Option<Arc<dyn Clock>>,
+    connect_timeout: Option<Duration>,
 }
 
 impl ClientBuilder {
@@ -252,6 +274,16 @@ impl ClientBuilder {
     /// How long one request to the store may take: ttl / 3 by default.
     pub fn request_deadline(mut self, deadline: Duration) -> Self {
         self.timing.request_deadline = Some(deadline);
+        self
+    }
+
+    /// How long [`ClientBuilder::connect`] keeps trying while the store cannot be reached: with the pauses of
+    /// [`ClientBuilder::retry`] between attempts, and whatever its `give_up_after`. When this time is up, the last failure
+    /// is reported. Failures that no retry can help (a wrong password, a URL that is not valid) are reported at once.
+    ///
+    /// By default, and with zero, there is one attempt, which takes at most the request deadline.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = Some(limit);
         self
     }
 
@@ -323,7 +355,8 @@ impl ClientBuilder {
         let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
         let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine };
         let opening = Arc::clone(&client.engine);
-        client.engine.spawner.run(async move { opening.session().await.map(drop) }).await?;
+        let limit = self.connect_timeout;
+        client.engine.spawner.run(async move { opening.connect(limit).await }).await?;
         Ok(client)
     }
 

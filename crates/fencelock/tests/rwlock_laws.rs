@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::Operation;
-use fencelock::store::{Capability, Opened, Queue, Store};
+use fencelock::store::{Capability, Opened, Page, Queue, Store};
 use fencelock::{Claim, Client, Clock, ErrorKind, Io, Loss, Name, Owner, Result, RwLock, WriteGuard};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -342,7 +342,7 @@ impl Store for MutexesOnly {
         self.0.open(owner, ttl, clock)
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+    fn queue<'a>(&'a self, name: &'a Name, _: Page) -> BoxFuture<'a, Result<Queue>> {
         panic!("{name} was asked for")
     }
 

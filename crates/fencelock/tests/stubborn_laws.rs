@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
-use fencelock::store::{Entered, Entry, Opened, PlaceId, Queue, Renewal, RequestId, Session, Store};
+use fencelock::store::{Entered, Entry, Opened, Page, PlaceId, Queue, Renewal, RequestId, Session, Store};
 use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Owner, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -108,8 +108,8 @@ impl Store for Stubborn {
         })
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name)
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name, page)
     }
 
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fencelock::blocking;
 use fencelock::memory::MemoryStore;
-use fencelock::store::Store;
+use fencelock::store::{Page, Store};
 use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io, Name};
 use support::{ms, on_one_thread, secs};
 
@@ -65,7 +65,7 @@ fn a_guard_dropped_at_the_end_of_a_program_is_released() {
 fn until_queued(store: &MemoryStore, count: usize) {
     let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(60));
     loop {
-        let queued = futures_executor::block_on(store.queue(&name)).unwrap().contenders.len();
+        let queued = futures_executor::block_on(store.queue(&name, Page::ALL)).unwrap().contenders.len();
         if queued == count {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fencelock::store::Liveness;
-use fencelock::{AnyGuard, Client, Contention, Error, ErrorKind, Name};
+use fencelock::{AnyGuard, Client, Error, ErrorKind, Name};
 use nix::sys::signal::Signal;
 
 use super::held::{Held, Limits};
@@ -152,8 +152,8 @@ impl Run {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
             let waiting = format!("waiting for {} in {}", self.name, chosen.shown());
-            match client.queue(&self.name).await {
-                Ok(queue) => say(format_args!("{waiting}, {}", Contention::new(&queue, None))),
+            match client.contention(&self.name).await {
+                Ok(contention) => say(format_args!("{waiting}, {contention}")),
                 Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
             }
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::Args;
-use fencelock::{Name, Queue};
+use fencelock::{Name, Page, Queue};
 
 use super::StoreArguments;
 use super::r#break::records;
@@ -41,7 +41,7 @@ impl Show {
                 super::farewell(&client).await;
                 (queue?, breaks?)
             }
-            None => (Queue { name: self.name.clone(), contenders: Vec::new(), strangers: Vec::new() }, Vec::new()),
+            None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new()),
         };
         let shown = Everybody::new(&queue, &breaks);
         if self.json {

@@ -58,6 +58,7 @@ macro_rules! with_laws {
             breaks::a_break_ends_the_grant_it_names_and_no_later_one,
             breaks::who_is_broken_is_told_why_and_a_record_is_kept,
             view::the_queue_tells_who_holds_and_who_waits,
+            view::a_queue_is_read_by_pages_and_in_short,
             view::names_lists_what_is_queued_for,
             view::an_idle_name_leaves_nothing,
             schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::store::{Ahead, Entry, Liveness, Order, Standing, Tokens};
-use fencelock::{Claim, Moment};
+use fencelock::store::{Ahead, Entry, Liveness, Order, Page, Place, RequestId, Standing, Tokens};
+use fencelock::{Claim, Moment, Name};
 
 use crate::world::{Client, Verdict, World, demand, name, release};
 
@@ -31,6 +31,51 @@ pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     }
     let grants = [queue.contenders[0].grant, queue.contenders[1].grant];
     demand!(grants == [Some(grant), None], "the grants {grants:?} are shown, not {grant:?}");
+    Ok(())
+}
+
+/// A queue is read page by page, and in short: its head, how many are in it, and where those stand who ask.
+pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
+    let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
+    shows(&b, &job, &[], a.entry(&job, world.whole).id).await?;
+    let mut places = vec![a.hold(&job, world.whole).await?];
+    for number in 1..7 {
+        let client = if number % 3 == 0 { &a } else { &b };
+        places.push(client.enter(&job, world.whole).await?);
+    }
+    let stranger = a.entry(&job, world.whole).id;
+    let ids = |places: &[Box<dyn Place>]| places.iter().map(|place| place.id().request).collect::<Vec<_>>();
+    shows(&b, &job, &ids(&places), stranger).await?;
+    // One in the middle leaves, the last one, and the holder.
+    for index in [3, 5, 0] {
+        let gone = places.remove(index);
+        let left = gone.id().request;
+        release(gone).await?;
+        world.granted(&mut places[0]).await?;
+        shows(&b, &job, &ids(&places), left).await?;
+    }
+    Ok(())
+}
+
+/// Demands that `looks` is shown exactly these, the first of them as the holder, and not `absent`.
+async fn shows(looks: &Client, job: &Name, ids: &[RequestId], absent: RequestId) -> Verdict {
+    let all = ids.len();
+    for (skip, limit) in [(0, all), (0, 1), (1, 2), (2, usize::MAX), (all, 3), (usize::MAX, 1), (0, 0)] {
+        let page = Page { skip, limit };
+        let queue = looks.process.store.queue(job, page).await?;
+        let shown: Vec<RequestId> = queue.contenders.iter().map(|contender| contender.id).collect();
+        let expected: Vec<RequestId> = page.of(ids.iter().copied()).collect();
+        demand!(shown == expected, "{page:?} of {ids:?} shows {shown:?}");
+        demand!(queue.queued == all, "of {all} in the queue, {page:?} counts {}", queue.queued);
+    }
+    let asked: Vec<RequestId> = ids.iter().rev().chain([&absent]).copied().collect();
+    let outline = looks.process.store.contention(job, &asked).await?;
+    let positions: Vec<Option<usize>> = (1..=all).rev().map(Some).chain([None]).collect();
+    demand!(outline.positions == positions, "{asked:?} of {ids:?} stand at {:?}", outline.positions);
+    demand!(outline.queued == all, "of {all} in the queue, {} are counted", outline.queued);
+    demand!(outline.holders == all.min(1), "{} hold the lock", outline.holders);
+    let head = outline.holder.map(|holder| (holder.id, holder.grant.is_some()));
+    demand!(head == ids.first().map(|id| (*id, true)), "the head of {ids:?} is {head:?}");
     Ok(())
 }
 

@@ -82,6 +82,8 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::ForgetsBreaks, &["who_is_broken_is_told_why_and_a_record_is_kept"]),
     (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
     (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
+    (Flaw::CountsThePage, &["a_queue_is_read_by_pages_and_in_short"]),
+    (Flaw::MisplacesTheMiddle, &["a_queue_is_read_by_pages_and_in_short"]),
     (Flaw::ListsIdleNames, &["an_idle_name_leaves_nothing", "names_lists_what_is_queued_for"]),
     (Flaw::FoldsCase, &["names_that_differ_never_share_a_queue"]),
     (Flaw::ClaimsNoTokens, &["the_capability_tells_the_truth"]),

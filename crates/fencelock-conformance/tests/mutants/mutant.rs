@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::store::{
-    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Owner, Place, PlaceId, Queue, Renewal, RequestId,
-    Session, Standing, Store, Tokens,
+    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Outline, Owner, Page, Place, PlaceId, Queue,
+    Renewal, RequestId, Session, Standing, Store, Tokens,
 };
 use fencelock::{Claim, Clock, FencingToken, Moment, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
@@ -42,6 +42,8 @@ pub(crate) enum Flaw {
     LosesWakesWhenDropped,
     HidesWaiters,
     ShowsNewcomersFirst,
+    CountsThePage,
+    MisplacesTheMiddle,
     ListsIdleNames,
     FoldsCase,
     ClaimsNoTokens,
@@ -136,19 +138,33 @@ impl Store for MutantStore {
         })
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move {
-            let mut queue = self.sound.queue(&self.shared.inner(name)).await?;
+            let mut queue = self.sound.queue(&self.shared.inner(name), page).await?;
             queue.name = name.clone();
             match self.shared.flaw {
                 Flaw::HidesWaiters => queue.contenders.retain(|contender| contender.grant.is_some()),
                 Flaw::ShowsNewcomersFirst => queue.contenders.reverse(),
+                Flaw::CountsThePage => queue.queued = queue.contenders.len(),
                 _ => {}
             }
             for contender in &mut queue.contenders {
                 contender.grant = contender.grant.map(|grant| self.shared.grant(grant));
             }
             Ok(queue)
+        })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            let mut outline = self.sound.contention(&self.shared.inner(name), mine).await?;
+            if self.shared.flaw == Flaw::MisplacesTheMiddle {
+                outline.positions.iter_mut().flatten().for_each(|position| *position += usize::from(*position > 2));
+            }
+            if let Some(holder) = &mut outline.holder {
+                holder.grant = holder.grant.map(|grant| self.shared.grant(grant));
+            }
+            Ok(outline)
         })
     }
 
@@ -168,7 +184,7 @@ impl Store for MutantStore {
         Box::pin(async move {
             let mut order = order.clone();
             order.place.name = self.shared.inner(&order.place.name);
-            let queue = self.sound.queue(&order.place.name).await?;
+            let queue = self.sound.queue(&order.place.name, Page::ALL).await?;
             if self.shared.flaw == Flaw::BreaksWhoeverHolds
                 && let Some((holder, grant)) = queue.contenders.first().and_then(|first| Some((first, first.grant?)))
             {
@@ -285,7 +301,7 @@ impl Session for MutantSession {
                 Flaw::IgnoresWithdrawals => true,
                 // It looks before it withdraws: what is still on its way is not there yet.
                 Flaw::LetsWithdrawnRequestsIn => {
-                    self.store.queue(&inner).await?.contenders.iter().all(|contender| contender.id != id)
+                    self.store.queue(&inner, Page::ALL).await?.contenders.iter().all(|contender| contender.id != id)
                 }
                 _ => false,
             };

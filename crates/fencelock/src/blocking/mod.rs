@@ -33,7 +33,7 @@ use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Break, Capability, Contender, Queue, Store};
+use crate::store::{Break, Capability, Contender, Contention, Page, Queue, Store};
 
 /// The options of a primitive, handed to the one of the same name that does not block.
 macro_rules! options {
@@ -148,6 +148,22 @@ impl Client {
     /// As [`crate::Client::queue`].
     pub fn queue(&self, name: &Name) -> Result<Queue> {
         wait(self.0.queue(name))
+    }
+
+    /// One page of those who hold and wait for `name`, front first, and how many there are.
+    ///
+    /// # Errors
+    /// As [`crate::Client::queue`].
+    pub fn queue_page(&self, name: &Name, page: Page) -> Result<Queue> {
+        wait(self.0.queue_page(name, page))
+    }
+
+    /// Who is at the head of the queue of `name`, and how many are in it.
+    ///
+    /// # Errors
+    /// As [`crate::Client::contention`].
+    pub fn contention(&self, name: &Name) -> Result<Contention> {
+        wait(self.0.contention(name))
     }
 
     /// Up to `limit` names that somebody queues for.

@@ -4,33 +4,27 @@ pub(crate) mod acquire;
 pub(crate) mod clock;
 pub(crate) mod hold;
 pub(crate) mod io;
+mod look;
 pub(crate) mod observe;
+mod opening;
 pub(crate) mod options;
 mod pending;
 mod session;
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use futures_util::FutureExt;
-use futures_util::future::{Shared, WeakShared};
-
 use self::clock::Clock;
 use self::io::Spawner;
+use self::look::Looks;
 use self::observe::{Event, Observers};
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::Name;
-use crate::store::{Contention, Loss, Opened, Owner, Queue, RequestId, Store};
-
-/// The longest that reading who holds a lock may add to an acquire that was busy or timed out.
-const CONTENTION_LIMIT: Duration = Duration::from_secs(1);
+use crate::store::{Loss, Opened, Owner, RequestId, Store};
 
 /// The longest that the drop of the last handle waits for clean-up under way.
 const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);
@@ -41,10 +35,6 @@ struct FailedOpenings {
     count: u64,
     last: Option<Error>,
 }
-
-/// A queue that is being read; `None` when it could not be.
-type QueueRead = BoxFuture<'static, Option<Arc<Queue>>>;
-type Reading = Shared<QueueRead>;
 
 /// What all handles of one client share.
 #[derive(Debug)]
@@ -60,7 +50,7 @@ pub(crate) struct Engine {
     live: RwLock<Option<Arc<Live>>>,
     opening: tokio::sync::Mutex<()>,
     failed_openings: Mutex<FailedOpenings>,
-    readings: Mutex<HashMap<Name, WeakShared<QueueRead>>>,
+    looks: Looks,
     closed: AtomicBool,
     pending: Arc<Pending>,
 }
@@ -87,7 +77,7 @@ impl Engine {
             live: RwLock::new(None),
             opening: tokio::sync::Mutex::new(()),
             failed_openings: Mutex::default(),
-            readings: Mutex::default(),
+            looks: Looks::default(),
             closed: AtomicBool::new(false),
             pending: Arc::new(Pending::default()),
         }
@@ -305,31 +295,5 @@ impl Engine {
 
     pub(crate) async fn pause_after(&self, failures: u32) {
         self.clock.sleep_until(self.clock.now().after(self.retry.pause(failures))).await;
-    }
-
-    /// Who is in the queue of `name`, asked for at most a second.
-    pub(crate) async fn contention(&self, name: &Name, mine: Option<RequestId>) -> Contention {
-        let limit = self.clock.now().after(CONTENTION_LIMIT);
-        let queue = tokio::select! {
-            biased;
-            queue = self.reading(name) => queue,
-            () = self.clock.sleep_until(limit) => None,
-        };
-        queue.map_or_else(|| Contention::unknown(name.clone()), |queue| Contention::new(&queue, mine))
-    }
-
-    /// The queue of `name`. Whoever asks while it is being read gets what is read then: a crowd that gives up at once
-    /// must not have it read once for each, with renewals waiting behind all of them.
-    fn reading(&self, name: &Name) -> Reading {
-        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        let under_way = |reading: &WeakShared<_>| reading.upgrade().filter(|reading| reading.peek().is_none());
-        if let Some(reading) = readings.get(name).and_then(under_way) {
-            return reading;
-        }
-        readings.retain(|_, reading| under_way(reading).is_some());
-        let (store, queue) = (Arc::clone(&self.store), name.clone());
-        let reading = async move { store.queue(&queue).await.ok().map(Arc::new) }.boxed().shared();
-        readings.extend(reading.downgrade().map(|reading| (name.clone(), reading)));
-        reading
     }
 }

@@ -1,9 +1,10 @@
 //! Who was ahead of an acquire that was busy or timed out.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::SystemTime;
 
-use super::{Contender, Queue, RequestId};
+use super::{Contender, RequestId};
 use crate::name::Name;
 
 /// Who was ahead of an acquire that was busy, timed out or refused to queue.
@@ -22,25 +23,47 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// What `queue` says to the contender `mine`, if it is still in it.
-    #[must_use]
-    pub fn new(queue: &Queue, mine: Option<RequestId>) -> Self {
-        let holder = queue.contenders.iter().find(|contender| contender.grant.is_some());
-        Self {
-            name: queue.name.clone(),
-            holder: holder.cloned(),
-            holders: queue.contenders.iter().filter(|contender| contender.grant.is_some()).count(),
-            position: mine
-                .and_then(|id| queue.contenders.iter().position(|contender| contender.id == id))
-                .map(|index| index + 1),
-            queued: queue.contenders.len(),
-        }
-    }
-
-    /// When the queue could not be read.
+    /// When the store could not tell in time.
     #[must_use]
     pub fn unknown(name: Name) -> Self {
         Self { name, holder: None, holders: 0, position: None, queued: 0 }
+    }
+}
+
+/// A queue in short, as [`Store::contention`](super::Store::contention) tells it.
+#[derive(Debug, Clone, Default)]
+pub struct Outline {
+    /// The holder at the front of the queue.
+    pub holder: Option<Contender>,
+    /// How many hold the lock.
+    pub holders: usize,
+    /// How many are in the queue, holders and waiters.
+    pub queued: usize,
+    /// Where those stand who were asked for, in the order in which they were asked for: 1 for the front, `None` for one
+    /// that is not in the queue.
+    pub positions: Vec<Option<usize>>,
+}
+
+impl Outline {
+    /// The outline of a queue that was read as a whole.
+    #[must_use]
+    pub fn of(everybody: &[Contender], mine: &[RequestId]) -> Self {
+        let places: HashMap<RequestId, usize> = match mine {
+            [] => HashMap::new(),
+            _ => everybody.iter().zip(1..).map(|(contender, position)| (contender.id, position)).collect(),
+        };
+        let holders = everybody.iter().filter(|contender| contender.grant.is_some());
+        Self {
+            holder: holders.clone().next().cloned(),
+            holders: holders.count(),
+            queued: everybody.len(),
+            positions: mine.iter().map(|id| places.get(id).copied()).collect(),
+        }
+    }
+
+    /// What it says to one who stands at `position`.
+    pub(crate) fn contention(&self, name: Name, position: Option<usize>) -> Contention {
+        Contention { name, holder: self.holder.clone(), holders: self.holders, position, queued: self.queued }
     }
 }
 

@@ -13,6 +13,7 @@
 //! - a dropped [`Session::enter`], once withdrawn, strands nothing;
 //! - one queue has one capacity, else [`Entered::Conflict`];
 //! - the capability tells the truth;
+//! - a page of a queue, and a queue in short, say what the whole queue says;
 //! - an idle name leaves nothing beyond [`Capability::residue`].
 
 mod breaking;
@@ -20,19 +21,21 @@ mod capability;
 mod contention;
 mod registry;
 mod url;
+mod view;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
 pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
-pub use self::contention::Contention;
+pub use self::contention::{Contention, Outline};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
+pub use self::view::{Contender, Page, Queue};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
@@ -54,8 +57,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Opens the liveness that places hang on: one session per client.
     fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>>;
 
-    /// One queue as it stands, front first; empty for a name that nobody queues for.
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>>;
+    /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues
+    /// for.
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>>;
+
+    /// The queue in short: who is at its head, how many are in it, and where each of `mine` stands. This is what an error
+    /// says of a lock that was not free, and what a crowd that gives up together asks for, once for all of them.
+    ///
+    /// By default read off the whole queue. A store that can answer without looking at every waiter must.
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move { Ok(Outline::of(&self.queue(name, Page::ALL).await?.contenders, mine)) })
+    }
 
     /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
@@ -313,32 +325,4 @@ impl fmt::Display for Owner {
             (pid, host) => write!(f, "pid {pid} on {host}"),
         }
     }
-}
-
-/// A queue as it stood when it was read, front first.
-#[derive(Debug, Clone)]
-pub struct Queue {
-    /// The lock.
-    pub name: Name,
-    /// Everybody in it.
-    pub contenders: Vec<Contender>,
-    /// Things in the store that look like part of this queue and are not.
-    pub strangers: Vec<String>,
-}
-
-/// One contender, as others see it.
-#[derive(Debug, Clone)]
-pub struct Contender {
-    /// Its request.
-    pub id: RequestId,
-    /// Who it is, where the store tells.
-    pub owner: Option<Owner>,
-    /// What it asked for.
-    pub claim: Claim,
-    /// Its grant, if it has one.
-    pub grant: Option<Grant>,
-    /// Since when it holds the lock (when granted) or waits, by the store's clock.
-    pub since: Option<SystemTime>,
-    /// What it wants the lock for.
-    pub purpose: Option<Arc<str>>,
 }

@@ -217,8 +217,9 @@ impl Store for Brief {
     fn queue<'a>(
         &'a self,
         name: &'a Name,
+        page: fencelock::Page,
     ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Queue>> {
-        self.0.queue(name)
+        self.0.queue(name, page)
     }
 
     fn names<'a>(

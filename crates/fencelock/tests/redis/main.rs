@@ -23,6 +23,7 @@
 //! | 2172, 2018, 4818 | several locks taken as one | cannot exist: there is no such lock; `a_session_that_is_over_lets_nothing_in_and_is_not_revived` |
 //! | 2224, 4467, 6878 | two tasks of one thread both hold | cannot exist: whoever holds is a request, no thread; law `the_same_request_finds_the_same_place` |
 
+mod away;
 mod clocks;
 mod cuts;
 mod lab;

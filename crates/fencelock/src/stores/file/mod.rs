@@ -37,7 +37,7 @@ use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -154,8 +154,8 @@ impl Store for FileStore {
         })
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
-        Box::pin(async move { self.intact_directory()?.read_queue(name) })
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move { self.intact_directory()?.read_queue(name, page) })
     }
 
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {

@@ -16,7 +16,7 @@ use super::platform;
 use super::ticket::{Note, Slot, Ticket, decode};
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Contender, Queue, RequestId, Standing};
+use crate::store::{Contender, Page, Queue, RequestId, Standing};
 
 /// Which sessions are alive, asked once each.
 #[derive(Default)]
@@ -44,11 +44,11 @@ impl Roll {
 
 impl Directory {
     /// The queue of `name`, as of some moment during the call.
-    pub(super) fn read_queue(&self, name: &Name) -> Result<Queue> {
+    pub(super) fn read_queue(&self, name: &Name, page: Page) -> Result<Queue> {
         let slot = Slot::of(name);
         let (line, roll, strangers) = self.read_line(&slot)?;
         let contenders = line.iter().filter_map(|known| self.contender(&slot, &line, known.ticket, &roll)).collect();
-        Ok(Queue { name: name.clone(), contenders, strangers })
+        Ok(Queue { strangers, ..Queue::page_of(name.clone(), contenders, page) })
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.

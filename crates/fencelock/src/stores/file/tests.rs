@@ -12,7 +12,7 @@ use super::*;
 use crate::engine::clock::{Moment, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Place, RequestId, Session, SessionEvent, Standing};
+use crate::store::{Entered, Entry, Left, Loss, Page, Place, RequestId, Session, SessionEvent, Standing};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -353,7 +353,7 @@ async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
     let _waiting = b.enter(&long, Claim::MUTEX).await;
     let _abandoned = dead.enter(&long, Claim::MUTEX).await;
     dead.core.forsake();
-    let queue = near.queue(&Name::new(&long).unwrap()).await.unwrap();
+    let queue = near.queue(&Name::new(&long).unwrap(), Page::ALL).await.unwrap();
     assert_eq!(queue.contenders.len(), 2);
     assert_eq!(queue.contenders[0].grant.unwrap().token.unwrap().grant(), token(&*held));
     assert_eq!(queue.contenders[0].owner.as_ref().unwrap().pid, std::process::id());
@@ -364,7 +364,7 @@ async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
     assert_eq!(names("", 9).await.unwrap().len(), 2);
     assert_eq!(names("", 1).await.unwrap()[0].as_str(), "job/1");
     assert_eq!(names("job/", 9).await.unwrap().len(), 1);
-    assert!(near.queue(&Name::new("nobody").unwrap()).await.unwrap().contenders.is_empty());
+    assert!(near.queue(&Name::new("nobody").unwrap(), Page::ALL).await.unwrap().contenders.is_empty());
 }
 
 #[tokio::test]

@@ -62,6 +62,8 @@ pub enum Operation {
     Leave,
     /// Reading one queue.
     Queue,
+    /// Reading one queue in short, as for an error.
+    Contention,
     /// Listing names.
     Names,
     /// Breaking a grant.
@@ -245,6 +247,7 @@ fn unanswered(operation: Operation) -> Error {
         Operation::Lighten => "lighten",
         Operation::Leave => "leave",
         Operation::Queue => "queue",
+        Operation::Contention => "contention",
         Operation::Names => "names",
         Operation::Evict => "evict",
         Operation::Breaks => "breaks",

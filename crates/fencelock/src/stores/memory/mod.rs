@@ -27,7 +27,8 @@ use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, PlaceId, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, PlaceId, Queue, RequestId, Store,
+    StoreInfo, StoreUrl, Tokens,
 };
 
 /// A store in the memory of this process.
@@ -268,10 +269,17 @@ impl Store for MemoryStore {
         })
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move {
             let name = name.clone();
-            self.link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name))).await
+            self.link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name, page))).await
+        })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            let (name, mine) = (name.clone(), mine.to_vec());
+            self.link.send(Operation::Contention, None, move |state, _| Ok(state.outline(&name, &mine))).await
         })
     }
 

@@ -1,6 +1,6 @@
 //! What the store holds: queues and sessions, changed under one lock, by the store's clock.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::{Admission, Claim, admits};
 use crate::store::{
-    Ahead, Break, Contender, Entry, Grant, Left, Loss, Owner, PlaceId, Queue, RequestId, SessionEvent, Standing,
+    Ahead, Break, Contender, Entry, Grant, Left, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId, SessionEvent,
+    Standing,
 };
 use crate::token::FencingToken;
 
@@ -21,6 +22,8 @@ pub(super) struct State {
     lines: HashMap<Name, Line>,
     sessions: HashMap<u64, Record>,
     pub(super) held: Vec<Held>,
+    /// The number of each place, by its request and its session: to be found without looking through a queue.
+    numbers: BTreeMap<(RequestId, u64), u64>,
     last_number: u64,
     last_session: u64,
     /// No live session expires before this; found anew when it is reached.
@@ -78,6 +81,7 @@ impl State {
             lines: HashMap::new(),
             sessions: HashMap::new(),
             held: Vec::new(),
+            numbers: BTreeMap::new(),
             last_number: 0,
             last_session: 0,
             next_expiry: Moment::NEVER,
@@ -168,8 +172,7 @@ impl State {
             return Err(Error::new(ErrorKind::Lost, "enter", "the session is over"));
         }
         let line = self.lines.get(&entry.name);
-        let is_same = |ticket: &Ticket| ticket.id == entry.id && ticket.session == session;
-        if let Some((line, index)) = line.and_then(|line| Some((line, line.tickets.iter().position(is_same)?))) {
+        if let Some((line, index)) = self.find(&entry.name, entry.id, session) {
             return Ok(Joined::In(line.tickets[index].number, line.standing(index)));
         }
         let ahead = line.iter().flat_map(|line| &line.tickets).map(|ticket| ticket.claim);
@@ -180,6 +183,13 @@ impl State {
             Admission::Conflict(claim) => return Ok(Joined::Conflict(claim)),
         };
         self.join(session, entry, granted)
+    }
+
+    /// The place of that request of that session.
+    fn find(&self, name: &Name, id: RequestId, session: u64) -> Option<(&Line, usize)> {
+        let number = self.numbers.get(&(id, session))?;
+        let line = self.lines.get(name)?;
+        Some((line, line.index(*number)?))
     }
 
     fn join(&mut self, session: u64, entry: &Entry, granted: bool) -> Result<Joined> {
@@ -198,6 +208,7 @@ impl State {
             waker: None,
         });
         line.granted += usize::from(granted);
+        self.numbers.insert((entry.id, session), number);
         Ok(Joined::In(number, line.standing(line.tickets.len() - 1)))
     }
 
@@ -222,13 +233,14 @@ impl State {
         };
         let (before, granted) = (line.tickets.len(), line.granted);
         let (mut index, mut still_granted) = (0, 0);
-        let wakes = &mut self.wakes;
+        let (wakes, numbers) = (&mut self.wakes, &mut self.numbers);
         line.tickets.retain_mut(|ticket| {
             let goes = gone(ticket);
             still_granted += usize::from(index < granted && !goes);
             index += 1;
             if goes {
                 wakes.extend(ticket.waker.take());
+                numbers.remove(&(ticket.id, ticket.session));
             }
             !goes
         });
@@ -262,21 +274,32 @@ impl State {
 
     pub(super) fn withdraw(&mut self, session: u64, name: &Name, id: RequestId) {
         self.held.retain(|held| !held.is_of(session, Some(id)));
-        self.depart(name, |ticket| ticket.id == id && ticket.session == session);
+        let Some(number) = self.numbers.get(&(id, session)).copied() else { return };
+        if let Some(line) = self.lines.get_mut(name)
+            && let Some(index) = line.index(number)
+        {
+            self.wakes.extend(line.tickets[index].waker.take());
+            self.take_out(name, index);
+        }
+    }
+
+    /// Takes one place out of its queue, and grants whom that lets in.
+    fn take_out(&mut self, name: &Name, index: usize) {
+        let Some(line) = self.lines.get_mut(name) else { return };
+        if let Some(ticket) = line.tickets.remove(index) {
+            self.numbers.remove(&(ticket.id, ticket.session));
+        }
+        line.granted -= usize::from(index < line.granted);
+        self.settle(name);
     }
 
     pub(super) fn leave(&mut self, session: u64, name: &Name, number: u64, id: RequestId) -> Left {
         // A repeated `enter` still on its way must not bring back what is left now.
         self.held.retain(|held| !held.is_of(session, Some(id)));
-        let Some(line) = self.lines.get_mut(name) else {
+        let Some(index) = self.lines.get(name).and_then(|line| line.index(number)) else {
             return Left::AlreadyGone;
         };
-        let Some(index) = line.index(number) else {
-            return Left::AlreadyGone;
-        };
-        line.tickets.remove(index);
-        line.granted -= usize::from(index < line.granted);
-        self.settle(name);
+        self.take_out(name, index);
         Left::Released
     }
 
@@ -306,10 +329,7 @@ impl State {
     pub(super) fn renew(&mut self, session: u64, places: &[PlaceId], now: Moment) -> Option<Vec<(PlaceId, Loss)>> {
         let record = self.sessions.get_mut(&session).filter(|record| record.over.is_none())?;
         record.deadline = now.after(record.ttl);
-        let is_here = |place: &&PlaceId| {
-            let line = self.lines.get(&place.name);
-            line.is_some_and(|line| line.tickets.iter().any(|t| t.id == place.request && t.session == session))
-        };
+        let is_here = |place: &&PlaceId| self.find(&place.name, place.request, session).is_some();
         let why = |place: &PlaceId| match self.breaks.iter().any(|order| order.place == *place) {
             true => Loss::Broken,
             false => Loss::Removed,
@@ -382,18 +402,45 @@ impl State {
         })
     }
 
-    pub(super) fn queue(&self, name: &Name) -> Queue {
+    /// One page of a queue, in as many steps as it has rows.
+    pub(super) fn queue(&self, name: &Name, page: Page) -> Queue {
         let line = self.lines.get(name);
-        let tickets = line.iter().flat_map(|line| line.tickets.iter().enumerate());
-        let contenders = tickets.map(|(index, ticket)| Contender {
+        let contenders = line.into_iter().flat_map(|line| {
+            let end = line.tickets.len().min(page.skip.saturating_add(page.limit));
+            (page.skip.min(end)..end).map(|index| self.contender(line, index))
+        });
+        let queued = line.map_or(0, |line| line.tickets.len());
+        Queue { name: name.clone(), contenders: contenders.collect(), queued, strangers: Vec::new() }
+    }
+
+    fn contender(&self, line: &Line, index: usize) -> Contender {
+        let ticket = &line.tickets[index];
+        Contender {
             id: ticket.id,
             owner: self.sessions.get(&ticket.session).map(|record| Owner::clone(&record.owner)),
             claim: ticket.claim,
-            grant: line.filter(|line| index < line.granted).map(|_| ticket.grant()),
+            grant: (index < line.granted).then(|| ticket.grant()),
             since: Some(ticket.since),
             purpose: ticket.purpose.clone(),
-        });
-        Queue { name: name.clone(), contenders: contenders.collect(), strangers: Vec::new() }
+        }
+    }
+
+    /// A queue in short, in a few steps for each of `mine`.
+    pub(super) fn outline(&self, name: &Name, mine: &[RequestId]) -> Outline {
+        let Some(line) = self.lines.get(name) else {
+            return Outline { positions: vec![None; mine.len()], ..Outline::default() };
+        };
+        let position = |id: &RequestId| {
+            let of_any_session = (*id, 0)..=(*id, u64::MAX);
+            let mut numbers = self.numbers.range(of_any_session).map(|(_, number)| *number);
+            numbers.find_map(|number| line.index(number)).map(|index| index + 1)
+        };
+        Outline {
+            holder: (line.granted > 0).then(|| self.contender(line, 0)),
+            holders: line.granted,
+            queued: line.tickets.len(),
+            positions: mine.iter().map(position).collect(),
+        }
     }
 
     pub(super) fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Vec<Name> {

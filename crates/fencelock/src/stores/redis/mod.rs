@@ -37,7 +37,7 @@ use crate::engine::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store over TCP.
@@ -147,8 +147,8 @@ impl Store for RedisStore {
         Box::pin(self.open(owner, ttl, clock))
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
-        Box::pin(async move { show::queue(&*self.connection().await?, &self.layout, name).await })
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move { show::queue(&*self.connection().await?, &self.layout, name, page).await })
     }
 
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {

@@ -10,7 +10,7 @@ use super::record;
 use super::scripts::{self, Shown};
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Break, Contender, Grant, Queue};
+use crate::store::{Break, Contender, Grant, Page, Queue};
 use crate::token::FencingToken;
 
 /// How many buckets one request looks into: the server does nothing else meanwhile.
@@ -19,10 +19,9 @@ const BUCKETS: u16 = 64;
 /// How many requests are on their way at once.
 const BATCH: usize = 8;
 
-pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name) -> Result<Queue> {
+pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name, page: Page) -> Result<Queue> {
     let shown = connection.run("queue", &scripts::show(layout, name)).await?;
-    let contenders = shown.into_iter().map(contender).collect();
-    Ok(Queue { name: name.clone(), contenders, strangers: Vec::new() })
+    Ok(Queue::page_of(name.clone(), shown.into_iter().map(contender).collect(), page))
 }
 
 fn contender(shown: Shown) -> Contender {

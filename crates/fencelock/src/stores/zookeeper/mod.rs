@@ -38,7 +38,7 @@ use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -161,12 +161,14 @@ impl Store for ZooKeeperStore {
         Box::pin(self.open(owner, ttl, clock))
     }
 
-    fn queue<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Queue>> {
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move {
             let home = self.config.home(name)?;
             let home = &home;
-            self.read("queue", |client| Box::pin(async move { show::queue(&client, &self.config, name, home).await }))
-                .await
+            self.read("queue", |client| {
+                Box::pin(async move { show::queue(&client, &self.config, name, home, page).await })
+            })
+            .await
         })
     }
 

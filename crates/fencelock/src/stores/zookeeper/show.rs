@@ -14,7 +14,7 @@ use super::note::{self, Told};
 use super::path::{Home, RECORDS};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
-use crate::store::{Contender, Grant, Queue};
+use crate::store::{Contender, Grant, Page, Queue};
 use crate::token::FencingToken;
 
 /// How many nodes are read at once.
@@ -26,7 +26,13 @@ const DETAILED: usize = 1000;
 type Answered<T> = wire::Result<T>;
 
 /// The queue of `name`, as of some moment after the call.
-pub(super) async fn queue(client: &wire::Client, config: &Config, name: &Name, home: &Home<'_>) -> Answered<Queue> {
+pub(super) async fn queue(
+    client: &wire::Client,
+    config: &Config,
+    name: &Name,
+    home: &Home<'_>,
+    page: Page,
+) -> Answered<Queue> {
     let synced = client.sync(home.parent());
     let listed = client.get_children(home.parent());
     synced.await?;
@@ -51,7 +57,7 @@ pub(super) async fn queue(client: &wire::Client, config: &Config, name: &Name, h
     grant(&mut contenders);
     let contenders = contenders.into_iter().map(|(contender, _)| contender).collect();
     let strangers = strangers(client, home, others).await?;
-    Ok(Queue { name: name.clone(), contenders, strangers })
+    Ok(Queue { strangers, ..Queue::page_of(name.clone(), contenders, page) })
 }
 
 type Shown = (Contender, Option<FencingToken>);
