@@ -1,7 +1,13 @@
 //! Grants broken on purpose, of every kind of lock, and of other clients.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use fencelock::{Claim, Client, ErrorKind, Loss, Name};
-use fencelock_zookeeper::CreateMode;
+use fencelock_testbed::Proxy;
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::kinds::{FAMILIES, granted, shown, taking, writing};
 use crate::lab::{Lab, acquired, acquiring, soon};
@@ -99,4 +105,65 @@ async fn the_last_hundred_records_of_a_name_are_kept_and_no_name_is_listed_for_t
     assert!(client.names("", None, 10).await.unwrap().is_empty());
     let refused = client.mutex("~fencelock").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidName);
+}
+
+/// Holds the lock `grants` times as one `Lock` object of kazoo does: always with the same id, and again as soon as its node is
+/// gone. Returns the transactions that made the nodes which somebody else deleted.
+async fn kazoo_again_and_again(lab: &Lab, name: &str, grants: usize) -> BTreeSet<u64> {
+    let prefix = lab.path(&format!("{name}/94b6e5cf49364b1f8706ee06e5d07c35__lock__"));
+    let mut deleted = BTreeSet::new();
+    for _ in 0..grants {
+        let created = lab.hands.create(&prefix, b"", CreateMode::EphemeralSequential, &[Acl::open()]).await.unwrap();
+        let (_, mut watch) = lab.hands.exists_watched(&created.path).await.unwrap();
+        soon(watch.fired()).await;
+        deleted.insert(created.stat.czxid.unsigned_abs());
+    }
+    deleted
+}
+
+#[tokio::test]
+async fn a_break_takes_no_later_grant_of_a_client_that_uses_one_id_for_all_of_them() {
+    const BREAKS: usize = 20;
+    let lab = Lab::new().await;
+    let slow = Proxy::start(shared().address()).unwrap();
+    slow.delay(Duration::from_millis(2));
+    for (number, dialect) in ["curator", "kazoo"].into_iter().enumerate() {
+        let url = lab.url(&format!("&dialect={dialect}")).replace(&lab.server.to_string(), &slow.address().to_string());
+        let operator = Client::connect(&url).await.unwrap();
+        let name = Name::new(format!("job-{number}")).unwrap();
+        lab.put(name.as_str(), CreateMode::Persistent).await;
+        let is_over = AtomicBool::new(false);
+        let holding = async {
+            let deleted = kazoo_again_and_again(&lab, name.as_str(), BREAKS).await;
+            is_over.store(true, Ordering::Relaxed);
+            deleted
+        };
+        let breaking = async {
+            let mut broken = BTreeSet::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let queue = operator.queue(&name).await.unwrap();
+                let Some(holder) = queue.contenders.first() else { continue };
+                if operator.evict(&name, holder, "stuck").await.unwrap() {
+                    broken.insert(holder.grant.unwrap().token.unwrap().grant());
+                }
+            }
+            broken
+        };
+        let (deleted, broken) = tokio::join!(holding, breaking);
+        assert_eq!(deleted, broken, "what was deleted is what was named");
+    }
+}
+
+#[tokio::test]
+async fn a_break_takes_both_nodes_of_one_grant_and_nothing_else() {
+    let lab = Lab::new().await;
+    let client = lab.client("").await;
+    let (id, other) = ("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae", "_c_0b230995-c2bc-4a6c-98b5-6f506fd9afae");
+    let writer = lab.put(&format!("page/{id}-__WRIT__"), CreateMode::EphemeralSequential).await;
+    // As Curator from 5.5 on does for a writer that reads as well: another id, the same number.
+    lab.put(&writer.replace(id, other).replace("__WRIT__", "__READ__"), CreateMode::Ephemeral).await;
+    // One thread may wait for two locks of one object: the same id, another number.
+    let again = lab.put(&format!("page/{other}-__READ__"), CreateMode::EphemeralSequential).await;
+    assert!(break_at(&client, "page", 0, "stuck").await);
+    assert_eq!(lab.children("page").await, [again.rsplit_once('/').unwrap().1]);
 }

@@ -12,8 +12,10 @@ use futures_util::future;
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
-use super::layout::request_of;
+use super::dialect::Kind;
+use super::layout::{Layout, request_of};
 use super::line::line;
+use super::outlook::{Listing, Parent};
 use super::path::Home;
 use super::show::{self, or_nothing};
 use crate::name::Name;
@@ -128,12 +130,11 @@ pub(super) async fn evict(
 ) -> wire::Result<bool> {
     let directory = config.records(&order.place.name);
     let record = format!("{directory}/{}", node_name(order));
-    let granted = grant(client, config, home, order).await?;
-    if granted.is_empty() {
+    let Some(granted) = grant(client, config, home, order).await? else {
         return Ok(client.exists(&record).await?.is_some());
-    }
-    let was_begun = !make_record(client, config, &record, order).await?;
-    let (mut removed, mut nodes) = (was_begun, granted);
+    };
+    let mut removed = !make_record(client, config, &record, order).await?;
+    let mut nodes = granted.nodes.clone();
     for _round in 0..ROUNDS {
         let paths: Vec<_> = nodes.iter().map(|node| home.child(node)).collect();
         for deleted in future::join_all(paths.iter().map(|path| client.delete(path, None))).await {
@@ -143,8 +144,8 @@ pub(super) async fn evict(
                 Err(error) => return Err(error),
             }
         }
-        nodes = children(client, home).await?;
-        nodes.retain(|node| request_of(node) == order.place.request);
+        let listing = list(client, home).await?;
+        nodes = if listing.parent == granted.parent { granted.among(&listing.children, home.key) } else { Vec::new() };
         if nodes.is_empty() {
             break;
         }
@@ -157,27 +158,61 @@ pub(super) async fn evict(
     Ok(removed)
 }
 
-async fn children(client: &wire::Client, home: &Home<'_>) -> wire::Result<Vec<String>> {
+async fn list(client: &wire::Client, home: &Home<'_>) -> wire::Result<Listing> {
     let (synced, listed) = future::join(client.sync(home.parent()), client.get_children(home.parent())).await;
     synced?;
-    Ok(or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children))
+    Ok(or_nothing(listed)?.map_or_else(Listing::default, |(children, stat)| Listing::new(children, Parent::of(&stat))))
 }
 
-/// The nodes of the grant that `order` names; none when it is not there.
-async fn grant(client: &wire::Client, config: &Config, home: &Home<'_>, order: &Break) -> wire::Result<Vec<String>> {
-    let mut nodes = children(client, home).await?;
-    let (queue, _) = line(config.dialect.layout_of(&nodes), home.key, nodes.clone());
-    let Some(at) = queue.iter().position(|(_, node)| request_of(node) == order.place.request) else {
-        return Ok(Vec::new());
-    };
-    let ahead = queue[..at].iter().map(|(ticket, _)| ticket.claim);
-    let read = or_nothing(client.get_data(&home.child(&queue[at].1)).await)?;
-    let token = read.and_then(|(data, stat)| show::token(&data, &stat));
-    if admits(ahead, queue[at].0.claim) != Admission::Admitted || token.is_none() || token != order.token {
-        return Ok(Vec::new());
+/// One grant: nodes of one number below one parent. A later grant has another number, whatever its request is called: kazoo
+/// has one id for all grants of a `Lock` object.
+struct Granted {
+    parent: Parent,
+    layout: Layout,
+    number: i64,
+    request: RequestId,
+    /// The one that the token was read from comes last: whoever repeats an order that was carried out in part finds it.
+    nodes: Vec<String>,
+}
+
+impl Granted {
+    /// The nodes of the same grant: a holder at becoming lighter has two, with one number.
+    fn among(&self, children: &[String], key: &str) -> Vec<String> {
+        let is_same = |node: &&String| {
+            let ticket = self.layout.read(node, key).filter(|ticket| ticket.number == self.number && !ticket.alien);
+            // Curator's ids differ.
+            ticket.is_some_and(|_| request_of(node) == self.request || self.layout.kind() == Kind::ReadWrite)
+        };
+        children.iter().filter(is_same).cloned().collect()
     }
-    nodes.retain(|node| request_of(node) == order.place.request);
-    Ok(nodes)
+}
+
+/// The grant that `order` names, by its place and its token; `None` when it is not there.
+async fn grant(
+    client: &wire::Client,
+    config: &Config,
+    home: &Home<'_>,
+    order: &Break,
+) -> wire::Result<Option<Granted>> {
+    let Listing { children, parent, .. } = list(client, home).await?;
+    let layout = config.dialect.layout_of(&children);
+    let (queue, _) = line(layout, home.key, children.clone());
+    for (at, (ticket, node)) in queue.iter().enumerate() {
+        let ahead = queue[..at].iter().map(|(ticket, _)| ticket.claim);
+        if request_of(node) != order.place.request || admits(ahead, ticket.claim) != Admission::Admitted {
+            continue;
+        }
+        let read = or_nothing(client.get_data(&home.child(node)).await)?;
+        let token = read.and_then(|(data, stat)| show::token(&data, &stat));
+        if token.is_some() && token == order.token {
+            let mut granted =
+                Granted { parent, layout, number: ticket.number, request: order.place.request, nodes: vec![] };
+            granted.nodes = granted.among(&children, home.key);
+            granted.nodes.sort_by_key(|other| other == node);
+            return Ok(Some(granted));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the record and what is missing above it; `false` when it was there.
