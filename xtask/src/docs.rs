@@ -10,22 +10,49 @@ use crate::shell::{self, Result};
 
 /// The document with the capability table.
 pub(crate) const STORES: &str = "docs/stores.md";
+/// The page of the command, which says what `run` takes on which store.
+pub(crate) const COMMAND: &str = "docs/command.md";
+
+type Make = fn(&[StoreInfo]) -> String;
+
+/// The documents with a part that is made from the code, and what makes it.
+pub(crate) const MADE: [(&str, Make); 2] = [(STORES, table), (COMMAND, kinds)];
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
 
 pub(crate) fn run(args: &[String]) -> Result {
     shell::no_arguments(args)?;
-    let path = shell::root().join(STORES);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{STORES}: {error}"))?;
-    std::fs::write(&path, current(&text)?).map_err(|error| format!("{STORES}: {error}"))
+    for (document, _) in MADE {
+        let path = shell::root().join(document);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{document}: {error}"))?;
+        std::fs::write(&path, current(document, &text)?).map_err(|error| format!("{document}: {error}"))?;
+    }
+    Ok(())
 }
 
-/// The text of the document as it should be, given the text as it is.
-pub(crate) fn current(text: &str) -> Result<String> {
-    let (before, rest) = text.split_once(BEGIN).ok_or(format!("{STORES} has no line {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).ok_or(format!("{STORES} has no line {END}"))?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(stores())))
+/// The text of `document` as it should be, given the text as it is.
+pub(crate) fn current(document: &str, text: &str) -> Result<String> {
+    let made = MADE.iter().find(|(made, _)| *made == document).map(|(_, make)| make(stores()));
+    let made = made.ok_or_else(|| format!("nothing of {document} is made from the code"))?;
+    let (before, rest) = text.split_once(BEGIN).ok_or_else(|| format!("{document} has no line {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).ok_or_else(|| format!("{document} has no line {END}"))?;
+    Ok(format!("{before}{BEGIN}\n\n{made}\n{END}{after}"))
+}
+
+/// Which kinds of locks `fencelock run` takes on which store: the one that lives in a single process it refuses.
+fn kinds(stores: &[StoreInfo]) -> String {
+    let mut table = "| on | `run` takes |\n|---|---|\n".to_owned();
+    for info in stores {
+        let Some(capability) = info.capability.map(|capability| capability()) else { continue };
+        let kinds = match (capability.liveness, capability.shared_claims) {
+            (Liveness::Memory, _) => "nothing: no other process sees it (64)",
+            (_, true) => "mutexes, `--shared`, `--exclusive`, `--permits`",
+            (_, false) => "mutexes; `--shared`, `--exclusive` and `--permits` are refused (64)",
+        };
+        let _ = writeln!(table, "| `{}:` | {kinds} |", info.scheme);
+    }
+    table
 }
 
 /// The features of the library, without `default`.
@@ -64,6 +91,7 @@ const ROWS: &[(&str, Cell)] = &[
     ("options of its own", |info, _| options(info.options)),
     ("layout", |_, capability| format!("`{}`", capability.layout)),
     ("a place lives by", |_, capability| liveness(capability.liveness)),
+    ("the same locks as", |_, capability| others(capability.excludes)),
     ("order", |_, capability| order(capability.order)),
     ("fencing tokens", |_, capability| tokens(capability.tokens)),
     ("\"certainly safe\" presumes", |_, capability| or_none(capability.certainty)),
@@ -117,6 +145,11 @@ fn duration(duration: Duration) -> String {
     if duration.is_zero() { "nothing".to_owned() } else { format!("{duration:?}") }
 }
 
+fn others(excludes: &str) -> String {
+    let nobody = "no other client's: whatever else is locked there is held beside ours";
+    if excludes.is_empty() { nobody.to_owned() } else { excludes.to_owned() }
+}
+
 fn or_none(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { text.to_owned() }
 }
@@ -132,14 +165,14 @@ mod tests {
     #[test]
     fn what_stands_between_the_marks_is_replaced_and_the_rest_is_kept() {
         let text = format!("# Stores\n\n{BEGIN}\n\nold\n\n{END}\n\nmore\n");
-        let once = current(&text).unwrap();
+        let once = current(STORES, &text).unwrap();
         assert!(once.starts_with("# Stores\n\n") && once.ends_with("\n\nmore\n") && !once.contains("old"));
-        assert_eq!(current(&once).unwrap(), once);
+        assert_eq!(current(STORES, &once).unwrap(), once);
     }
 
     #[test]
     fn a_document_without_the_marks_is_refused() {
-        assert!(current("# Stores\n").unwrap_err().contains("begin"));
+        assert!(current(STORES, "# Stores\n").unwrap_err().contains("begin"));
     }
 
     #[test]

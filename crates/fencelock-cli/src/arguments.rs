@@ -142,6 +142,11 @@ fn any_duration(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }
+    if let Ok(number) = text.trim().parse::<u64>() {
+        return Err(format!(
+            "it has no unit: {number}s are seconds, {number}ms milliseconds, {number}m minutes; {ALLOWED}"
+        ));
+    }
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; {ALLOWED}"))?;
     if duration > LONGEST { Err(format!("it is too long; {ALLOWED}")) } else { Ok(duration) }
 }
@@ -168,5 +173,6 @@ mod tests {
             let fault = any_duration(bad).unwrap_err();
             assert!(fault.contains("a duration is a number with its unit"), "{bad}: {fault}");
         }
+        assert!(any_duration("5").unwrap_err().starts_with("it has no unit: 5s are seconds"));
     }
 }

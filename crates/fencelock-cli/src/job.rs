@@ -142,7 +142,11 @@ pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => code::NOT_FOUND,
         _ => code::NOT_EXECUTABLE,
     };
-    Failure::new(code, format!("cannot execute {program:?}: {error}"))
+    // A whole line in one pair of quotes is a file's name to the kernel.
+    let is_line =
+        program.to_str().is_some_and(|line| line.contains(|c: char| c.is_whitespace() || "|&;<>$".contains(c)));
+    let hint = if is_line { "; for a line of the shell write: -- sh -c 'LINE'" } else { "" };
+    Failure::new(code, format!("cannot execute {program:?}: {error}{hint}"))
 }
 
 /// Tells every stop of the process `leader`, and its end; leaves it unreaped, so that its number stays its own.

@@ -249,7 +249,7 @@ pub(crate) fn print_store(chosen: &Chosen) -> io::Result<()> {
 }
 
 /// All at once, so that a reader that went away is noticed here.
-fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()

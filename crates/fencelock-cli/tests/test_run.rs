@@ -54,7 +54,7 @@ fn wrong_usage_exits_with_64_and_names_what_is_wrong() {
     for (options, said) in [
         (&["a/../b"][..], "a/../b"),
         (&[""], "the name is empty"),
-        (&["--wait", "0s", "a"], "longer than nothing"),
+        (&["--max-hold", "0s", "a"], "longer than nothing"),
         (&["--wait", "-3s", "a"], "negative"),
         (&["--wait", "5000000d", "a"], "too long"),
         (&["--grace", "soon", "a"], "--grace"),
@@ -301,4 +301,31 @@ fn as_many_run_as_there_are_permits() {
         assert!(said.contains("K/N"), "{said}");
     }
     assert_eq!(ended(&mut place.run(&["--permits", "1/3", "--shared", "seats"], "true")).0, 64);
+}
+
+#[test]
+fn a_wait_of_nothing_is_a_try_and_a_number_without_its_unit_is_told_which_there_are() {
+    let place = Place::new();
+    let _holder = place.holder("job");
+    assert_eq!(ended(&mut place.run(&["--wait", "0", "--quiet", "job"], "true")), (75, String::new()));
+    assert_eq!(ended(&mut place.run(&["--wait", "0", "free"], "true")), (0, String::new()));
+    let (code, said) = ended(&mut place.run(&["--wait", "30", "job"], "true"));
+    assert_eq!((code, said.contains("30s are seconds")), (64, true), "{said}");
+}
+
+#[test]
+fn a_line_of_the_shell_given_as_a_program_is_told_how_to_run_it() {
+    let place = Place::new();
+    let (code, said) = ended(&mut place.fencelock(&["run", "job", "--", "echo hi; ls"]));
+    assert_eq!((code, said.contains("\"echo hi; ls\"") && said.contains("sh -c")), (127, true), "{said}");
+    let (_, said) = ended(&mut place.fencelock(&["run", "job", "--", "no-such-command"]));
+    assert!(!said.contains("sh -c"), "{said}");
+}
+
+#[test]
+fn every_exit_code_of_its_own_is_in_the_help() {
+    let help = stdout(&output(common::binary().args(["run", "--help"])));
+    for code in ["64", "65", "69", "75", "76", "126", "127"] {
+        assert!(help.contains(&format!("  {code}  ")), "{code}: {help}");
+    }
 }

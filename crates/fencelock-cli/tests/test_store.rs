@@ -142,6 +142,12 @@ fn wrong_urls_name_what_is_allowed() {
     let place = Place::new();
     for (url, said) in [
         ("bogus:///x", "file"),
+        ("localhost:6379", "redis://"),
+        ("zookeeper://h/x", "did you mean zk?"),
+        ("postgres://h/x", "not in this release"),
+        ("file:///x?ttl=1", "did you mean ttl_ms?"),
+        ("zk://h/x?tick=1", "did you mean tick_ms?"),
+        ("file:///x?ttl_ms=1", "ttl allowed 100ms to 24h"),
         ("nothing", "scheme"),
         ("file:///x?no_such=1", "no_such"),
         ("file:///x?inherit=maybe", "inherit"),

@@ -20,3 +20,12 @@ fn every_known_store_is_listed_with_its_promises() {
         }
     }
 }
+
+#[test]
+fn what_is_listed_fits_eighty_columns() {
+    let listed = stdout(&output(binary().arg("stores")));
+    for line in listed.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(listed.contains("  order     first come, first served\n"), "{listed}");
+}

@@ -15,12 +15,14 @@ pub(super) fn current(tree: &Tree) -> Vec<Violation> {
     if !tree.text("CHANGELOG.md").is_some_and(|text| text.lines().any(|line| line.starts_with("## [Unreleased]"))) {
         violations.push(whole("CHANGELOG.md", "has no section `## [Unreleased]`", "add it above the newest release"));
     }
-    match tree.text(docs::STORES) {
-        None => violations.push(whole(docs::STORES, "is missing", "write it, then run `cargo xtask docs`")),
-        Some(text) if docs::current(text).as_deref() != Ok(text) => {
-            violations.push(whole(docs::STORES, "is not what the code says", "run `cargo xtask docs`"));
+    for (document, _) in docs::MADE {
+        match tree.text(document) {
+            None => violations.push(whole(document, "is missing", "write it, then run `cargo xtask docs`")),
+            Some(text) if docs::current(document, text).as_deref() != Ok(text) => {
+                violations.push(whole(document, "is not what the code says", "run `cargo xtask docs`"));
+            }
+            Some(_) => {}
         }
-        Some(_) => {}
     }
     violations
 }
@@ -42,11 +44,10 @@ mod tests {
 
     #[test]
     fn missing_outgrown_and_stale_documents_are_found() {
-        let stores =
-            docs::current("<!-- made by `cargo xtask docs`: begin -->\n<!-- made by `cargo xtask docs`: end -->\n");
+        let empty = "<!-- made by `cargo xtask docs`: begin -->\n<!-- made by `cargo xtask docs`: end -->\n";
+        let [stores, command] = [docs::STORES, docs::COMMAND].map(|page| docs::current(page, empty).unwrap());
         let mut files: Vec<(&str, &str)> = PAGES.iter().map(|page| (*page, "# Page\n## [Unreleased]\n")).collect();
-        let stores = stores.unwrap();
-        files.push((docs::STORES, &stores));
+        files.extend([(docs::STORES, &*stores), (docs::COMMAND, &*command)]);
         assert!(current(&Tree::of(&files)).is_empty());
 
         let paths = |files: &[(&str, &str)]| -> Vec<String> {
@@ -58,6 +59,6 @@ mod tests {
         let stale = stores.replace("| URL", "| Address");
         files[6].1 = &stale;
         assert_eq!(paths(&files), ["ARCHITECTURE.md", "CHANGELOG.md", docs::STORES]);
-        assert_eq!(paths(&[]).len(), PAGES.len() + 2);
+        assert_eq!(paths(&[]).len(), PAGES.len() + 1 + docs::MADE.len());
     }
 }

@@ -41,8 +41,8 @@ pub(crate) struct Run {
     /// Take K of the N permits of a semaphore; whoever uses the name must give the same N.
     #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
     permits: Option<Permits>,
-    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m).
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
     wait: Option<Duration>,
     /// Give up at once if the lock is not free.
     #[arg(long = "try", conflicts_with = "wait")]
@@ -74,6 +74,7 @@ pub(crate) struct Run {
 const EXIT_CODES: &str = "\
 Exit codes: the command's own (128 + n if signal n ended it), or
   64   wrong usage               126  the command cannot be executed
+  65   another kind of lock has the name, or the store holds unknown data
   69   store unreachable         127  the command was not found
   75   busy or timed out (-E)    128 + n  signal n while waiting for the lock
   76   the lock was lost or --max-hold was over, and the command was stopped";

@@ -5,13 +5,13 @@ use fencelock::store::{Liveness, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
 use crate::say::Outcome;
-use crate::show::{print_json, print_table};
+use crate::show::{print, print_json};
 
 /// List the stores that this program knows, and what each promises.
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,
-/// `order`, `tokens`, `certainty`, `shared_claims`, `detection_slack_ms`, `wake_bound_ms` and `residue`.
+/// `order`, `tokens`, `certainty`, `excludes` (whose locks are the same ones; empty for no other client's), `shared_claims`, `detection_slack_ms`, `wake_bound_ms` and `residue`.
 #[derive(Debug, Args)]
 pub(crate) struct Stores {
     /// Print JSON.
@@ -26,8 +26,8 @@ impl Stores {
         if self.json {
             print_json(&known)?;
         } else {
-            let heads = ["URL", "LAYOUT", "LIVENESS", "ORDER", "TOKENS", "SHARED", "WOKEN WITHIN", "OPTIONS"];
-            print_table(&heads, known.iter().map(Known::row))?;
+            let shown: Vec<_> = known.iter().map(Known::paragraph).collect();
+            print(&shown.join("\n"))?;
         }
         Ok(0)
     }
@@ -50,6 +50,7 @@ struct Promises {
     order: &'static str,
     tokens: &'static str,
     certainty: &'static str,
+    excludes: &'static str,
     shared_claims: bool,
     detection_slack_ms: u64,
     wake_bound_ms: u64,
@@ -67,6 +68,7 @@ impl Known {
                 order: order(capability.order),
                 tokens: tokens(capability.tokens),
                 certainty: capability.certainty,
+                excludes: capability.excludes,
                 shared_claims: capability.shared_claims,
                 detection_slack_ms: ms(capability.detection_slack),
                 wake_bound_ms: ms(capability.wake_bound),
@@ -83,21 +85,51 @@ impl Known {
         }
     }
 
-    fn row(&self) -> Vec<String> {
+    /// The URL, and what the store promises, a line or more for each.
+    fn paragraph(&self) -> String {
         let Some(promises) = &self.capability else {
-            return vec![self.example.to_owned(), format!("not compiled in (feature {})", self.feature)];
+            return format!("{}\n  not compiled in (feature {})\n", self.example, self.feature);
         };
-        vec![
-            self.example.to_owned(),
-            promises.layout.to_owned(),
-            promises.liveness.to_owned(),
-            promises.order.to_owned(),
-            promises.tokens.to_owned(),
-            if promises.shared_claims { "yes" } else { "no" }.to_owned(),
-            format!("{} ms", promises.wake_bound_ms),
-            self.options.join(" "),
-        ]
+        let options = if self.options.is_empty() { "none of its own".to_owned() } else { self.options.join(" ") };
+        let woken = format!("within {} ms", promises.wake_bound_ms);
+        let nobodys = "no other client's: whatever else is locked there is held beside ours";
+        let lines = [
+            ("options", &*options),
+            ("layout", promises.layout),
+            ("liveness", promises.liveness),
+            ("order", promises.order),
+            ("same as", if promises.excludes.is_empty() { nobodys } else { promises.excludes }),
+            ("tokens", promises.tokens),
+            ("shared", if promises.shared_claims { "readers, writers, permits" } else { "mutexes only" }),
+            ("woken", &woken),
+        ];
+        lines.iter().fold(format!("{}\n", self.example), |text, (what, said)| text + &line(what, said))
     }
+}
+
+/// What a line may hold.
+const COLUMNS: usize = 80;
+/// Where the second column starts.
+const INDENT: usize = 12;
+
+/// `what` and what is `said` of it, broken between words where a line would be too long.
+fn line(what: &str, said: &str) -> String {
+    let mut text = format!("  {what:<width$}", width = INDENT - 2);
+    let mut column = INDENT;
+    for word in said.split(' ') {
+        let width = word.chars().count();
+        if column > INDENT && column + 1 + width > COLUMNS {
+            text.push_str(&format!("\n{:INDENT$}", ""));
+            column = INDENT;
+        }
+        if column > INDENT {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text + "\n"
 }
 
 fn liveness(liveness: Liveness) -> &'static str {

@@ -69,7 +69,7 @@ impl TimingOptions {
         match fault(&timing, pace) {
             None => Ok(timing),
             Some(fault) => Err(Error::new(ErrorKind::Config, "timing", fault)
-                .with("least_ttl", format!("{:?}", pace.least_ttl))
+                .with("ttl allowed", format!("{:?} to 24h", pace.least_ttl))
                 .with("ttl", format!("{ttl:?}"))
                 .with("renew_interval", format!("{:?}", timing.renew_interval))
                 .with("margin", format!("{:?}", timing.margin))
@@ -80,7 +80,7 @@ impl TimingOptions {
 
 fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     if !(pace.least_ttl..=TTL_MOST).contains(&timing.ttl) {
-        return Some("the ttl is as long as the store needs, at least, and 24 h at most");
+        return Some("the ttl is too short for this store, or too long");
     }
     if timing.renew_interval < SHORTEST {
         return Some("the renew interval is at least 1 ms");
@@ -164,7 +164,7 @@ mod tests {
         let short = TimingOptions { ttl: Some(TTL / 3), ..Default::default() };
         let slow = TimingOptions { renew_interval: Some(TTL / 5), ..Default::default() };
         assert!(slow.resolve(&pace).is_err() && slow.resolve(&Pace::DEFAULT).is_ok());
-        assert!(short.resolve(&pace).unwrap_err().to_string().contains("least_ttl 5s"));
+        assert!(short.resolve(&pace).unwrap_err().to_string().contains("ttl allowed 5s to 24h"));
     }
 
     #[test]

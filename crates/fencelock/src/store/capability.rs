@@ -24,6 +24,9 @@ pub struct Capability {
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
     pub wake_bound: Duration,
+    /// Whose locks are the same ones as ours, besides other fencelocks', in words; empty for nobody's. All other clients'
+    /// locks of the same name are held beside ours.
+    pub excludes: &'static str,
     /// What an idle name may leave in the store, in words; empty for nothing.
     pub residue: &'static str,
     /// The times that clients of this store live by unless told otherwise, and the least it can do with.

@@ -19,6 +19,7 @@
 mod breaking;
 mod capability;
 mod contention;
+mod guess;
 mod registry;
 mod url;
 mod view;

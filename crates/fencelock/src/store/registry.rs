@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
+use super::guess::meant;
 use super::{Capability, Store, StoreUrl};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -67,17 +68,37 @@ static STORES: &[StoreInfo] = &[
     StoreInfo::off("zk", "zookeeper", "zk://host1:2181,host2,host3/locks"),
 ];
 
+/// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
+const PLANNED: &[&str] =
+    &["postgres", "postgresql", "mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster", "redlock"];
+
+/// What others call the schemes that there are.
+const ALIASES: &[(&str, &str)] =
+    &[("zookeeper", "zk"), ("valkey", "redis"), ("valkeys", "rediss"), ("redis+tls", "rediss"), ("unix", "redis+unix")];
+
+fn unknown(scheme: &str) -> Error {
+    let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
+    if PLANNED.contains(&scheme) {
+        return Error::new(ErrorKind::Unsupported, "store URL", "this store is planned, and not in this release")
+            .with("scheme", scheme)
+            .with("known", known.join(" "));
+    }
+    let mut error = Error::new(ErrorKind::Config, "store URL", "unknown scheme").with("scheme", scheme);
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == scheme).map(|(_, scheme)| *scheme);
+    if let Some(meant) = alias.or_else(|| meant(scheme, known.iter().copied())) {
+        error = error.with("did you mean", format_args!("{meant}?"));
+    }
+    error.with("known", known.join(" "))
+}
+
 /// Opens the store that `url` names; the client's own options must have been taken out before.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one whose
-/// feature is off, and whatever the store says.
+/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one that is
+/// planned or whose feature is off, and whatever the store says.
 pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
     let Some(info) = STORES.iter().find(|info| info.scheme == url.scheme()) else {
-        let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
-        return Err(Error::new(ErrorKind::Config, "store URL", "unknown scheme")
-            .with("scheme", url.scheme())
-            .with("known", known.join(" ")));
+        return Err(unknown(url.scheme()));
     };
     let Some(open) = info.open else {
         return Err(Error::new(ErrorKind::Unsupported, "store URL", "this build has the store's feature switched off")
@@ -85,4 +106,29 @@ pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
             .with("feature", info.feature));
     };
     open(url).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_that_is_planned_and_one_that_is_mistyped_are_told_apart() {
+        for scheme in PLANNED {
+            assert!(STORES.iter().all(|info| info.scheme != *scheme), "{scheme} is there: it is not planned any more");
+            let error = unknown(scheme);
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("not in this release"), "{error}");
+        }
+        assert_eq!(unknown("bogus").kind(), ErrorKind::Config);
+        assert!(!unknown("bogus").to_string().contains("did you mean"));
+    }
+
+    #[cfg(all(feature = "redis", feature = "zookeeper"))]
+    #[test]
+    fn a_scheme_is_recognised_by_what_others_call_it() {
+        for (scheme, said) in [("zookeeper", "zk?"), ("reddis", "redis?"), ("valkey", "redis?"), ("zks", "zk?")] {
+            assert!(unknown(scheme).to_string().contains(&format!("did you mean {said}")), "{}", unknown(scheme));
+        }
+    }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
+use super::guess::meant;
+use crate::engine::options::URL_OPTIONS;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The URL of a store: `scheme://user:password@authority/path?option=value`.
@@ -26,8 +28,10 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Config`] that names what is wrong, and never repeats credentials.
     pub fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) =
-            url.split_once(':').ok_or_else(|| bad("a store URL starts with a scheme, as in file:///var/lib/locks"))?;
+        if let Some(fault) = no_scheme(url) {
+            return Err(bad(fault));
+        }
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| bad(SCHEME_IS_MISSING))?;
         let scheme_is_valid = scheme.starts_with(|c: char| c.is_ascii_lowercase())
             && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+');
         if !scheme_is_valid {
@@ -97,17 +101,38 @@ impl StoreUrl {
             .transpose()
     }
 
-    /// Refuses whatever options are left; `known` is what the store and the client would have taken.
+    /// Refuses whatever options are left; `known` is what the store would have taken besides what the client takes.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] that names the option and the known ones.
     pub fn refuse_other_options(&self, known: &[&str]) -> Result<()> {
-        match self.options.keys().next() {
-            None => Ok(()),
-            Some(option) => Err(bad("unknown option")
-                .with("option", option)
-                .with("known", if known.is_empty() { "none".to_owned() } else { known.join(" ") })),
+        let Some(option) = self.options.keys().next() else { return Ok(()) };
+        let known: Vec<&str> = known.iter().chain(URL_OPTIONS).copied().collect();
+        let mut error = bad("unknown option").with("option", option);
+        if let Some(meant) = meant(option, known.iter().copied()) {
+            error = error.with("did you mean", format_args!("{meant}?"));
         }
+        Err(error.with("known", known.join(" ")))
+    }
+}
+
+const SCHEME_IS_MISSING: &str =
+    "a store URL starts with a scheme, as in file:///var/lib/locks, redis://host:6379 or zk://host:2181/locks";
+
+/// What to write for a directory, or for a host and its port, that stands there alone. What was given is not repeated: it
+/// may be a user and a password.
+fn no_scheme(url: &str) -> Option<&'static str> {
+    if url.starts_with(['/', '.', '~']) {
+        return Some("a store URL starts with a scheme: for a directory write file:// and its absolute path");
+    }
+    let (_, rest) = url.split_once(':')?;
+    let port = rest.split(['/', '?']).next()?;
+    match port.parse::<u16>().ok()? {
+        6379 | 6380 => Some("a store URL starts with a scheme: for Redis write redis:// before host and port"),
+        2181 | 2281 => Some(
+            "a store URL starts with a scheme: for ZooKeeper write zk:// before host and port, and /locks after them",
+        ),
+        _ => Some(SCHEME_IS_MISSING),
     }
 }
 
@@ -186,6 +211,32 @@ mod tests {
             assert!(!shown.contains("s3cret"), "{shown}");
         }
         assert_eq!(url.to_string(), "redis://***@host/0");
+    }
+
+    #[test]
+    fn what_lacks_its_scheme_is_told_which_one() {
+        for (url, said) in [
+            ("localhost:6379", "redis://"),
+            ("127.0.0.1:6379/0", "redis://"),
+            ("zoo-1.internal:2181/locks", "zk://"),
+            ("localhost:7", "zk://host:2181/locks"),
+            ("/var/lib/locks", "file://"),
+            ("./locks", "file://"),
+            ("locks", "file:///var/lib/locks"),
+        ] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains(said), "{url}: {error}");
+        }
+        assert_eq!(StoreUrl::parse("memory:test").unwrap().scheme(), "memory");
+    }
+
+    #[test]
+    fn an_unknown_option_is_told_what_was_meant_and_all_that_there_are() {
+        let fault = |url| StoreUrl::parse(url).unwrap().refuse_other_options(&["tick_ms"]).unwrap_err().to_string();
+        let ttl = fault("zk://h/x?ttl=5000");
+        assert!(ttl.contains("did you mean ttl_ms?") && ttl.contains("tick_ms ttl_ms renew_interval_ms"), "{ttl}");
+        assert!(!fault("zk://h/x?colour=red").contains("did you mean"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ async fn where_nobody_listens_the_error_names_the_servers() {
 async fn a_ttl_that_the_servers_do_not_grant_is_told() {
     let url = |ttl: u64, tick: u64| format!("zk://{}/locks?tick_ms={tick}&ttl_ms={ttl}", shared().address());
     let error = refused(&url(1999, 500)).await;
-    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("least_ttl 2s"), "{error}");
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("ttl allowed 2s to 24h"), "{error}");
     // The servers grant at most 60 s: too few for the renew interval of ten minutes, and for four ticks of 20 s.
     let error = refused(&url(600_000, 500)).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("granted 60s"), "{error}");

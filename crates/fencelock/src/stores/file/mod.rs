@@ -68,6 +68,7 @@ fn capability() -> Capability {
         shared_claims: true,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
+        excludes: "",
         residue: "one empty directory and one number for each of 4096 buckets, shared by all names; a line for each grant ever broken",
         pace: Pace::DEFAULT,
         blocking: true,

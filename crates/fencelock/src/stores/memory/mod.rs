@@ -241,6 +241,7 @@ static CAPABILITY: Capability = Capability {
     shared_claims: true,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
+    excludes: "",
     residue: "",
     pace: Pace::DEFAULT,
     blocking: false,

@@ -73,6 +73,8 @@ static CAPABILITY: Capability = Capability {
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    // Their layouts keep no queue: whoever finds the key absent has it.
+    excludes: "",
     residue: "one number for each of at most 4096 buckets of names, and for 30 days the records of breaks",
     pace: Pace::DEFAULT,
     blocking: false,

@@ -27,6 +27,8 @@ pub(super) struct Dialect {
     pub(super) name: &'static str,
     /// What the capability calls the layout.
     pub(super) layout: &'static str,
+    /// Whose locks exclude ours and are excluded by them.
+    pub(super) excludes: &'static str,
     /// Whether the nodes of all locks are children of one node.
     pub(super) one_parent: bool,
     pub(super) mutex: Form,
@@ -110,6 +112,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "curator",
         layout: "_c_<id>-lock-<number> under a node of its own, as Curator's mutex; __READ__ and __WRIT__, as its read-write lock; __PERM__<k>of<n>__ for semaphores",
+        excludes: "Curator's mutexes and read-write locks, go-zk's Lock, kazoo's Lock with the extra pattern -lock-",
         one_parent: false,
         mutex: form("_c_", IdForm::Dashed, After::Text("-lock-")),
         read_write: Some((
@@ -122,6 +125,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "kazoo",
         layout: "<id>__lock__<number> under a node of its own, as kazoo's locks and writers; __rlock__, as its readers; __PERM__<k>of<n>__ for semaphores",
+        excludes: "kazoo's Lock, WriteLock and ReadLock, go-zk's Lock",
         one_parent: false,
         mutex: form("", IdForm::Plain, After::Text(LOCK)),
         read_write: Some((form("", IdForm::Plain, After::Text(RLOCK)), form("", IdForm::Plain, After::Text(LOCK)))),
@@ -131,6 +135,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "shared",
         layout: "_c_<id>-<name><number> under one node for all locks",
+        excludes: "zk-lock's",
         one_parent: true,
         mutex: form("_c_", IdForm::Plain, After::Key),
         // What could tell a reader apart would be a part of the name: of another lock, to every other client.

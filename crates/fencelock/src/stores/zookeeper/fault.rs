@@ -29,7 +29,11 @@ fn meaning(kind: Wire) -> (ErrorKind, bool, &'static str) {
         Wire::ReadOnlyServer => (ErrorKind::Unreachable, true, "the servers have no quorum, and are read-only"),
         Wire::Protocol => (ErrorKind::Unreachable, true, "what answered does not speak as a ZooKeeper server does"),
         Wire::NoNode => (ErrorKind::Unreachable, true, "a parent went away while it was used"),
-        Wire::NoAuth => (ErrorKind::Denied, false, "the access control lists do not allow it"),
+        Wire::NoAuth => (
+            ErrorKind::Denied,
+            false,
+            "the access control lists do not allow it; a wrong password looks like this, too",
+        ),
         Wire::AuthFailed => (ErrorKind::Denied, false, "the servers refused the credentials"),
         Wire::InvalidAcl => (ErrorKind::Denied, false, "the servers refused the access control list"),
         Wire::SessionExpired => (ErrorKind::Lost, false, "the session expired"),

@@ -75,6 +75,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
+        excludes: dialect.excludes,
         residue: "one empty container node for each part of the name, which the servers delete after a while (60 s by default); of broken grants, the last 100 records of each name",
         pace: Pace {
             renewals_per_ttl: 6,
