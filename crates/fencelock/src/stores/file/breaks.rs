@@ -3,16 +3,17 @@
 //! The record is written before the ticket goes, so that no break is ever without one; a second line voids it when the
 //! ticket turned out to be gone. Then the session file of who was broken is touched, which it hears.
 
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{AtFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::directory::Directory;
 use super::fault::fault;
-use super::layout::write_all;
+use super::files::{make_file, open_file, write_all};
 use super::lives::{Identity, session_name};
 use super::ticket::{Slot, Ticket};
 use crate::error::Result;
@@ -23,6 +24,8 @@ use crate::token::FencingToken;
 
 /// The file of the records.
 pub(super) const BREAKS: &str = "breaks";
+/// How much of the file is read, from its end: some thousands of records.
+const READ_AT_MOST: u64 = 4 << 20;
 /// How often a place is looked for again: a holder may be at replacing its ticket by a lighter one.
 const ROUNDS: usize = 8;
 
@@ -148,26 +151,35 @@ impl Directory {
     fn append(&self, record: &Record) -> rustix::io::Result<()> {
         // The line break before it ends a line that a full disk cut short.
         let line = format!("\n{}\n", serde_json::to_string(record).map_err(|_| Errno::INVAL)?);
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let modes = self.root.modes;
-        let file: OwnedFd = self.opening(|| rustix::fs::openat(&self.root.fd, BREAKS, flags, modes.file))?;
-        if rustix::fs::fstat(&file)?.st_size == 0 {
-            // Another user's file has its permissions already.
-            let _ = modes.apply(&file, modes.file);
-        }
+        let file = self.opening(|| self.open_breaks())?;
         write_all(&file, line.as_bytes())?;
         rustix::fs::fsync(&file)
     }
 
-    /// What is recorded and not void, oldest first. Lines that are not understood are passed over.
+    fn open_breaks(&self) -> rustix::io::Result<OwnedFd> {
+        let modes = self.root.modes;
+        loop {
+            // Not made and opened at once: the kernel refuses that for another user's file in a sticky directory.
+            match open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND) {
+                Err(Errno::NOENT) => make_file(&self.root.fd, BREAKS, b"", modes)?,
+                opened => return opened,
+            }
+        }
+    }
+
+    /// What is recorded and not void, oldest first. Lines that are not understood are passed over, and so is all but the
+    /// end of a very long file.
     fn records(&self) -> rustix::io::Result<Vec<Record>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match self.opening(|| rustix::fs::openat(&self.root.fd, BREAKS, flags, Mode::empty())) {
+        let file = match self.opening(|| open_file(&self.root.fd, BREAKS, OFlags::RDONLY)) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(errno),
         };
-        let text = std::io::read_to_string(std::fs::File::from(file)).map_err(|_| Errno::IO)?;
+        let length = rustix::fs::fstat(&file)?.st_size as u64;
+        rustix::fs::seek(&file, SeekFrom::Start(length.saturating_sub(READ_AT_MOST)))?;
+        let mut text = Vec::new();
+        std::fs::File::from(file).take(READ_AT_MOST).read_to_end(&mut text).map_err(|_| Errno::IO)?;
+        let text = String::from_utf8_lossy(&text);
         let mut records: Vec<Record> = Vec::new();
         for record in text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
             if record.void {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::ceiling::unlock;
 use super::directory::Directory;
-use super::layout::READ_DIRECTORY;
+use super::files::{READ_DIRECTORY, make_directory};
 use super::line::{Known, Line};
 use super::platform;
 use super::ticket::Ticket;
@@ -307,8 +307,17 @@ impl State {
 }
 
 impl Directory {
-    /// Opens a bucket's directory, and makes it if it is not there.
+    /// Opens a bucket's directory, and makes it if it is not there. [`Errno::PERM`] when strangers could remove tickets
+    /// from it although the directory is sticky.
     fn open_bucket(&self, index: u16) -> rustix::io::Result<OwnedFd> {
+        let (bucket, modes) = (self.open_or_make_bucket(index)?, self.root.modes);
+        if modes.sticky && (modes.is_strange(&bucket)? || modes.is_wider(&bucket, modes.directory)?) {
+            return Err(Errno::PERM);
+        }
+        Ok(bucket)
+    }
+
+    fn open_or_make_bucket(&self, index: u16) -> rustix::io::Result<OwnedFd> {
         let path = Self::bucket_path(index);
         let open = || self.opening(|| rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()));
         match open() {
@@ -316,7 +325,8 @@ impl Directory {
                 let parent = self.opening(|| {
                     rustix::fs::openat(&self.root.fd, super::layout::BUCKETS, READ_DIRECTORY, Mode::empty())
                 })?;
-                self.opening(|| super::layout::make_directory(&parent, &path[path.len() - 3..], self.root.modes))?;
+                let modes = self.root.modes;
+                self.opening(|| make_directory(&parent, &path[path.len() - 3..], modes, modes.directory))?;
                 open()
             }
             opened => opened,

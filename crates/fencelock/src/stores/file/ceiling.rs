@@ -11,7 +11,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::fault::fault;
-use super::layout::{CEILING, Root, read, replace_file};
+use super::files::{read, replace_file};
+use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;
 
@@ -120,13 +121,13 @@ impl Ceiling {
     /// Puts the ceiling above `number`, or takes over that somebody did; `false` when somebody is at it.
     fn raise(&self, path: &str, root: &Root, number: u64, known: &mut (u64, u64)) -> Result<bool> {
         let failed = |errno| fault("raise the ceiling", format_args!("{path}/{CEILING}"), errno);
-        match rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&root.sessions, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(failed(errno)),
         }
         let raised = self.raise_locked(path, root, number);
-        unlock(&root.fd);
+        unlock(&root.sessions);
         let limits = raised?.map_err(failed)?;
         *known = (limits.floor, limits.ceiling);
         Ok(true)

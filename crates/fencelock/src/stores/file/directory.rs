@@ -11,6 +11,7 @@ use super::bucket::Bucket;
 use super::ceiling::Ceiling;
 use super::config::Config;
 use super::fault::fault;
+use super::files;
 use super::layout::{self, Root};
 use super::lives::Lives;
 use super::platform;
@@ -60,9 +61,9 @@ impl Directory {
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
         let boot = match config.boot.clone().or_else(platform::boot_id) {
             Some(boot) => boot,
-            None => layout::temporary_name(),
+            None => files::temporary_name(),
         };
-        let root = Root::prepare(&config.path, fd, &Ceiling::first(&boot))?;
+        let root = Root::prepare(config, fd, &Ceiling::first(&boot))?;
         let directory = Self {
             path: config.path.clone(),
             root,
@@ -94,7 +95,7 @@ impl Directory {
 
     /// Every bucket that is on disk.
     pub(super) fn buckets_on_disk(&self) -> rustix::io::Result<Vec<u16>> {
-        let flags = layout::READ_DIRECTORY;
+        let flags = files::READ_DIRECTORY;
         let parent =
             self.opening(|| rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty()))?;
         let mut found = Vec::new();

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::bucket::{Bucket, BucketLock, State};
 use super::ceiling::Drawn;
 use super::fault::fault;
+use super::layout::SESSIONS;
 use super::line::Known;
 use super::place::FilePlace;
 use super::session::Core;
@@ -98,7 +99,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
         let busy = match request.attempt() {
             Ok(Step::Entered(entered)) => return Ok(entered),
             Ok(Step::BucketBusy) => super::directory::Directory::bucket_path(slot.bucket),
-            Ok(Step::CeilingBusy) => ".".to_owned(),
+            Ok(Step::CeilingBusy) => SESSIONS.to_owned(),
             // Somebody removed the bucket's directory under our descriptor: make it anew, once.
             Err(Stop::Errno(Errno::NOENT)) if !renewed => {
                 bucket.lock().forget_directory();

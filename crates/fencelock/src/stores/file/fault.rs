@@ -29,6 +29,11 @@ pub(super) fn fault(operation: &'static str, path: impl Display, errno: Errno) -
         Errno::NAMETOOLONG | Errno::LOOP => {
             (ErrorKind::Config, "the path is too long or holds a loop of symbolic links", false)
         }
+        Errno::NXIO => (
+            ErrorKind::Config,
+            "something else (a pipe, a link, a directory) is in place of a file of the lock directory; remove it while nobody uses the directory",
+            false,
+        ),
         Errno::IO => (ErrorKind::Unreachable, "the disk reports an input/output error", true),
         Errno::MLINK => (ErrorKind::Exhausted, "the file system takes no more subdirectories here", false),
         _ => (ErrorKind::Internal, "an unexpected error of the file system", false),
@@ -51,6 +56,7 @@ mod tests {
             (Errno::MFILE, ErrorKind::Exhausted, true),
             (Errno::NOENT, ErrorKind::Unreachable, true),
             (Errno::NOTDIR, ErrorKind::Config, false),
+            (Errno::NXIO, ErrorKind::Config, false),
             (Errno::IO, ErrorKind::Unreachable, true),
             (Errno::BADF, ErrorKind::Internal, false),
         ];

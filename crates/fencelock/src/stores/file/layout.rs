@@ -1,13 +1,16 @@
 //! The bytes on disk: a directory of ours, made once and checked at every opening.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat};
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::breaks::BREAKS;
 use super::config::Config;
 use super::fault::fault;
+use super::files::{READ_DIRECTORY, make_directory, make_file, open_file, read};
 use super::platform;
+use super::trust::Modes;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What the file `layout` says.
@@ -25,40 +28,7 @@ pub(super) const SESSIONS: &str = "sessions";
 /// The directory of the bucket directories.
 pub(super) const BUCKETS: &str = "b";
 /// What may be in a directory that is not ours yet.
-const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, "layout", "lost+found"];
-
-pub(super) const READ_DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-
-/// The permission bits of everything inside, taken from the directory itself.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Modes {
-    pub(super) file: Mode,
-    pub(super) directory: Mode,
-    /// The group that everything inside belongs to, when it is more than a name.
-    group: Option<Gid>,
-}
-
-impl Modes {
-    fn of(root: &Stat) -> Self {
-        let bits = Mode::from_raw_mode(root.st_mode);
-        let inherited = bits & (Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SGID);
-        let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH | Mode::SGID;
-        let group = bits.intersects(Mode::RWXG).then(|| Gid::from_raw(root.st_gid));
-        Self { file: inherited & !execute, directory: inherited, group }
-    }
-
-    /// Gives an open file or directory the group and then the mode, since a change of the group takes bits away.
-    pub(super) fn apply(&self, fd: impl AsFd, mode: Mode) -> rustix::io::Result<()> {
-        if let Some(group) = self.group
-            && rustix::fs::fstat(&fd)?.st_gid != group.as_raw()
-        {
-            // Refused to who is not in the group; the permissions of everybody else hold then.
-            let _ = rustix::fs::fchown(&fd, None, Some(group));
-        }
-        rustix::fs::fchmod(&fd, mode)
-    }
-}
+const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, BREAKS, "layout", "lost+found"];
 
 /// A directory that is open, ours, and of this layout.
 #[derive(Debug)]
@@ -101,9 +71,10 @@ pub(super) fn open_directory(config: &Config) -> Result<OwnedFd> {
 }
 
 impl Root {
-    /// Checks the file system and the layout, and makes what is missing in a new directory. `first_ceiling` is the
-    /// content of the file `ceiling` then.
-    pub(super) fn prepare(path: &str, fd: OwnedFd, first_ceiling: &str) -> Result<Self> {
+    /// Checks the file system, the people and the layout, and makes what is missing in a new directory. `first_ceiling` is
+    /// the content of the file `ceiling` then.
+    pub(super) fn prepare(config: &Config, fd: OwnedFd, first_ceiling: &str) -> Result<Self> {
+        let path = config.path.as_str();
         let failed = |errno| fault("open", path, errno);
         if let Err((found, allowed)) = platform::check_file_system(&fd).map_err(failed)? {
             return Err(Error::new(ErrorKind::Unsupported, "open", "locks on this file system cannot be trusted")
@@ -112,19 +83,45 @@ impl Root {
                 .with("allowed", allowed));
         }
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+        config.trust.check(path, &stat)?;
         let modes = Modes::of(&stat);
         if !check_layout(path, &fd)? {
             refuse_strangers(path, &fd)?;
             set_up(path, &fd, modes, first_ceiling)?;
         }
-        let inside = |name: &'static str, flags: OFlags| {
-            rustix::fs::openat(&fd, name, flags, Mode::empty())
-                .map_err(|errno| fault("open", format_args!("{path}/{name}"), errno))
+        let part = |name: &'static str, mode: Mode, opened: rustix::io::Result<OwnedFd>| {
+            let checked = opened.and_then(|part| Ok((check_part(&part, name, modes, mode)?, part)));
+            let (is_safe, part) = checked.map_err(|errno| fault("open", format_args!("{path}/{name}"), errno))?;
+            if is_safe { Ok(part) } else { Err(strange(path, name)) }
         };
-        let sessions = inside(SESSIONS, READ_DIRECTORY)?;
-        let counters = inside(COUNTERS, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW)?;
+        let listed = |name: &'static str| rustix::fs::openat(&fd, name, READ_DIRECTORY, Mode::empty());
+        let sessions = part(SESSIONS, modes.directory, listed(SESSIONS))?;
+        let counters = part(COUNTERS, modes.file, open_file(&fd, COUNTERS, OFlags::RDWR))?;
+        part(BUCKETS, modes.buckets, listed(BUCKETS))?;
         Ok(Self { sessions, counters, modes, identity: identity(&stat), fd })
     }
+}
+
+/// Whether a part of the directory is safe in its people's hands. What gives more than the directory does now is made
+/// tighter, where this user may.
+fn check_part(part: &OwnedFd, name: &str, modes: Modes, mode: Mode) -> rustix::io::Result<bool> {
+    if modes.is_strange(part)? {
+        return Ok(false);
+    }
+    if !modes.is_wider(part, mode)? {
+        return Ok(true);
+    }
+    if modes.sticky && name == BUCKETS && modes.may_set_up() {
+        make_buckets(part, modes)?;
+    }
+    // Without the sticky bit those who may write are trusted with everything, and others must pass the directory itself.
+    Ok(modes.apply(part, mode).is_ok() || !modes.sticky)
+}
+
+/// The error for a part of a sticky directory in which a stranger could remove what others put there.
+fn strange(path: &str, part: impl std::fmt::Display) -> Error {
+    let message = "in a sticky directory this part must belong to the directory's owner or to root, and be sticky: the owner should open the directory once, or remove the part while nobody uses it";
+    Error::new(ErrorKind::Denied, "open", message).with("path", format_args!("{path}/{part}"))
 }
 
 /// Whether the directory is ours; an error when it is of another layout.
@@ -165,9 +162,17 @@ fn refuse_strangers(path: &str, root: &OwnedFd) -> Result<()> {
 
 /// The layout comes last: who sees it sees everything. Two processes may do this at the same time.
 fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Result<()> {
+    if !modes.may_set_up() {
+        let message = "who sets up a sticky directory could remove everybody's locks, so its owner has to be the first to open it";
+        return Err(Error::new(ErrorKind::Denied, "set up", message).with("path", path));
+    }
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
-    make_directory(root, SESSIONS, modes).map_err(inside(SESSIONS))?;
-    make_directory(root, BUCKETS, modes).map_err(inside(BUCKETS))?;
+    make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
+    make_directory(root, BUCKETS, modes, modes.buckets).map_err(inside(BUCKETS))?;
+    if modes.sticky {
+        let buckets = rustix::fs::openat(root, BUCKETS, READ_DIRECTORY, Mode::empty());
+        buckets.and_then(|buckets| make_buckets(&buckets, modes)).map_err(inside(BUCKETS))?;
+    }
     // Written out in full, so that drawing a number never needs a new block.
     let counters = [0; super::ticket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
@@ -178,95 +183,12 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))
 }
 
-/// Makes a directory that is never seen without its permissions; one that is there already stays.
-pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes) -> rustix::io::Result<()> {
-    let temporary = temporary_name();
-    rustix::fs::mkdirat(parent, temporary.as_str(), modes.directory)?;
-    let made = rustix::fs::openat(parent, temporary.as_str(), READ_DIRECTORY, Mode::empty())
-        .and_then(|directory| modes.apply(directory, modes.directory))
-        .and_then(|()| platform::rename_new(parent, &temporary, name));
-    match made {
-        Ok(()) => Ok(()),
-        Err(errno) => {
-            let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::REMOVEDIR);
-            if errno == Errno::EXIST { Ok(()) } else { Err(errno) }
-        }
-    }
-}
-
-/// Makes a file that is never seen without its content; one that is there already stays.
-fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
-    let temporary = write_temporary(parent, content, modes)?;
-    let linked = rustix::fs::linkat(parent, temporary.as_str(), parent, name, AtFlags::empty());
-    let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
-    if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
-}
-
-/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps everybody else out.
-pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
-    let temporary = write_temporary(parent, content, modes)?;
-    let renamed = rustix::fs::renameat(parent, temporary.as_str(), parent, name);
-    if renamed.is_err() {
-        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
-    }
-    match renamed {
-        // In a sticky directory (as /tmp is) nobody may replace the file of another user.
-        Err(Errno::PERM | Errno::ACCESS) => overwrite(parent, name, content),
-        renamed => renamed.and_then(|()| rustix::fs::fsync(parent)),
-    }
-}
-
-/// Writes over a file of one block in one call.
-fn overwrite(parent: &OwnedFd, name: &str, content: &[u8]) -> rustix::io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    if rustix::io::pwrite(&file, content, 0)? != content.len() {
-        return Err(Errno::NOSPC);
-    }
-    rustix::fs::ftruncate(&file, content.len() as u64)?;
-    rustix::fs::fsync(&file)
-}
-
-fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
-    let temporary = temporary_name();
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(parent, temporary.as_str(), flags, modes.file)?;
-    let written =
-        write_all(&file, content).and_then(|()| modes.apply(&file, modes.file)).and_then(|()| rustix::fs::fsync(&file));
-    if let Err(errno) = written {
-        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
-        return Err(errno);
-    }
-    Ok(temporary)
-}
-
-pub(super) fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Result<()> {
-    while !content.is_empty() {
-        match rustix::io::write(file, content) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(written) => content = &content[written..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
-/// A small text file; `None` when it is missing.
-pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<String>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
-        Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(errno),
-    };
-    let mut content = [0; 4096];
-    let length = rustix::io::pread(&file, &mut content, 0)?;
-    Ok(Some(String::from_utf8_lossy(&content[..length]).into_owned()))
-}
-
-/// A name that nobody else uses, and that a sweep recognises.
-pub(super) fn temporary_name() -> String {
-    let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-    format!("{TEMPORARY}{}", super::ticket::base32(random, 13))
+/// Every bucket of a sticky directory, whose owner makes them all: nobody else may. Some may be there from before it was.
+fn make_buckets(buckets: &OwnedFd, modes: Modes) -> rustix::io::Result<()> {
+    (0..super::ticket::BUCKETS).try_for_each(|index| {
+        let name = format!("{index:03x}");
+        make_directory(buckets, &name, modes, modes.directory)?;
+        let bucket = rustix::fs::openat(buckets, name.as_str(), READ_DIRECTORY, Mode::empty())?;
+        modes.apply(bucket, modes.directory)
+    })
 }

@@ -7,12 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Id;
 
 use super::directory::Directory;
+use super::files::open_file;
 use super::layout::SESSIONS;
 use super::platform::Interest;
 use super::ticket::base32;
@@ -155,11 +156,12 @@ impl Directory {
 
     /// Whether a file among the session files is there and locked by its owner.
     pub(super) fn is_locked(&self, name: &str) -> rustix::io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = self.opening(|| rustix::fs::openat(&self.root.sessions, name, flags, Mode::empty()));
-        let file = match opened {
+        let file = match self.opening(|| open_file(&self.root.sessions, name, OFlags::RDONLY)) {
             Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(false),
+            // Nothing that an owner could have locked.
+            Err(Errno::NOENT | Errno::NXIO) => return Ok(false),
+            // Its owner keeps others from opening it, and so lives.
+            Err(Errno::WOULDBLOCK) => return Ok(true),
             Err(errno) => return Err(errno),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -171,7 +173,7 @@ impl Directory {
 
     /// Who a session belongs to, if its file is there and tells.
     pub(super) fn identity(&self, session: u64) -> Option<Identity> {
-        let text = super::layout::read(&self.root.sessions, &session_name(session)).ok()??;
+        let text = super::files::read(&self.root.sessions, &session_name(session)).ok()??;
         serde_json::from_str(&text).ok()
     }
 }

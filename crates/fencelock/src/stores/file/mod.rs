@@ -10,6 +10,7 @@ mod config;
 mod directory;
 mod enter;
 mod fault;
+mod files;
 mod layout;
 mod line;
 mod listen;
@@ -22,6 +23,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod trust;
 mod watch;
 
 use std::path::Path;
@@ -33,6 +35,7 @@ use futures_core::future::BoxFuture;
 use self::config::Config;
 use self::directory::Directory;
 use self::session::{Core, FileSession};
+use self::trust::Trust;
 use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
@@ -97,7 +100,9 @@ pub struct FileStore {
 impl FileStore {
     /// Opens the directory `path`, which is absolute. If it is missing it is made, with mode 0700; its parent is not.
     ///
-    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group.
+    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group. One
+    /// that everybody may write has to be sticky, as `/tmp` is: its owner opens it first, and nobody can remove what
+    /// others put there. One that belongs to another user than root or this one is refused.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a path that cannot be a lock directory, `Denied` without
@@ -195,6 +200,21 @@ impl FileStoreBuilder {
     #[must_use]
     pub fn inherit(mut self, inherit: bool) -> Self {
         self.config.inherit = inherit;
+        self
+    }
+
+    /// Uses the directory although it belongs to this user, who then can end every lock in it. Root's directories and our
+    /// own need no such word.
+    #[must_use]
+    pub fn trust_owner(mut self, owner: u32) -> Self {
+        self.config.trust = Trust::Owner(owner);
+        self
+    }
+
+    /// Uses the directory whoever it belongs to, and although everybody may write in it: whoever may can end every lock.
+    #[must_use]
+    pub fn trust_anyone(mut self) -> Self {
+        self.config.trust = Trust::Anyone;
         self
     }
 

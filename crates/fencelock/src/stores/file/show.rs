@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::fault::fault;
-use super::layout::READ_DIRECTORY;
+use super::files::READ_DIRECTORY;
 use super::line::{Known, Line};
 use super::lives::Identity;
 use super::platform;

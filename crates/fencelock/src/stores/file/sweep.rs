@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, FileType, Mode};
 
 use super::directory::Directory;
-use super::layout::{BUCKETS, READ_DIRECTORY, TEMPORARY};
+use super::files::READ_DIRECTORY;
+use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
 use super::platform;
 use super::show::modified;

@@ -1,6 +1,7 @@
 //! The store on real directories. Two stores opened `another_process` share nothing in memory, as two processes would.
 
 mod edges;
+mod hostile;
 mod wakes;
 
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,0 +1,120 @@
+//! Single files and directories: opened without trusting what is there, made without being seen half done.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::layout::TEMPORARY;
+use super::platform;
+use super::trust::Modes;
+
+/// How a directory is opened to be listed.
+pub(super) const READ_DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// Opens a file that is there already, and never waits for anybody: a pipe in its place would hold up who opens it until
+/// somebody opens the other end. [`Errno::NXIO`] for anything but a regular file.
+pub(super) fn open_file(parent: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        // A symbolic link.
+        Err(Errno::LOOP) => return Err(Errno::NXIO),
+        opened => opened?,
+    };
+    match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        _ => Err(Errno::NXIO),
+    }
+}
+
+/// Makes a directory that is never seen without its permissions; one that is there already stays.
+pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes, mode: Mode) -> rustix::io::Result<()> {
+    let temporary = temporary_name();
+    rustix::fs::mkdirat(parent, temporary.as_str(), mode)?;
+    let made = rustix::fs::openat(parent, temporary.as_str(), READ_DIRECTORY, Mode::empty())
+        .and_then(|directory| modes.apply(directory, mode))
+        .and_then(|()| platform::rename_new(parent, &temporary, name));
+    match made {
+        Ok(()) => Ok(()),
+        Err(errno) => {
+            let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::REMOVEDIR);
+            if errno == Errno::EXIST { Ok(()) } else { Err(errno) }
+        }
+    }
+}
+
+/// Makes a file that is never seen without its content; one that is there already stays.
+pub(super) fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
+    let temporary = write_temporary(parent, content, modes)?;
+    let linked = rustix::fs::linkat(parent, temporary.as_str(), parent, name, AtFlags::empty());
+    let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
+    if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
+}
+
+/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps everybody else out.
+pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
+    let temporary = write_temporary(parent, content, modes)?;
+    let renamed = rustix::fs::renameat(parent, temporary.as_str(), parent, name);
+    if renamed.is_err() {
+        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
+    }
+    match renamed {
+        // In a sticky directory (as /tmp is) nobody may replace the file of another user.
+        Err(Errno::PERM | Errno::ACCESS) => overwrite(parent, name, content),
+        renamed => renamed.and_then(|()| rustix::fs::fsync(parent)),
+    }
+}
+
+/// Writes over a file of one block in one call.
+fn overwrite(parent: &OwnedFd, name: &str, content: &[u8]) -> rustix::io::Result<()> {
+    let file = open_file(parent, name, OFlags::WRONLY)?;
+    if rustix::io::pwrite(&file, content, 0)? != content.len() {
+        return Err(Errno::NOSPC);
+    }
+    rustix::fs::ftruncate(&file, content.len() as u64)?;
+    rustix::fs::fsync(&file)
+}
+
+fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
+    let temporary = temporary_name();
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(parent, temporary.as_str(), flags, modes.file)?;
+    let written =
+        write_all(&file, content).and_then(|()| modes.apply(&file, modes.file)).and_then(|()| rustix::fs::fsync(&file));
+    if let Err(errno) = written {
+        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
+        return Err(errno);
+    }
+    Ok(temporary)
+}
+
+pub(super) fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Result<()> {
+    while !content.is_empty() {
+        match rustix::io::write(file, content) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => content = &content[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The first page of a small text file; `None` when it is missing.
+pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<String>> {
+    let file = match open_file(parent, name, OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut content = [0; 4096];
+    let length = rustix::io::pread(&file, &mut content, 0)?;
+    Ok(Some(String::from_utf8_lossy(&content[..length]).into_owned()))
+}
+
+/// A name that nobody else uses, and that a sweep recognises.
+pub(super) fn temporary_name() -> String {
+    let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+    format!("{TEMPORARY}{}", super::ticket::base32(random, 13))
+}
