@@ -21,7 +21,9 @@ impl Nobody {
         open(place.directory.path());
         // Where the binary was built, an ordinary user may not look.
         let program = place.path("fencelock");
-        fs::copy(env!("CARGO_BIN_EXE_fencelock"), &program).unwrap();
+        // By another process: a file that we write cannot be run as long as a child, which another test has started in the
+        // meantime, has not closed its copy of our descriptor.
+        assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_fencelock")).arg(&program).status().unwrap().success());
         let this = Self { place, program };
         for directory in ["home", "home/.config", "home/.config/fencelock", "here"] {
             fs::create_dir(this.place.path(directory)).unwrap();
