@@ -157,7 +157,8 @@ impl Stage {
     }
 
     async fn connect(&self, client: usize) -> Client {
-        Client::connect(&self.site.url(client)).await.expect("a client")
+        // A busy machine may let a single attempt run out of time.
+        Client::builder().connect_timeout(PATIENCE).connect(&self.site.url(client)).await.expect("a client")
     }
 
     fn strike(&self, outage: Outage, client: usize, random: u64) {
