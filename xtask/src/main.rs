@@ -8,6 +8,7 @@ mod fuzz;
 mod interop;
 mod packages;
 mod readme;
+mod schedule;
 mod servers;
 mod shell;
 mod test;
@@ -27,7 +28,7 @@ struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "test",
-        help: "every test except those with foreign clients; installs what is missing",
+        help: "every test except those with foreign clients; installs what is missing; test --changed [BASE]: those that a change concerns; other arguments go to cargo",
         run: test::run,
     },
     Verb { name: "interop", help: "tests with clients in other languages", run: interop::run },
