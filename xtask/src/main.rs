@@ -32,7 +32,11 @@ const VERBS: &[Verb] = &[
         run: test::run,
     },
     Verb { name: "interop", help: "tests with clients in other languages", run: interop::run },
-    Verb { name: "ci", help: "everything that has to hold before a change lands", run: ci::run },
+    Verb {
+        name: "ci",
+        help: "[part]: everything that has to hold before a change lands, or one part of it",
+        run: ci::run,
+    },
     Verb { name: "tidy", help: "the rules of the house that text can check", run: tidy::run },
     Verb {
         name: "examples",
