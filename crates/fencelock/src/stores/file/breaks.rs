@@ -128,13 +128,12 @@ impl Directory {
 
     /// The ticket of the grant that `order` names, if it is there.
     fn holder(&self, slot: &Slot, order: &Break) -> Result<Option<Ticket>> {
-        let (line, roll, _) = self.read_line(slot)?;
+        let (line, mut roll, _) = self.read_line(slot)?;
         let is_it = |ticket: &Ticket| {
-            let client = roll.identity(ticket.key.session).and_then(Identity::owner).map_or(0, |owner| owner.client);
             ticket.key.number == order.place.request.number
-                && client == order.place.request.client
                 && FencingToken::new(ticket.key.seq, 0) == order.token
                 && line.is_granted(ticket)
+                && roll.owner(self, ticket.key.session).map_or(0, |owner| owner.client) == order.place.request.client
         };
         Ok(line.iter().map(|known| known.ticket).rfind(is_it))
     }

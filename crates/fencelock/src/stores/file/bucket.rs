@@ -14,6 +14,7 @@ use super::files::{READ_DIRECTORY, make_directory};
 use super::line::{Known, Line};
 use super::platform;
 use super::ticket::Ticket;
+use super::turn::Turn;
 use super::watch::Rung;
 
 /// A bucket of one directory, shared by all sessions of this process.
@@ -69,6 +70,7 @@ pub(super) struct State {
     /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
     seen: Option<u64>,
     lines: HashMap<Arc<str>, Line>,
+    pub(super) turn: Turn,
     /// Rung once the state is unlocked.
     rung: Rung,
 }

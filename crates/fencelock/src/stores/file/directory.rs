@@ -15,6 +15,7 @@ use super::files;
 use super::layout::{self, Root};
 use super::lives::Lives;
 use super::platform;
+use super::sweep::Janitor;
 use super::ticket;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -31,6 +32,12 @@ pub(super) struct Directory {
     pub(super) root: Root,
     pub(super) ceiling: Ceiling,
     pub(super) lives: Lives,
+    /// Stands for this process in the marks of those who wait for a short lock.
+    pub(super) whose: u64,
+    pub(super) janitor: Mutex<Janitor>,
+    /// Of how many tickets more than the name was read.
+    #[cfg(test)]
+    pub(super) contents_read: std::sync::atomic::AtomicU64,
     buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
     /// The buckets with an open descriptor, the longest open first.
     open: Mutex<VecDeque<u16>>,
@@ -69,6 +76,10 @@ impl Directory {
             root,
             ceiling: Ceiling::new(boot),
             lives: Lives::default(),
+            whose: getrandom::u64().unwrap_or_else(|_| std::process::id().into()),
+            janitor: Mutex::default(),
+            #[cfg(test)]
+            contents_read: Default::default(),
             buckets: Mutex::default(),
             open: Mutex::default(),
         };

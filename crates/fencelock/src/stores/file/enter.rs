@@ -16,7 +16,7 @@ use super::line::Known;
 use super::place::FilePlace;
 use super::session::Core;
 use super::ticket::{Key, Note, Slot, Ticket};
-use crate::engine::clock::{Clock, Moment};
+use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Admission;
 use crate::store::{Entered, Entry};
@@ -31,16 +31,18 @@ const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 
 /// How long to go on trying for a short lock of another process.
 pub(super) struct Patience<'a> {
-    clock: &'a dyn Clock,
+    core: &'a Core,
+    bucket: u16,
     until: Moment,
     tries: u32,
     sleep: Duration,
+    marked: bool,
 }
 
 impl<'a> Patience<'a> {
-    pub(super) fn new(core: &'a Core) -> Self {
+    pub(super) fn new(core: &'a Core, bucket: u16) -> Self {
         let until = core.clock.now().after(core.request_deadline);
-        Self { clock: &*core.clock, until, tries: 0, sleep: SLEEPS.0 }
+        Self { core, bucket, until, tries: 0, sleep: SLEEPS.0, marked: false }
     }
 
     /// Waits a little; `false` when it is time to give up.
@@ -50,13 +52,28 @@ impl<'a> Patience<'a> {
             std::thread::yield_now();
             return true;
         }
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         if now >= self.until {
             return false;
         }
-        self.clock.sleep_until(now.after(self.sleep).min(self.until)).await;
+        self.core.directory.want(self.bucket, self.core.clock.wall());
+        self.marked = true;
+        self.core.clock.sleep_until(now.after(self.sleep).min(self.until)).await;
         self.sleep = (self.sleep * 3 / 2).min(SLEEPS.1);
         true
+    }
+
+    /// Leaves the lock to others for a moment. That ends by itself, so it is no reason to give up.
+    async fn gives_way(&self) {
+        self.core.clock.sleep_until(self.core.clock.now().after(SLEEPS.0)).await;
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        if self.marked {
+            self.core.directory.want_no_more(self.bucket);
+        }
     }
 }
 
@@ -65,6 +82,8 @@ enum Step {
     Entered(Entered),
     /// Another process is inside the lock of the bucket.
     BucketBusy,
+    /// This process had the lock for a while, and another one waits for it.
+    GivesWay,
     /// Another process is moving the ceiling.
     CeilingBusy,
 }
@@ -93,11 +112,15 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket };
     request.check()?;
     core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
-    let mut patience = Patience::new(core);
+    let mut patience = Patience::new(core, slot.bucket);
     let mut renewed = false;
     loop {
         let busy = match request.attempt() {
             Ok(Step::Entered(entered)) => return Ok(entered),
+            Ok(Step::GivesWay) => {
+                patience.gives_way().await;
+                continue;
+            }
             Ok(Step::BucketBusy) => super::directory::Directory::bucket_path(slot.bucket),
             Ok(Step::CeilingBusy) => SESSIONS.to_owned(),
             // Somebody removed the bucket's directory under our descriptor: make it anew, once.
@@ -143,12 +166,21 @@ impl Request<'_> {
         if core.is_withdrawn(self.entry.id.number) {
             return Err(Error::new(ErrorKind::Closed, "enter", "the request was withdrawn").into());
         }
+        let (index, now) = (self.bucket.index(), core.clock.now());
+        let is_wanted = || core.directory.is_wanted(index, core.clock.wall());
+        if state.turn.gives_way(now, is_wanted) {
+            return Ok(Step::GivesWay);
+        }
         let Some(lock) = self.bucket.try_lock(&core.directory, &mut state)? else {
             return Ok(Step::BucketBusy);
         };
-        let last = core.directory.last_number(self.bucket.index())?;
+        let last = core.directory.last_number(index)?;
+        let alone = state.is_complete(last);
+        if state.turn.is_over(now, alone, is_wanted) {
+            return Ok(Step::GivesWay);
+        }
         let mut fresh = false;
-        if !state.is_complete(last) {
+        if !alone {
             state.relist(&core.directory, lock.fd())?;
             state.completed(last);
             fresh = true;

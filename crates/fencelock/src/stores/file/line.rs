@@ -3,7 +3,7 @@
 //! Arrivals are known exactly, because every listing is made under the bucket's lock; departures may be noticed late,
 //! which only makes a waiter wait. Who waits for a contender's departure stands beside that contender.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::ticket::{Key, Ticket};
@@ -51,10 +51,15 @@ impl Known {
     }
 }
 
+/// Up to how many contenders a request is looked for one by one.
+const FEW: usize = 16;
+
 /// One queue, in its order.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     known: VecDeque<Known>,
+    /// The keys by session and number of the request, once there are more than a [`FEW`] contenders; else empty.
+    by_request: HashMap<(u64, u64), Key>,
 }
 
 impl Line {
@@ -85,6 +90,15 @@ impl Line {
         }
         old.for_each(|mut gone| gone.ring(rung));
         self.known = listed.into();
+        self.index_all();
+    }
+
+    /// Makes the index anew for as many as there are now.
+    fn index_all(&mut self) {
+        self.by_request = HashMap::new();
+        if self.known.len() > FEW {
+            self.by_request = self.known.iter().map(|known| (known.ticket.request(), known.ticket.key)).collect();
+        }
     }
 
     /// Adds one contender.
@@ -95,7 +109,13 @@ impl Line {
                 // Most queues are one holder; room for more is made when they come.
                 self.known.reserve_exact(1);
             }
+            let ticket = known.ticket;
             self.known.insert(at, known);
+            if self.known.len() == FEW + 1 {
+                self.index_all();
+            } else if self.known.len() > FEW {
+                self.by_request.insert(ticket.request(), ticket.key);
+            }
         }
     }
 
@@ -105,6 +125,11 @@ impl Line {
             return false;
         };
         gone.ring(rung);
+        if self.known.len() == FEW {
+            self.by_request = HashMap::new();
+        } else if !self.by_request.is_empty() && self.lightest(ticket.key).is_none() {
+            self.by_request.remove(&ticket.request());
+        }
         true
     }
 
@@ -118,8 +143,47 @@ impl Line {
 
     /// The ticket of one request, the lightest if it was replaced just now.
     pub(super) fn find(&self, session: u64, number: u64) -> Option<Ticket> {
-        let same = |known: &&Known| known.ticket.key.session == session && known.ticket.key.number == number;
-        self.known.iter().filter(same).map(|known| known.ticket).next_back()
+        if self.known.len() > FEW {
+            return self.lightest(*self.by_request.get(&(session, number))?);
+        }
+        let is_it = |ticket: &Ticket| ticket.request() == (session, number);
+        self.known.iter().map(|known| known.ticket).rfind(is_it)
+    }
+
+    /// The ticket of one place, the lighter of two.
+    fn lightest(&self, key: Key) -> Option<Ticket> {
+        let end = self.known.partition_point(|known| known.ticket.key <= key);
+        let last = self.known.get(end.checked_sub(1)?)?.ticket;
+        (last.key == key).then_some(last)
+    }
+
+    /// One ticket for each place, front first: of two the lighter.
+    pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
+        let next = self.known.iter().skip(1).map(Some).chain([None]);
+        let is_last =
+            |(known, next): &(&Known, Option<&Known>)| next.is_none_or(|next| next.ticket.key != known.ticket.key);
+        self.known.iter().zip(next).filter(is_last).map(|(known, _)| known.ticket)
+    }
+
+    /// The place at the front.
+    pub(super) fn head(&self) -> Option<Ticket> {
+        self.tickets().next()
+    }
+
+    /// How many places at the front are granted.
+    pub(super) fn granted(&self) -> usize {
+        let Some(capacity) = self.known.front().map(|known| known.ticket.claim.capacity()) else { return 0 };
+        let mut room = capacity;
+        let fits = |ticket: &Ticket| {
+            let left = (ticket.claim.capacity() == capacity).then(|| room.checked_sub(ticket.claim.weight())).flatten();
+            left.map(|left| room = left).is_some()
+        };
+        self.tickets().take_while(fits).count()
+    }
+
+    /// Where the contender of `key` stands, 1 for the front.
+    pub(super) fn position(&self, key: Key) -> usize {
+        self.ahead(key).len() + 1
     }
 
     /// Everybody with a smaller number than `key`, front first.
@@ -228,12 +292,36 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_found_in_queues_of_any_length() {
+        let mut line = Line::default();
+        for length in 1..=3 * FEW as u64 {
+            line.insert(Known::new(ticket(length, Claim::WRITER), true));
+            assert!((1..=length).all(|number| line.find(1, number).is_some_and(|found| found.key.seq == number)));
+            assert_eq!(line.find(2, 1), None);
+        }
+        line.insert(Known::new(ticket(7, Claim::READER), true));
+        assert_eq!(line.find(1, 7).unwrap().claim, Claim::READER);
+        let mut rung = Rung::new();
+        assert!(line.depart(&ticket(7, Claim::WRITER), &mut rung));
+        assert_eq!(line.find(1, 7).unwrap().claim, Claim::READER);
+        assert!(line.depart(&ticket(7, Claim::READER), &mut rung));
+        for number in (1..=3 * FEW as u64).rev().filter(|number| *number != 7) {
+            assert!(line.find(1, number).is_some() && line.find(1, 7).is_none());
+            assert!(line.depart(&ticket(number, Claim::WRITER), &mut rung));
+            assert_eq!(line.find(1, number), None);
+        }
+        line.replace((1..=40).map(|seq| Known::new(ticket(seq, Claim::MUTEX), true)).collect(), &mut rung);
+        assert_eq!(line.find(1, 33).map(|found| line.position(found.key)), Some(33));
+    }
+
+    #[test]
     fn only_those_ahead_count() {
         let line = line(&[1, 2, 3]);
         assert_eq!(line.judge(ticket(1, Claim::MUTEX).key, Claim::MUTEX), Admission::Admitted);
         assert_eq!(line.judge(ticket(2, Claim::MUTEX).key, Claim::MUTEX), Admission::Wait);
         assert_eq!(line.judge(ticket(4, Claim::READER).key, Claim::READER), Admission::Conflict(Claim::MUTEX));
         assert_eq!(line.ahead(ticket(3, Claim::MUTEX).key).len(), 2);
+        assert_eq!((line.granted(), line.tickets().count()), (1, 3));
     }
 
     #[test]
@@ -242,5 +330,8 @@ mod tests {
         line.insert(Known::new(ticket(1, Claim::READER), true));
         line.insert(Known::new(ticket(1, Claim::WRITER), true));
         assert_eq!(line.find(1, 1).unwrap().claim, Claim::READER);
+        line.insert(Known::new(ticket(2, Claim::READER), true));
+        line.insert(Known::new(ticket(3, Claim::WRITER), true));
+        assert_eq!((line.granted(), line.tickets().count()), (2, 3));
     }
 }

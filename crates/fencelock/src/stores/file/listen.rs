@@ -30,6 +30,8 @@ pub(super) enum Again {
     Linger,
     Poll,
     Repair,
+    /// Everybody it listens to belongs to this process and tells it in memory.
+    Told,
 }
 
 impl FilePlace {
@@ -40,7 +42,7 @@ impl FilePlace {
         let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
         let core = Arc::clone(&self.core);
-        let mut again = Again::Repair;
+        let mut again = Again::Told;
         let others = wanted.iter().filter(|(_, local)| !local).count();
         if others > WATCHED {
             again = again.min(self.watch_directory(&core.directory));

@@ -3,7 +3,7 @@
 //! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
 //! and their closing is not the event that the owner's closing is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +51,8 @@ type Others = HashMap<(Option<Id>, u64), Arc<Life>>;
 /// What this process knows of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    own: Mutex<HashSet<u64>>,
+    /// Those of this process, and whose client they are.
+    own: Mutex<HashMap<u64, u64>>,
     others: Mutex<Others>,
 }
 
@@ -79,17 +80,22 @@ pub(super) enum Reliance {
 const REMEMBERED: usize = 256;
 
 impl Lives {
-    fn own(&self) -> MutexGuard<'_, HashSet<u64>> {
+    fn own(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the session belongs to this process.
     pub(super) fn is_own(&self, session: u64) -> bool {
-        self.own().contains(&session)
+        self.own().contains_key(&session)
     }
 
-    pub(super) fn adopt(&self, session: u64) {
-        self.own().insert(session);
+    /// The sessions that this process has for a client.
+    pub(super) fn of_client(&self, client: u64) -> Vec<u64> {
+        self.own().iter().filter(|(_, whose)| **whose == client).map(|(session, _)| *session).collect()
+    }
+
+    pub(super) fn adopt(&self, session: u64, client: u64) {
+        self.own().insert(session, client);
     }
 
     pub(super) fn disown(&self, session: u64) {

@@ -24,6 +24,7 @@ mod sweep;
 mod tests;
 mod ticket;
 mod trust;
+mod turn;
 mod watch;
 
 use std::path::Path;
@@ -40,7 +41,8 @@ use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store, StoreInfo,
+    StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -72,7 +74,7 @@ fn capability() -> Capability {
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         excludes: "",
-        residue: "one empty directory and one number for each of 4096 buckets, shared by all names; a line for each grant ever broken",
+        residue: "one empty directory and two numbers for each of 4096 buckets, shared by all names; a line for each grant ever broken; what a client left that died, until others have opened the directory or renewed there some times",
         pace: Pace::DEFAULT,
         blocking: true,
     }
@@ -164,8 +166,12 @@ impl Store for FileStore {
         Box::pin(async move { self.intact_directory()?.read_queue(name, page) })
     }
 
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move { self.intact_directory()?.read_outline(name, mine) })
+    }
+
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit) })
+        Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit).await })
     }
 
     fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

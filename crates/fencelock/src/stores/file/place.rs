@@ -27,10 +27,13 @@ use crate::store::{Entry, Left, Loss, Place, PlaceId, RequestId, Standing};
 
 /// How often a waiter looks although nothing rang: bounds what a lost event can cost.
 pub(super) const REPAIR: Duration = Duration::from_secs(1);
+/// The same behind this process, where nothing is lost: thousands may wait there.
+const TOLD: Duration = Duration::from_secs(60);
 /// How often it looks when no event will come.
 const POLL: Duration = Duration::from_millis(10);
 /// The first pause after an event at a session file whose lock is still there.
 const LINGER: Duration = Duration::from_millis(1);
+
 /// A place of this process.
 #[derive(Debug)]
 pub(super) struct FilePlace {
@@ -120,6 +123,7 @@ impl FilePlace {
 
     fn pause(&mut self, again: Again) -> Duration {
         match again {
+            Again::Told => TOLD,
             Again::Repair => REPAIR,
             Again::Poll => POLL,
             Again::Linger => {
@@ -269,7 +273,7 @@ impl Place for FilePlace {
                 return Err(Error::new(ErrorKind::Lost, "lighten", "the place is not held"));
             }
             let core = Arc::clone(&self.core);
-            let mut patience = Patience::new(&core);
+            let mut patience = Patience::new(&core, self.bucket.index());
             let lighter = Ticket { key: self.ticket.key, claim };
             while !self.try_lighten(lighter).map_err(|errno| self.not_lightened(errno))? {
                 if !patience.lasts().await {

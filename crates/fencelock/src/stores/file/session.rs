@@ -20,6 +20,7 @@ use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::{Identity, session_name};
 use super::platform::Interest;
+use super::sweep::Effort;
 use super::ticket::Slot;
 use super::watch::{Bell, Subscription, Watching, watch};
 use crate::engine::clock::Clock;
@@ -29,6 +30,9 @@ use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Ses
 
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;
+
+/// How many places are looked at before others go on.
+const AT_ONCE: usize = 64;
 
 /// What places and the session's handle share. The kernel gives the session up when the last of them is gone.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl Core {
             Error::new(ErrorKind::Internal, "open session", "the owner cannot be written down").caused_by(error)
         })?;
         let file = directory.opening(|| make_session_file(&directory, &name, &text, config.inherit)).map_err(failed)?;
-        directory.lives.adopt(id);
+        directory.lives.adopt(id, owner.client);
         Ok(Arc::new(Self {
             id,
             client: owner.client,
@@ -164,36 +168,43 @@ impl Core {
         removed
     }
 
-    fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
+    /// Looks at every place, and lets others go on in between: it may be many thousands.
+    async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
         let confirmed = self.clock.now();
         if self.is_over() || !self.is_linked()? {
             return Ok(Renewal { confirmed, gone: Vec::new(), expired: true });
         }
         let mut gone = Vec::new();
-        for place in places {
-            let slot = Slot::of(&place.name);
-            let bucket = self.directory.bucket(slot.bucket);
-            let mut state = bucket.lock();
-            let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
-            let there = match ticket {
-                None => false,
-                Some(ticket) => {
-                    let path = bucket.path(&ticket, &slot.encoded);
-                    let there = self.directory.exists(&path);
-                    there.map_err(|errno| fault("renew", format_args!("{}/{path}", self.directory.path), errno))?
+        for places in places.chunks(AT_ONCE) {
+            for place in places {
+                if !self.is_there(place)? {
+                    gone.push((place.clone(), Loss::Removed));
                 }
-            };
-            if !there {
-                if let Some(ticket) = ticket {
-                    state.depart(&slot.encoded, &ticket);
-                }
-                gone.push((place.clone(), Loss::Removed));
             }
+            tokio::task::yield_now().await;
         }
         if !gone.is_empty() {
             self.leave_to_events(&mut gone);
         }
+        // What is wrong with the dead is told to those who meet them with a purpose.
+        let _ = self.directory.tidy_up(Effort::RENEWAL);
         Ok(Renewal { confirmed, gone, expired: false })
+    }
+
+    /// Whether the ticket of a place is still there; those who wait for it are told if it is not.
+    fn is_there(&self, place: &PlaceId) -> Result<bool> {
+        let slot = Slot::of(&place.name);
+        let bucket = self.directory.bucket(slot.bucket);
+        let mut state = bucket.lock();
+        let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
+        let Some(ticket) = ticket else { return Ok(false) };
+        let path = bucket.path(&ticket, &slot.encoded);
+        let there = self.directory.exists(&path);
+        let there = there.map_err(|errno| fault("renew", format_args!("{}/{path}", self.directory.path), errno))?;
+        if !there {
+            state.depart(&slot.encoded, &ticket);
+        }
+        Ok(there)
     }
 
     /// Takes what was broken off the list: the events tell that, with the reason.
@@ -342,7 +353,7 @@ impl Session for FileSession {
     }
 
     fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
-        Box::pin(async move { self.0.renew(&places) })
+        Box::pin(async move { self.0.renew(&places).await })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -1,6 +1,6 @@
 //! Reading queues without their lock, for people and for error messages.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,121 +10,230 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::fault::fault;
 use super::files::READ_DIRECTORY;
+use super::layout::COUNTERS;
 use super::line::{Known, Line};
 use super::lives::Identity;
 use super::platform;
 use super::ticket::{Note, Slot, Ticket, decode};
+use super::watch::Rung;
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Contender, Page, Queue, RequestId, Standing};
+use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
+use crate::token::FencingToken;
 
-/// Which sessions are alive, asked once each.
+/// How many tickets of the dead are removed by one call that only looks.
+const REMOVED_AT_MOST: usize = 1000;
+/// How many buckets are listed before others go on.
+const AT_ONCE: usize = 64;
+
+/// Which sessions are alive, and whose they are, asked once each.
 #[derive(Default)]
-pub(super) struct Roll(HashMap<u64, (bool, Option<Identity>)>);
+pub(super) struct Roll {
+    alive: HashMap<u64, bool>,
+    owners: HashMap<u64, Option<Owner>>,
+    removed: usize,
+}
 
 impl Roll {
     /// Whether the session of `ticket` is alive; removes the ticket if it is not.
     fn is_alive(&mut self, directory: &Directory, ticket: &Ticket, path: &str) -> bool {
         let session = ticket.key.session;
-        let (alive, _) = self.0.entry(session).or_insert_with(|| {
-            let alive = directory.lives.is_own(session) || directory.is_alive(session).unwrap_or(true);
-            (alive, directory.identity(session))
-        });
-        if !*alive {
+        let is_alive = || directory.lives.is_own(session) || directory.is_alive(session).unwrap_or(true);
+        let alive = *self.alive.entry(session).or_insert_with(is_alive);
+        if !alive && self.removed < REMOVED_AT_MOST {
+            self.removed += 1;
             // A ticket that cannot be removed is dead all the same.
             let _ = directory.remove(path);
         }
-        *alive
+        alive
     }
 
-    pub(super) fn identity(&self, session: u64) -> Option<&Identity> {
-        self.0.get(&session)?.1.as_ref()
+    /// Who a session belongs to, if its file tells.
+    pub(super) fn owner(&mut self, directory: &Directory, session: u64) -> Option<&Owner> {
+        let owner = || directory.identity(session).as_ref().and_then(Identity::owner);
+        self.owners.entry(session).or_insert_with(owner).as_ref()
     }
 }
 
 impl Directory {
-    /// The queue of `name`, as of some moment during the call.
+    /// One page of the queue of `name`, as of some moment during the call.
     pub(super) fn read_queue(&self, name: &Name, page: Page) -> Result<Queue> {
         let slot = Slot::of(name);
-        let (line, roll, strangers) = self.read_line(&slot)?;
-        let contenders = line.iter().filter_map(|known| self.contender(&slot, &line, known.ticket, &roll)).collect();
-        Ok(Queue { strangers, ..Queue::page_of(name.clone(), contenders, page) })
+        let (line, mut roll, strangers) = self.read_line(&slot)?;
+        let (granted, queued) = (line.granted(), line.tickets().count());
+        let shown = page.of(line.tickets().enumerate());
+        let contenders =
+            shown.filter_map(|(at, ticket)| self.contender(&slot, ticket, at < granted, &mut roll)).collect();
+        Ok(Queue { name: name.clone(), contenders, queued, strangers })
+    }
+
+    /// The queue of `name` in short. Nobody is asked for but the head: those who wait are counted by their tickets, also
+    /// the dead among them whom nobody has met yet.
+    pub(super) fn read_outline(&self, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+        let slot = Slot::of(name);
+        if let Some(outline) = self.outline_from_memory(&slot, mine)? {
+            return Ok(outline);
+        }
+        let (mut line, _) = self.list_line(&slot)?;
+        let mut roll = Roll::default();
+        while let Some(head) = line.head() {
+            if roll.is_alive(self, &head, &self.ticket_path(&slot, &head)) {
+                break;
+            }
+            line.depart(&head, &mut Rung::new());
+        }
+        Ok(self.outline(&slot, &line, mine, &mut roll))
+    }
+
+    /// The same without listing the bucket, while only places of this process are in the queue.
+    fn outline_from_memory(&self, slot: &Slot, mine: &[RequestId]) -> Result<Option<Outline>> {
+        let bucket = self.bucket(slot.bucket);
+        let mut state = bucket.lock();
+        let last = self.last_number(slot.bucket);
+        let last = last.map_err(|errno| fault("contention", format_args!("{}/{COUNTERS}", self.path), errno))?;
+        if !state.is_complete(last) {
+            return Ok(None);
+        }
+        let line = state.line(&slot.encoded).filter(|line| line.iter().all(|known| known.local));
+        Ok(line.map(|line| self.outline(slot, line, mine, &mut Roll::default())))
+    }
+
+    fn outline(&self, slot: &Slot, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Outline {
+        let holders = line.granted();
+        let head = line.head().filter(|_| holders > 0);
+        Outline {
+            holder: head.and_then(|head| self.contender(slot, head, true, roll)),
+            holders,
+            queued: line.tickets().count(),
+            positions: self.positions(line, mine, roll),
+        }
+    }
+
+    /// Where these requests stand. Sessions of other processes are asked whose they are only for clients of theirs.
+    fn positions(&self, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Vec<Option<usize>> {
+        let mut sessions: HashMap<u64, Vec<u64>> = HashMap::new();
+        for id in mine {
+            sessions.entry(id.client).or_insert_with(|| self.lives.of_client(id.client));
+        }
+        if sessions.values().any(Vec::is_empty) {
+            let others: HashSet<u64> = line.tickets().map(|ticket| ticket.key.session).collect();
+            for session in others {
+                let client = roll.owner(self, session).map(|owner| owner.client);
+                if let Some(known) = client.and_then(|client| sessions.get_mut(&client)) {
+                    known.push(session);
+                }
+            }
+        }
+        let place = |id: &RequestId| sessions[&id.client].iter().find_map(|session| line.find(*session, id.number));
+        mine.iter().map(|id| place(id).map(|ticket| line.position(ticket.key))).collect()
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.
     pub(super) fn read_line(&self, slot: &Slot) -> Result<(Line, Roll, Vec<String>)> {
-        let path = Self::bucket_path(slot.bucket);
-        let failed = |errno| fault("queue", format_args!("{}/{path}", self.path), errno);
+        let (mut line, strangers) = self.list_line(slot)?;
+        let mut roll = Roll::default();
+        let tickets: Vec<Ticket> = line.iter().map(|known| known.ticket).collect();
+        for ticket in tickets {
+            if !roll.is_alive(self, &ticket, &self.ticket_path(slot, &ticket)) {
+                line.depart(&ticket, &mut Rung::new());
+            }
+        }
+        Ok((line, roll, strangers))
+    }
+
+    /// Everybody with a ticket in one queue, and what only looks like a part of it.
+    fn list_line(&self, slot: &Slot) -> Result<(Line, Vec<String>)> {
+        let failed = |errno| fault("queue", format_args!("{}/{}", self.path, Self::bucket_path(slot.bucket)), errno);
         // Whoever drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
         // not be, so they are left out. What remains is the front of the queue, without gaps.
         let last = self.last_number(slot.bucket).map_err(failed)?;
-        let mut roll = Roll::default();
-        let mut line = Line::default();
         let mut strangers = Vec::new();
-        let mut tickets = Vec::new();
+        let mut listed = Vec::new();
         self.list_bucket(slot.bucket, |file| match Ticket::parse(file) {
-            Some((encoded, ticket)) if *encoded == *slot.encoded && ticket.key.seq <= last => tickets.push(ticket),
+            Some((encoded, ticket)) if *encoded == *slot.encoded && ticket.key.seq <= last => {
+                listed.push(Known::new(ticket, false));
+            }
             Some(_) => {}
             None => strangers.push(file.to_owned()),
         })
         .map_err(failed)?;
-        for ticket in tickets {
-            if roll.is_alive(self, &ticket, &format!("{path}/{}", ticket.file_name(&slot.encoded))) {
-                line.insert(Known::new(ticket, false));
-            }
-        }
+        let mut line = Line::default();
+        line.replace(listed, &mut Rung::new());
         strangers.retain(|file| file.starts_with(&*slot.encoded));
-        Ok((line, roll, strangers))
+        Ok((line, strangers))
     }
 
-    fn contender(&self, slot: &Slot, line: &Line, ticket: Ticket, roll: &Roll) -> Option<Contender> {
-        // Of two tickets of one place only the lighter counts.
-        line.find(ticket.key.session, ticket.key.number).filter(|lightest| *lightest == ticket)?;
-        let path = format!("{}/{}", Self::bucket_path(slot.bucket), ticket.file_name(&slot.encoded));
-        let owner = roll.identity(ticket.key.session).and_then(Identity::owner);
-        let target = rustix::fs::readlinkat(&self.root.fd, path.as_str(), Vec::new()).ok()?;
-        let stat = rustix::fs::statat(&self.root.fd, path.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let note = Note::decode(&target.to_string_lossy());
-        let grant = match line.standing(&ticket) {
-            Standing::Granted(grant) => Some(grant),
-            Standing::Waiting(_) | Standing::Lost(_) => None,
+    fn ticket_path(&self, slot: &Slot, ticket: &Ticket) -> String {
+        format!("{}/{}", Self::bucket_path(slot.bucket), ticket.file_name(&slot.encoded))
+    }
+
+    /// What others see of a place; `None` when it has gone. What cannot be read of it is left out.
+    fn contender(&self, slot: &Slot, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
+        #[cfg(test)]
+        self.contents_read.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let path = self.ticket_path(slot, &ticket);
+        let owner = roll.owner(self, ticket.key.session).cloned();
+        let note = match rustix::fs::readlinkat(&self.root.fd, path.as_str(), Vec::new()) {
+            Ok(target) => Note::decode(&target.to_string_lossy()),
+            Err(Errno::NOENT) => return None,
+            Err(_) => Note::default(),
         };
+        let stat = rustix::fs::statat(&self.root.fd, path.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
         Some(Contender {
             id: RequestId { client: owner.as_ref().map_or(0, |owner| owner.client), number: ticket.key.number },
             owner: owner.filter(|owner| !owner.host.is_empty() || owner.pid != 0),
             claim: ticket.claim,
-            grant,
-            since: modified(&stat),
+            grant: is_granted.then(|| Grant { token: FencingToken::new(ticket.key.seq, 0) }),
+            since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
         })
     }
 
-    /// Up to `limit` names that start with `prefix`, in their order, after `from`.
-    pub(super) fn read_names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+    /// Up to `limit` names that start with `prefix`, in their order, after `from`. A bucket that cannot be read is told to
+    /// the log, and costs the names in it; if none can be read, that is the error.
+    pub(super) async fn read_names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
         let failed = |errno| fault("names", &self.path, errno);
-        let mut roll = Roll::default();
-        let mut names = BTreeSet::new();
-        for bucket in self.buckets_on_disk().map_err(failed)? {
-            let mut tickets = Vec::new();
-            self.list_bucket(bucket, |file| {
-                tickets.extend(Ticket::parse(file).map(|(encoded, ticket)| (encoded.to_owned(), ticket)));
-            })
-            .map_err(failed)?;
-            for (encoded, ticket) in tickets {
-                let path = format!("{}/{}", Self::bucket_path(bucket), ticket.file_name(&encoded));
-                if let Some(name) = self.name_of(&encoded, &path)
-                    && name.as_str().starts_with(prefix)
-                    && from.is_none_or(|from| name > *from)
-                    && roll.is_alive(self, &ticket, &path)
-                {
-                    names.insert(name);
-                    if names.len() > limit {
-                        names.pop_last();
-                    }
+        let (mut roll, mut names, mut read, mut failure) = (Roll::default(), BTreeSet::new(), false, None);
+        for (number, bucket) in self.buckets_on_disk().map_err(failed)?.into_iter().enumerate() {
+            if number % AT_ONCE == AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            match self.list_names(bucket, &mut roll) {
+                Ok(found) => {
+                    read = true;
+                    let wanted = |name: &Name| name.as_str().starts_with(prefix) && from.is_none_or(|from| name > from);
+                    names.extend(found.into_iter().filter(wanted));
+                }
+                Err(errno) => {
+                    let path = format!("{}/{}", self.path, Self::bucket_path(bucket));
+                    tracing::warn!(path, %errno, "the names in this bucket are not listed");
+                    failure = Some(fault("names", path, errno));
                 }
             }
+            while names.len() > limit {
+                names.pop_last();
+            }
         }
-        Ok(names.into_iter().collect())
+        match failure {
+            Some(failure) if !read => Err(failure),
+            _ => Ok(names.into_iter().collect()),
+        }
+    }
+
+    /// The names in one bucket that somebody alive queues for.
+    fn list_names(&self, bucket: u16, roll: &mut Roll) -> rustix::io::Result<BTreeSet<Name>> {
+        let mut tickets = Vec::new();
+        self.list_bucket(bucket, |file| {
+            tickets.extend(Ticket::parse(file).map(|(encoded, ticket)| (encoded.to_owned(), ticket)));
+        })?;
+        let mut names = BTreeSet::new();
+        for (encoded, ticket) in tickets {
+            let path = format!("{}/{}", Self::bucket_path(bucket), ticket.file_name(&encoded));
+            if roll.is_alive(self, &ticket, &path) {
+                names.extend(self.name_of(&encoded, &path));
+            }
+        }
+        Ok(names)
     }
 
     fn name_of(&self, encoded: &str, path: &str) -> Option<Name> {

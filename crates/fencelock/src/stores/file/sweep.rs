@@ -1,7 +1,9 @@
-//! What dead processes left behind, removed whenever somebody opens the directory.
+//! What dead processes left behind, removed a bounded number at a time: at every opening of the directory, and with
+//! renewals.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode};
@@ -12,34 +14,99 @@ use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
 use super::platform;
 use super::show::modified;
-use super::ticket::{Ticket, parse_base32};
+use super::ticket::{self, Ticket, parse_base32};
 
 /// How old a half-made file is when nobody can be about to finish it.
 const ABANDONED: Duration = Duration::from_secs(60);
 
+/// How much is done in one go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// Sessions that are tested.
+    sessions: usize,
+    /// Buckets that are listed.
+    buckets: usize,
+    /// Tickets that are removed before it stops; a bucket is not left half done.
+    tickets: usize,
+}
+
+impl Effort {
+    /// At an opening: some ten milliseconds.
+    pub(super) const OPENING: Self = Self { sessions: 64, buckets: ticket::BUCKETS as usize, tickets: 1000 };
+    /// With a renewal: about a millisecond.
+    pub(super) const RENEWAL: Self = Self { sessions: 16, buckets: 64, tickets: 100 };
+}
+
+/// How far this process has come.
+#[derive(Debug, Default)]
+pub(super) struct Janitor {
+    /// The last session that was tested: the next go tests those behind it.
+    tested: Option<u64>,
+    /// Dead sessions whose tickets are being removed, and the bucket where that goes on.
+    dead: HashSet<u64>,
+    next_bucket: u16,
+    /// Those of them with a ticket that cannot be removed: their files stay.
+    left: HashSet<u64>,
+}
+
 impl Directory {
-    /// Removes dead sessions: first their tickets, then their files, so that no crash in between leaves a ticket whose
-    /// session nobody finds. Errors are left to whoever meets them with a purpose.
+    /// Cleans up before a session is opened.
     pub(super) fn sweep(&self) -> rustix::io::Result<()> {
-        let mut sessions = Vec::new();
-        platform::list(&self.root.sessions, |name| sessions.extend(parse_base32(name, 13)))?;
-        let mut dead = HashSet::new();
-        for session in sessions {
-            if !self.lives.is_own(session) && !self.is_alive(session)? {
-                dead.insert(session);
-            }
-        }
-        if !dead.is_empty() {
-            for bucket in self.buckets_on_disk()? {
-                self.sweep_bucket(bucket, &mut dead)?;
-            }
-        }
-        for session in dead {
-            let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(session).as_str(), AtFlags::empty());
-        }
+        self.tidy_up(Effort::OPENING)?;
         self.sweep_half_made_sessions()?;
         sweep_temporary(&self.root.fd)?;
         sweep_temporary(&rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty())?)
+    }
+
+    /// Removes dead sessions, so far as `effort` reaches: first their tickets, then their files, so that no crash in
+    /// between leaves a ticket whose session nobody finds.
+    pub(super) fn tidy_up(&self, effort: Effort) -> rustix::io::Result<()> {
+        let mut janitor = self.janitor();
+        if janitor.dead.is_empty() {
+            self.find_dead(&mut janitor, effort.sessions)?;
+        }
+        if janitor.dead.is_empty() {
+            return Ok(());
+        }
+        let mut buckets = self.buckets_on_disk()?;
+        buckets.retain(|bucket| *bucket >= janitor.next_bucket);
+        let mut removed = 0;
+        for (listed, bucket) in buckets.into_iter().enumerate() {
+            if listed == effort.buckets || removed >= effort.tickets {
+                janitor.next_bucket = bucket;
+                return Ok(());
+            }
+            removed += self.sweep_bucket(bucket, &mut janitor);
+        }
+        janitor.next_bucket = 0;
+        let left = std::mem::take(&mut janitor.left);
+        for session in std::mem::take(&mut janitor.dead).difference(&left) {
+            let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(*session).as_str(), AtFlags::empty());
+        }
+        Ok(())
+    }
+
+    fn janitor(&self) -> MutexGuard<'_, Janitor> {
+        self.janitor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tests the next sessions of others, up to `count` of them. It begins anywhere, so that those who open the directory
+    /// at the same time do not all test the same ones.
+    fn find_dead(&self, janitor: &mut Janitor, count: usize) -> rustix::io::Result<()> {
+        let mut sessions = Vec::new();
+        platform::list(&self.root.sessions, |name| sessions.extend(parse_base32(name, 13)))?;
+        sessions.retain(|session| !self.lives.is_own(*session));
+        sessions.sort_unstable();
+        let tested = janitor.tested.unwrap_or(self.whose);
+        let first = sessions.partition_point(|session| *session <= tested);
+        sessions.rotate_left(first);
+        for session in sessions.into_iter().take(count) {
+            janitor.tested = Some(session);
+            if !self.is_alive(session)? {
+                janitor.dead.insert(session);
+            }
+        }
+        Ok(())
     }
 
     /// A half-made session file that nobody has locked is abandoned; an owner that was about to lock it makes another.
@@ -52,22 +119,26 @@ impl Directory {
         Ok(())
     }
 
-    /// A session with a ticket that cannot be removed is taken out of `dead`: its file stays for a later sweep.
-    fn sweep_bucket(&self, bucket: u16, dead: &mut HashSet<u64>) -> rustix::io::Result<()> {
-        let mut left = Vec::new();
-        self.list_bucket(bucket, |file| {
+    /// Removes the tickets of the dead from one bucket; says how many there were. A bucket that cannot be listed may hold
+    /// tickets of all of them.
+    fn sweep_bucket(&self, bucket: u16, janitor: &mut Janitor) -> usize {
+        let mut found = Vec::new();
+        let listed = self.list_bucket(bucket, |file| {
             if let Some((_, ticket)) = Ticket::parse(file)
-                && dead.contains(&ticket.key.session)
+                && janitor.dead.contains(&ticket.key.session)
             {
-                left.push((ticket.key.session, file.to_owned()));
+                found.push((ticket.key.session, file.to_owned()));
             }
-        })?;
-        for (session, file) in left {
+        });
+        if listed.is_err() {
+            janitor.left.clone_from(&janitor.dead);
+        }
+        for (session, file) in &found {
             if self.remove(&format!("{}/{file}", Self::bucket_path(bucket))).is_err() {
-                dead.remove(&session);
+                janitor.left.insert(*session);
             }
         }
-        Ok(())
+        found.len()
     }
 }
 

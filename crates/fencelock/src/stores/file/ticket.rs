@@ -123,6 +123,11 @@ impl Ticket {
         Some((encoded, Self { key: Key { seq, session, number }, claim }))
     }
 
+    /// The request it was made for: session and number.
+    pub(super) fn request(&self) -> (u64, u64) {
+        (self.key.session, self.key.number)
+    }
+
     /// Whether the holder may replace it by a lighter one, which then takes over the same place.
     pub(super) fn can_lighten(&self) -> bool {
         self.claim.weight() > 1

@@ -1,0 +1,179 @@
+//! Many waiters, many dead, many who want the same short lock: what each of them costs the others.
+
+use std::task::Poll;
+
+use super::super::lives::session_name;
+use super::super::ticket::{Key, Slot, Ticket};
+use super::*;
+use crate::store::Page;
+
+fn job() -> Name {
+    Name::new("job").unwrap()
+}
+
+async fn queue_up(client: &mut Client, count: usize) -> Vec<Box<dyn Place>> {
+    let mut places = Vec::new();
+    for _ in 0..count {
+        places.push(client.enter("job", Claim::MUTEX).await);
+    }
+    places
+}
+
+#[tokio::test]
+async fn who_gives_up_is_told_by_one_ticket_however_many_wait() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let mut client = Client::on(&near);
+    let places = queue_up(&mut client, 300).await;
+    let mine: Vec<RequestId> = places.iter().map(|place| place.id().request).collect();
+    for store in [&near, &far] {
+        let read = |store: &FileStore| store.directory().contents_read.load(Ordering::SeqCst);
+        let before = read(store);
+        let outline = store.contention(&job(), &mine).await.unwrap();
+        assert_eq!((outline.queued, outline.holders), (300, 1));
+        assert_eq!(outline.holder.unwrap().id, mine[0]);
+        assert!(outline.positions.into_iter().eq((1..=300).map(Some)));
+        assert_eq!(read(store) - before, 1);
+        let page = store.queue(&job(), Page { skip: 100, limit: 7 }).await.unwrap();
+        assert_eq!((page.contenders.len(), page.queued, page.contenders[0].id), (7, 300, mine[100]));
+        assert_eq!(read(store) - before, 8);
+    }
+}
+
+#[tokio::test]
+async fn a_dead_holder_is_not_named_to_those_who_give_up() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut dying, mut next) = (Client::on(&near), Client::on(&far));
+    let _held = dying.enter("job", Claim::MUTEX).await;
+    let waiting = next.enter("job", Claim::MUTEX).await;
+    dying.core.forsake();
+    let id = waiting.id().request;
+    let outline = far.contention(&job(), &[id]).await.unwrap();
+    assert_eq!((outline.holder.map(|holder| holder.id), outline.positions), (Some(id), vec![Some(1)]));
+}
+
+#[tokio::test]
+async fn the_renewal_of_many_places_lets_others_go_on_in_between() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let places = queue_up(&mut client, 300).await;
+    let ids: Arc<[_]> = places.iter().map(|place| place.id()).collect();
+    let mut renewal = client.session.renew(ids);
+    let mut polls = 1;
+    let polled = std::future::poll_fn(|context| match renewal.as_mut().poll(context) {
+        Poll::Pending => {
+            polls += 1;
+            Poll::Pending
+        }
+        ready => ready,
+    });
+    assert!(polled.await.unwrap().gone.is_empty());
+    assert!(polls >= 4, "it looked at 300 places in {polls} goes");
+}
+
+/// The system's clock, which tells until when somebody sleeps at most.
+#[derive(Debug, Default)]
+struct Naps(std::sync::Mutex<Option<Moment>>);
+
+impl Clock for Naps {
+    fn now(&self) -> Moment {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()> {
+        *self.0.lock().unwrap() = Some(at);
+        Box::pin(SystemClock.sleep_until(at))
+    }
+}
+
+#[tokio::test]
+async fn who_waits_behind_its_own_process_is_told_and_looks_for_nothing() {
+    let directory = directory();
+    let (here, clock) = (store(&directory), Arc::new(Naps::default()));
+    let mut client = Client::with_clock(&here, Arc::clone(&clock) as Arc<dyn Clock>);
+    let mut places = queue_up(&mut client, 2).await;
+    let mut waiting = places.pop().unwrap();
+    let started = SystemClock.now();
+    let mut next = waiting.next(Moment::NEVER);
+    let polled = std::future::poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await;
+    let wakes_at = clock.0.lock().unwrap().unwrap();
+    assert!(polled && wakes_at.since(started) >= Duration::from_secs(30), "thousands of them would keep a core busy");
+    places[0].leave().await.unwrap();
+    assert!(matches!(next.await.unwrap(), Standing::Granted(_)));
+}
+
+#[tokio::test]
+async fn the_dead_are_removed_a_bounded_number_at_a_time_until_nothing_is_left() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let mut dying = Client::on(&near);
+    for number in 0..3000 {
+        let _ = dying.enter(&format!("random/{number}"), Claim::MUTEX).await;
+    }
+    dying.core.forsake();
+    let client = Client::on(&far);
+    let after_opening = tickets(&directory);
+    assert!((1500..=2000).contains(&after_opening), "the opening left {after_opening} of 3000");
+    let mut left = after_opening;
+    while left > 0 {
+        client.session.renew([].into()).await.unwrap();
+        let now = tickets(&directory);
+        assert!(left - now < 500, "a renewal removed {} of them", left - now);
+        assert!(now < left || left == 0, "a renewal removed none of {left}");
+        left = now;
+    }
+    client.session.renew([].into()).await.unwrap();
+    assert_eq!(sessions(&directory), 1, "the file of the dead session is left");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let _held = client.enter("job", Claim::MUTEX).await;
+    let slot = Slot::of(&job());
+    let bucket = directory.path().join(Directory::bucket_path(slot.bucket));
+    let odd = Ticket { key: Key { seq: 1, session: client.core.id, number: 999 }, claim: Claim::MUTEX };
+    std::fs::write(bucket.join(odd.file_name(&slot.encoded)), "not a link").unwrap();
+    std::fs::write(directory.path().join("sessions").join(session_name(client.core.id)), "\0{").unwrap();
+    let queue = here.queue(&job(), Page::ALL).await.unwrap();
+    assert_eq!((queue.contenders.len(), queue.queued), (2, 2));
+    assert!(queue.contenders.iter().all(|contender| contender.owner.is_none()));
+    assert_eq!(queue.contenders[0].purpose, None);
+    assert_eq!(queue.contenders[1].purpose.as_deref(), Some("a test"));
+    // A bucket that is none.
+    let other = Slot::of(&Name::new("another").unwrap()).bucket;
+    std::fs::write(directory.path().join(Directory::bucket_path(other)), "").unwrap();
+    assert_eq!(here.names("", None, 9).await.unwrap(), [job()]);
+    let error = here.queue(&Name::new("another").unwrap(), Page::ALL).await.unwrap_err();
+    assert!(error.to_string().contains(&Directory::bucket_path(other)), "{error}");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_short_lock_says_so_and_takes_it_back() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut client, bucket) = (Client::on(&near), Slot::of(&job()).bucket);
+    client.enter("job", Claim::MUTEX).await.leave().await.unwrap();
+    let is_wanted = |store: &FileStore| store.directory().is_wanted(bucket, SystemTime::now());
+    let inside = std::fs::File::open(directory.path().join(Directory::bucket_path(bucket))).unwrap();
+    inside.lock().unwrap();
+    let entry = client.entry("job", Claim::MUTEX, true);
+    let mut entering = client.session.enter(entry);
+    let wanted = std::future::poll_fn(|context| {
+        assert!(entering.as_mut().poll(context).is_pending());
+        if is_wanted(&far) { Poll::Ready(()) } else { Poll::Pending }
+    });
+    wanted.await;
+    assert!(!is_wanted(&near), "it waits itself");
+    inside.unlock().unwrap();
+    token(&*place(entering.await.unwrap()));
+    assert!(!is_wanted(&far));
+}
