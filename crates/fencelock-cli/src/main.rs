@@ -4,6 +4,7 @@ mod arguments;
 mod bound;
 mod commands;
 mod job;
+mod locks;
 mod say;
 mod settings;
 mod show;

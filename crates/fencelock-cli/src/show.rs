@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Break, Claim, Contender, Owner, Queue};
+use fencelock::{Beside, Break, Claim, Contender, Owner, Queue, Waits};
 use serde::Serialize;
 
 use crate::say::harmless;
@@ -14,20 +14,22 @@ use crate::settings::Chosen;
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
     pub(crate) position: usize,
-    state: &'static str,
-    claim: String,
-    kind: &'static str,
-    permits: Option<u32>,
-    capacity: Option<u32>,
+    pub(crate) state: &'static str,
+    pub(crate) claim: String,
+    pub(crate) kind: &'static str,
+    pub(crate) permits: Option<u32>,
+    pub(crate) capacity: Option<u32>,
     host: Option<String>,
     pid: Option<u32>,
     client: Option<String>,
     request: String,
-    purpose: Option<String>,
+    pub(crate) purpose: Option<String>,
     since: Option<String>,
     token: Option<String>,
+    /// What it is, where another client made it.
+    foreign: Option<&'static str>,
     #[serde(skip)]
-    age: Option<String>,
+    pub(crate) age: Option<String>,
 }
 
 impl Shown {
@@ -36,7 +38,7 @@ impl Shown {
         let named = contender.owner.as_ref().filter(|owner| !owner.host.is_empty());
         Self {
             position,
-            state: if contender.grant.is_some() { "holder" } else { "waiter" },
+            state: state(contender),
             claim: contender.claim.to_string(),
             kind: kind(contender.claim),
             permits: is_permit(contender.claim).then(|| contender.claim.weight()),
@@ -49,6 +51,7 @@ impl Shown {
             purpose: contender.purpose.as_deref().map(str::to_owned),
             since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
             token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
+            foreign: contender.foreign.map(|foreign| foreign.what),
             age: contender.since.and_then(age),
         }
     }
@@ -57,7 +60,7 @@ impl Shown {
         vec![
             self.position.to_string(),
             self.state.to_owned(),
-            self.claim.clone(),
+            self.foreign.map_or_else(|| self.claim.clone(), |what| format!("{} ({what})", self.claim)),
             told(self.host.as_ref()),
             told(self.pid.as_ref()),
             told(self.age.as_ref()),
@@ -68,19 +71,33 @@ impl Shown {
 
     /// Who it is, as what, since when, what for, with which token.
     pub(crate) fn sentence(&self) -> String {
-        let mut sentence = format!("{} as {}", self.who(), self.claim);
+        let what = self.foreign.map_or_else(String::new, |what| format!(" ({what})"));
+        let mut sentence = format!("{}{what} as {}", self.who(), self.claim);
         for (what, said) in [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token)] {
             sentence.extend(said.iter().map(|said| format!(", {what} {said}")));
         }
         sentence
     }
 
-    fn who(&self) -> String {
+    pub(crate) fn who(&self) -> String {
         match (&self.host, self.pid) {
             (Some(host), Some(pid)) => format!("pid {pid} on {host}"),
-            (Some(host), None) => format!("somebody on {host}"),
-            _ => format!("client {}", told(self.client.as_ref())),
+            (Some(host), None) => host.clone(),
+            _ => self.client.as_ref().map_or_else(|| UNKNOWN.to_owned(), |client| format!("client {client}")),
         }
+    }
+}
+
+/// Whom the store does not name.
+const UNKNOWN: &str = "an unknown owner";
+
+/// Whether a contender holds the lock, by the rule or in spite of it.
+fn state(contender: &Contender) -> &'static str {
+    match (contender.grant, contender.foreign.map(|foreign| foreign.waits)) {
+        (Some(_), _) => "holder",
+        (None, Some(Waits::No)) => "holds too",
+        (None, Some(Waits::Perhaps)) => "waits or holds too",
+        (None, Some(Waits::Yes) | None) => "waiter",
     }
 }
 
@@ -108,17 +125,56 @@ fn hex(client: u64) -> String {
     format!("{client:016x}")
 }
 
-fn told<T: ToString>(value: Option<&T>) -> String {
+pub(crate) fn told<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
-/// Everybody in one queue.
+/// Everybody in one queue, or those on one page of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Everybody {
     name: String,
+    store: String,
+    /// How many are in the queue, on whatever page.
+    pub(crate) queued: usize,
     pub(crate) contenders: Vec<Shown>,
+    pub(crate) beside: Vec<ShownBeside>,
     pub(crate) strangers: Vec<String>,
     pub(crate) breaks: Vec<Broken>,
+}
+
+/// Locks of another client that may be held beside the queue's.
+#[derive(Debug, Serialize)]
+pub(crate) struct ShownBeside {
+    what: &'static str,
+    contenders: usize,
+    waits: &'static str,
+    owner: Option<String>,
+}
+
+impl ShownBeside {
+    pub(crate) fn all(queue: &Queue) -> Vec<Self> {
+        queue.beside.iter().map(Self::new).collect()
+    }
+
+    fn new(beside: &Beside) -> Self {
+        Self {
+            what: beside.what,
+            contenders: beside.contenders,
+            waits: if beside.waits == Waits::No { "no" } else { "perhaps" },
+            owner: beside.owner.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// What is wrong with `name`.
+    pub(crate) fn warning(&self, name: &str) -> String {
+        let Self { what, contenders, waits, owner } = self;
+        let first = owner.as_ref().map_or_else(String::new, |owner| format!(", the first by {owner}"));
+        let wrong = match *waits {
+            "no" => "does not wait for those ahead: the lock can be held by several at once",
+            _ => "may not wait for those ahead, which the store does not tell: the lock may be held by several at once",
+        };
+        format!("{name}: {what} ({contenders} of them{first}) {wrong}")
+    }
 }
 
 /// A grant that was broken.
@@ -142,7 +198,7 @@ impl Broken {
             at: humantime::format_rfc3339_millis(record.at).to_string(),
             token: record.token.map(|token| token.to_string()),
             claim: record.claim.to_string(),
-            pid: owner.as_ref().map(|owner| owner.pid),
+            pid: owner.as_ref().map(|owner| owner.pid).filter(|pid| *pid != 0),
             host: owner.map(|owner| owner.host),
             by_pid: by.as_ref().map(|by| by.pid),
             by_host: by.map(|by| by.host),
@@ -153,7 +209,8 @@ impl Broken {
     pub(crate) fn sentence(&self) -> String {
         let who = |pid: Option<u32>, host: &Option<String>| match (pid, host) {
             (Some(pid), Some(host)) => format!("pid {pid} on {host}"),
-            _ => "an unnamed client".to_owned(),
+            (None, Some(host)) => host.clone(),
+            _ => UNKNOWN.to_owned(),
         };
         let (whose, by) = (who(self.pid, &self.host), who(self.by_pid, &self.by_host));
         let token = told(self.token.as_ref());
@@ -162,64 +219,18 @@ impl Broken {
 }
 
 impl Everybody {
-    pub(crate) fn new(queue: &Queue, breaks: &[Break]) -> Self {
-        let contenders = queue.contenders.iter().enumerate().map(|(index, contender)| Shown::new(index + 1, contender));
+    /// What stands on a page of `queue` that leaves out `skip` contenders.
+    pub(crate) fn new(queue: &Queue, skip: usize, breaks: &[Break], chosen: &Chosen) -> Self {
+        let contenders = queue.contenders.iter().zip(skip + 1..);
         Self {
             name: queue.name.to_string(),
-            contenders: contenders.collect(),
+            store: chosen.name(),
+            queued: queue.queued,
+            contenders: contenders.map(|(contender, position)| Shown::new(position, contender)).collect(),
+            beside: ShownBeside::all(queue),
             strangers: queue.strangers.clone(),
             breaks: breaks.iter().map(Broken::new).collect(),
         }
-    }
-}
-
-/// One lock in a list.
-#[derive(Debug, Serialize)]
-pub(crate) struct Lock {
-    name: String,
-    kind: &'static str,
-    permits: Option<u32>,
-    capacity: Option<u32>,
-    holders: Vec<Shown>,
-    waiting: usize,
-}
-
-impl Lock {
-    pub(crate) fn new(queue: &Queue) -> Self {
-        let Everybody { name, contenders, .. } = Everybody::new(queue, &[]);
-        let kind = match contenders.first().map(|shown| shown.kind) {
-            Some("reader" | "writer") => "read-write",
-            Some("permits") => "semaphore",
-            _ => "mutex",
-        };
-        let capacity = contenders.first().and_then(|shown| shown.capacity);
-        let (holders, waiters): (Vec<_>, Vec<_>) = contenders.into_iter().partition(|shown| shown.state == "holder");
-        let taken = holders.iter().filter_map(|holder| holder.permits).sum();
-        Self { name, kind, permits: capacity.map(|_| taken), capacity, holders, waiting: waiters.len() }
-    }
-
-    /// What the holders hold together.
-    fn held_as(&self) -> String {
-        match (self.permits, self.capacity, self.holders.len(), self.holders.first()) {
-            (Some(permits), Some(capacity), ..) => format!("{permits} of {capacity}"),
-            (_, _, 0, _) => self.kind.to_owned(),
-            (_, _, 1, Some(holder)) => holder.claim.clone(),
-            (_, _, readers, _) => format!("{readers} readers"),
-        }
-    }
-
-    pub(crate) fn row(&self) -> Vec<String> {
-        let holder = self.holders.first();
-        let more = self.holders.len().saturating_sub(1);
-        let who = holder.map_or_else(|| "-".to_owned(), Shown::who);
-        vec![
-            self.name.clone(),
-            self.held_as(),
-            if more == 0 { who } else { format!("{who} and {more} more") },
-            told(holder.and_then(|holder| holder.age.as_ref())),
-            holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
-            self.waiting.to_string(),
-        ]
     }
 }
 

@@ -74,3 +74,28 @@ fn readers_writers_and_permits_are_told_apart() {
     assert_eq!((&locks[0]["kind"], &locks[1]["kind"]), (&"read-write".into(), &"semaphore".into()));
     assert_eq!((&locks[1]["permits"], &locks[1]["capacity"]), (&2.into(), &3.into()));
 }
+
+#[test]
+fn a_long_queue_is_shown_by_pages() {
+    let place = Place::new();
+    let _holder = place.holder("job");
+    let mut waiters = Vec::new();
+    for number in 0..3 {
+        let options = ["--quiet", "--purpose", &format!("waiter {number}"), "job"];
+        waiters.push(Running::start(&mut place.run(&options, "true")));
+        place.queued("job", number + 2);
+    }
+    let page = |options: &[&str]| stdout(&output(&mut place.fencelock(&[&["show", "job"], options].concat())));
+    let first = page(&["--limit", "2"]);
+    let lines: Vec<_> = first.lines().collect();
+    assert!(lines[1].contains("holder") && lines[2].contains("waiter 0"), "{first}");
+    assert_eq!(lines[3], "4 in the queue; --skip 2 shows those behind");
+    let second = page(&["--skip", "2", "--limit", "2"]);
+    let lines: Vec<_> = second.lines().collect();
+    assert!(lines[1].starts_with('3') && lines[1].contains("waiter 1") && lines[2].contains("waiter 2"), "{second}");
+    let json: serde_json::Value = serde_json::from_str(&page(&["--json", "--skip", "3"])).unwrap();
+    assert_eq!((json["queued"].as_u64(), json["contenders"][0]["position"].as_u64()), (Some(4), Some(4)));
+    assert_eq!(json["store"].as_str(), Some(&*place.url()));
+    let listed = stdout(&output(&mut place.fencelock(&["ls"])));
+    assert!(listed.lines().nth(1).unwrap().ends_with('3'), "{listed}");
+}

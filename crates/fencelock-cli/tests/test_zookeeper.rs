@@ -6,11 +6,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
+use common::hand::by_hand;
 use common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
 use fencelock_testbed::zookeeper::{Settings, shared};
 use fencelock_testbed::{Port, Proxy, Way};
-use fencelock_zookeeper as wire;
-use fencelock_zookeeper::{Acl, CreateMode};
 use nix::sys::signal::Signal;
 
 /// A session that no slowness of a test ends.
@@ -84,50 +83,6 @@ fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it() {
     assert!(waiters.into_iter().all(|waiter| waiter.code() == 0));
     assert_eq!(std::fs::read_to_string(place.path("order")).unwrap(), "0\n1\n2\n");
     assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
-}
-
-/// Does `work` with a client of the protocol, as other programs use one.
-fn by_hand<T>(work: impl AsyncFnOnce(wire::Client) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let config = wire::Config::new(&shared().address().to_string()).unwrap();
-        let (client, _events) = wire::Client::connect(config).await.unwrap();
-        let done = work(client.clone()).await;
-        client.close().await.unwrap();
-        done
-    })
-}
-
-#[test]
-fn nodes_of_other_clients_are_shown_in_the_same_queue() {
-    let parent = shared().parent();
-    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
-    by_hand(async |client| {
-        let put = async |path: &str, data: &str, mode| {
-            client.create(&format!("{parent}{path}"), data.as_bytes(), mode, &[Acl::open()]).await.unwrap()
-        };
-        put("", "", CreateMode::Persistent).await;
-        put("/job", "", CreateMode::Persistent).await;
-        let sequential = CreateMode::EphemeralSequential;
-        put("/job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-", "10.0.0.7", sequential).await;
-        put("/job/lock-", "", sequential).await;
-        put("/job/94b6e5cf49364b1f8706ee06e5d07c35__lock__", "import of \u{1b}[2J prices", sequential).await;
-        put("/job/notes", "of nobody", CreateMode::Persistent).await;
-        let shown = output(&mut place.fencelock(&["show", "job"]));
-        let (table, said) = (stdout(&shown), stderr(&shown));
-        let lines: Vec<_> = table.lines().collect();
-        assert_eq!((code(&shown), lines.len()), (0, 5), "{table}{said}");
-        assert!(lines[1].contains("holder") && lines[1].contains("10.0.0.7"), "{table}");
-        assert!(lines[2].contains("waiter") && lines[3].contains("import of [2J prices"), "{table}");
-        assert!(said.contains("not part of the queue") && said.contains("notes"), "{said}");
-        let contenders = place.contenders("job");
-        assert!(contenders[0]["token"].is_string() && contenders[0]["pid"].is_null(), "{contenders:?}");
-        let (busy, said) = ended(&mut place.run(&["--try", "job"], "true"));
-        assert_eq!((busy, said.contains("held by somebody on 10.0.0.7")), (75, true), "{said}");
-        let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
-        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-        assert_eq!((&listed[0]["name"], &listed[0]["waiting"]), (&"job".into(), &2.into()));
-    });
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn what_the_page_about_zookeeper_by_hand_says_comes_about() {
     let shown = stdout(&output(&mut page.shell()));
     let lines: Vec<_> = shown.lines().collect();
     assert!(lines[1].contains("holder") && lines[1].contains("backup"), "{shown}");
-    assert!(lines[2].contains("waiter") && lines[2].contains("by-hand"), "{shown}");
+    assert!(lines[2].contains("waits or holds too") && lines[2].contains("by-hand"), "{shown}");
     drop(holder.0.as_mut().unwrap().stdin.take());
     assert_eq!(holder.code(), 0);
     first.says("NodeChildrenChanged");

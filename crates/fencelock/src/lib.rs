@@ -26,7 +26,7 @@ pub use primitives::{
     AnyGuard, DowngradeError, Guard, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind,
 };
 pub use queue::Claim;
-pub use store::{Break, Capability, Contender, Contention, Loss, Owner, Page, Queue, StoreUrl};
+pub use store::{Beside, Break, Capability, Contender, Contention, Foreign, Loss, Owner, Page, Queue, StoreUrl, Waits};
 #[cfg(feature = "file")]
 pub use stores::file;
 #[cfg(feature = "memory")]

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
-use fencelock::{Client, Contender, ErrorKind, Name};
+use fencelock::{Client, Contender, ErrorKind, Name, Page};
 
 use super::{StoreArguments, farewell};
 use crate::arguments;
@@ -18,8 +18,8 @@ const NOTHING: u8 = 1;
 ///
 /// Ends exactly the grant that it names, never a later one, and says whose it was. Asks first on a terminal, and needs
 /// --yes elsewhere. The holder is told, with the reason: `fencelock run` stops its command. A holder that cannot be told
-/// (stopped, or cut off) goes on: only what it writes to can refuse it, by the higher token of the next grant. The store
-/// keeps a record, which `fencelock show` shows.
+/// (stopped, cut off, or another client's) goes on: only what it writes to can refuse it, by the higher token of the next
+/// grant. The store keeps a record, which `fencelock show` shows.
 ///
 /// Exits with 1 when nothing was broken: nobody held it, the grant was gone already, or the answer was no.
 #[derive(Debug, Args)]
@@ -36,6 +36,9 @@ pub(crate) struct Break {
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
+    /// With --yes, break the grant of another client, too, which is not told and goes on.
+    #[arg(long)]
+    untold: bool,
 }
 
 impl Break {
@@ -53,8 +56,8 @@ impl Break {
     }
 
     async fn run_with(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
-        let queue = client.queue(&self.name).await?;
-        let holders: Vec<_> = queue.contenders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
+        let holders = holders(client, &self.name).await?;
+        let holders: Vec<_> = holders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
         let (index, holder) = match holders[..] {
             [] => return Err(self.nobody(chosen)),
             [(index, holder)] => (index, holder),
@@ -67,6 +70,14 @@ impl Break {
         };
         let whose =
             format!("{} in {}, held by {}", self.name, chosen.shown(), Shown::new(index + 1, holder).sentence());
+        let untold = holder
+            .foreign
+            .map(|foreign| format!("{} does not hear of it: this holder goes on, beside the next one", foreign.what));
+        if let Some(untold) = untold.as_ref().filter(|_| self.yes && !self.untold) {
+            let message = format!("{untold}; give --untold as well to break it: {whose}");
+            return Err(Failure::new(code::USAGE, message));
+        }
+        untold.iter().for_each(say);
         if !self.yes && !asked(&whose)? {
             say("nothing was broken");
             return Ok(NOTHING);
@@ -90,6 +101,22 @@ impl Break {
     fn nobody(&self, chosen: &Chosen) -> Failure {
         let with = self.token.as_ref().map_or_else(String::new, |token| format!(" with the token {token}"));
         Failure::new(NOTHING, format!("nobody holds {}{with} in {}: nothing was broken", self.name, chosen.shown()))
+    }
+}
+
+/// Those who hold `name`, who are all at the front of its queue.
+async fn holders(client: &Client, name: &Name) -> Outcome<Vec<Contender>> {
+    /// How many contenders are read at a time.
+    const PAGE: usize = 1000;
+    let mut holders = Vec::new();
+    loop {
+        let queue = client.queue_page(name, Page { skip: holders.len(), limit: PAGE }).await?;
+        let read = queue.contenders.len();
+        let before = holders.len();
+        holders.extend(queue.contenders.into_iter().take_while(|contender| contender.grant.is_some()));
+        if holders.len() - before < PAGE || read < PAGE {
+            return Ok(holders);
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! `fencelock ls`: which locks are held or waited for.
 
 use clap::Args;
-use fencelock::{Client, Name, Queue};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use fencelock::{Client, Contender, Name, Page};
+use futures_util::{StreamExt as _, stream};
 
-use super::StoreArguments;
+use super::{BESIDE, StoreArguments};
 use crate::arguments;
-use crate::say::Outcome;
-use crate::show::{Lock, print_json, print_store, print_table};
+use crate::locks::{HEAD, Lock};
+use crate::say::{Failure, Outcome, say};
+use crate::settings::Chosen;
+use crate::show::{print_json, print_store, print_table};
 
 /// How many names are asked for at a time.
 const PAGE: usize = 1000;
@@ -16,9 +18,12 @@ const READS: usize = 16;
 
 /// List the locks that somebody holds or waits for.
 ///
-/// With --json: an array of objects with `name`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the
-/// `permits` that are held and its `capacity` (else null), `holders` (as `show` gives contenders) and `waiting` (how
-/// many wait).
+/// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault. Exits with 1
+/// if another client's contender does not wait for those ahead of it, or may not, so that the lock can be held twice.
+///
+/// With --json: an array of objects with `name`, `store`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the
+/// `permits` that are held and its `capacity` (else null), `holders` (the first of them, as `show` gives contenders),
+/// `waiting` (how many wait), `beside` (as `show` gives it) and `error` (why the queue cannot be read, else null).
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that start with this.
@@ -31,13 +36,13 @@ pub(crate) struct Ls {
 
 impl Ls {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let mut locks = Vec::new();
+        let mut found = Found::default();
         let (chosen, client) = store.connect_to_look().await?;
         if let Some(client) = client {
-            let found = all_locks(&client, &self.prefix).await;
+            found.look(&client, &self.prefix, &chosen).await;
             super::farewell(&client).await;
-            locks = found?;
         }
+        let Found { locks, failure } = found;
         if self.json {
             print_json(&locks)?;
         } else {
@@ -45,22 +50,67 @@ impl Ls {
             print_table(&heads, locks.iter().map(Lock::row))?;
             print_store(&chosen)?;
         }
-        Ok(0)
+        for lock in &locks {
+            lock.beside.iter().for_each(|beside| say(beside.warning(&lock.name)));
+        }
+        match failure {
+            Some(failure) => Err(failure),
+            None if locks.iter().any(|lock| !lock.beside.is_empty()) => Ok(BESIDE),
+            None => Ok(0),
+        }
     }
 }
 
-async fn all_locks(client: &Client, prefix: &str) -> Outcome<Vec<Lock>> {
-    let mut locks = Vec::new();
-    let mut from: Option<Name> = None;
-    loop {
-        let names = client.names(prefix, from.as_ref(), PAGE).await?;
-        let queues: Vec<Queue> =
-            stream::iter(&names).map(|name| client.queue(name)).buffered(READS).try_collect().await?;
-        // Whoever was there may have gone since the names were listed.
-        locks.extend(queues.iter().filter(|queue| !queue.contenders.is_empty()).map(Lock::new));
-        match names.into_iter().next_back() {
-            Some(last) => from = Some(last),
-            None => return Ok(locks),
+/// What was found, and the first thing that went wrong.
+#[derive(Default)]
+struct Found {
+    locks: Vec<Lock>,
+    failure: Option<Failure>,
+}
+
+impl Found {
+    async fn look(&mut self, client: &Client, prefix: &str, chosen: &Chosen) {
+        let mut from: Option<Name> = None;
+        loop {
+            let names = match client.names(prefix, from.as_ref(), PAGE).await {
+                Ok(names) => names,
+                Err(error) => {
+                    self.failure.get_or_insert(error.into());
+                    return;
+                }
+            };
+            let looks = stream::iter(&names).map(|name| async move { (name, look(client, name, chosen).await) });
+            let mut looks = looks.buffered(READS);
+            while let Some((name, lock)) = looks.next().await {
+                match lock {
+                    Ok(lock) => self.locks.extend(lock),
+                    Err(failure) => {
+                        self.locks.push(Lock::unread(name, &chosen.name(), &failure));
+                        let message = format!("not every lock can be read, {name} for one");
+                        self.failure.get_or_insert(Failure::new(failure.code, message));
+                    }
+                }
+            }
+            drop(looks);
+            match names.into_iter().next_back() {
+                Some(last) => from = Some(last),
+                None => return,
+            }
         }
     }
+}
+
+/// The lock `name`; `None` when whoever was there has gone since the names were listed.
+async fn look(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Option<Lock>> {
+    let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
+    if queue.queued == 0 && queue.beside.is_empty() {
+        return Ok(None);
+    }
+    let holds = |contender: &&Contender| contender.grant.is_some();
+    let mut holders = queue.contenders.iter().filter(holds).count();
+    // All who hold are ahead of all who wait.
+    if holders == queue.contenders.len() && holders < queue.queued {
+        holders = client.contention(name).await?.holders;
+    }
+    Ok(Some(Lock::new(&queue, holders, &chosen.name())))
 }

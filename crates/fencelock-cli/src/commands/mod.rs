@@ -1,6 +1,7 @@
 //! The verbs, one file each, and what they share: the store they speak to.
 
 mod bench;
+mod beside;
 mod r#break;
 mod held;
 mod ls;
@@ -58,6 +59,9 @@ enum Verb {
     #[command(hide = true)]
     Bound(Bound),
 }
+
+/// What `ls` and `show` exit with when a lock can be held twice.
+const BESIDE: u8 = 1;
 
 /// Runs the verb; says with which code to exit.
 pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {

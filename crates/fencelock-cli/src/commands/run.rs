@@ -9,6 +9,7 @@ use fencelock::store::Liveness;
 use fencelock::{AnyGuard, Client, Error, ErrorKind, Name};
 use nix::sys::signal::Signal;
 
+use super::beside::say_who_is_beside;
 use super::held::{Held, Limits};
 use super::{StoreArguments, connect, farewell};
 use crate::arguments::{self, Permits};
@@ -183,7 +184,11 @@ impl Run {
         // Where the lock does not live on with the command, the command must not live on without fencelock.
         let bound = client.capability().liveness != Liveness::Process;
         let ended = match Job::start(&self.command, &variables, bound) {
-            Ok(job) => Held::new(&guard, job, limits).serve(signals).await,
+            Ok(job) => tokio::select! {
+                biased;
+                ended = Held::new(&guard, job, limits).serve(signals) => ended,
+                never = say_who_is_beside(client, &self.name), if !self.quiet => match never {},
+            },
             Err(failure) => Err(failure),
         };
         match guard.release().await {

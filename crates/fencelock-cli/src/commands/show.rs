@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use clap::Args;
 use fencelock::{Name, Page, Queue};
 
-use super::StoreArguments;
 use super::r#break::records;
+use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::say::{Outcome, harmless, say};
 use crate::show::{Everybody, Shown, print_json, print_store, print_table};
@@ -16,17 +16,29 @@ const BREAKS: usize = 5;
 
 /// Show who holds a lock, and who waits for it in which order.
 ///
-/// With --json: an object with `name`, `contenders`, `strangers` (things in the store that only look like contenders) and
+/// Exits with 1 if another client's contender does not wait for those ahead of it, or may not, so that the lock can be
+/// held twice: its row and a warning say so.
+///
+/// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page),
+/// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, `waits`, "no" or "perhaps",
+/// and `owner`), `strangers` (things in the store that only look like contenders) and
 /// `breaks` (grants that `fencelock break` ended, as far as the store keeps them: `at`, `token`, `claim`, `host`, `pid`,
-/// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder" or "waiter"), `kind` ("mutex", "reader",
-/// "writer" or "permits"), `permits` and `capacity` (numbers, of permits), `claim` (all of that in words), `host`,
-/// `pid`, `client`, `request`, `purpose`, `since` (RFC 3339, by the store's clock) and `token` (a string, as it does not
-/// fit a double); what the store does not tell is null.
+/// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder", "waiter", or of another client
+/// "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and `capacity`
+/// (numbers, of permits), `claim` (all of that in words), `host` (or what another client calls itself),
+/// `pid`, `client`, `request`, `purpose`, `since` (RFC 3339, by the store's clock), `token` (a string, as it does not
+/// fit a double) and `foreign` (which lock of which other client it is); what the store does not tell is null.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The lock's name.
     #[arg(value_parser = arguments::name())]
     name: Name,
+    /// Leave out so many at the front.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: usize,
+    /// Show so many at most.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: usize,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -35,33 +47,48 @@ pub(crate) struct Show {
 impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let (chosen, client) = store.connect_to_look().await?;
+        let page = Page { skip: self.skip, limit: self.limit };
         let (queue, breaks) = match client {
             Some(client) => {
-                let (queue, breaks) = (client.queue(&self.name).await, records(&client, &self.name).await);
+                let (queue, breaks) = (client.queue_page(&self.name, page).await, records(&client, &self.name).await);
                 super::farewell(&client).await;
                 (queue?, breaks?)
             }
             None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new()),
         };
-        let shown = Everybody::new(&queue, &breaks);
+        let shown = Everybody::new(&queue, self.skip, &breaks, &chosen);
         if self.json {
             print_json(&shown)?;
-            return Ok(0);
+        } else {
+            self.print(&shown)?;
+            print_store(&chosen)?;
+            shown.strangers.iter().for_each(|stranger| say(format_args!("not part of the queue: {stranger}")));
         }
-        if shown.contenders.is_empty() {
-            writeln!(io::stdout().lock(), "nobody holds or waits for {}", harmless(self.name.as_str(), false))?;
+        shown.beside.iter().for_each(|beside| say(beside.warning(self.name.as_str())));
+        Ok(if shown.beside.is_empty() { 0 } else { BESIDE })
+    }
+
+    fn print(&self, shown: &Everybody) -> Outcome<()> {
+        let name = harmless(self.name.as_str(), false);
+        if shown.queued == 0 && !shown.beside.is_empty() {
+            writeln!(
+                io::stdout().lock(),
+                "nobody is in the queue of {name}, and other clients lock it in another way"
+            )?;
+        } else if shown.queued == 0 {
+            writeln!(io::stdout().lock(), "nobody holds or waits for {name}")?;
         } else {
             let heads = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
             print_table(&heads, shown.contenders.iter().map(Shown::row))?;
+        }
+        let end = self.skip.saturating_add(shown.contenders.len());
+        if end < shown.queued {
+            writeln!(io::stdout().lock(), "{} in the queue; --skip {end} shows those behind", shown.queued)?;
         }
         let skipped = shown.breaks.len().saturating_sub(BREAKS);
         for broken in &shown.breaks[skipped..] {
             writeln!(io::stdout().lock(), "{}", harmless(&broken.sentence(), false))?;
         }
-        print_store(&chosen)?;
-        for stranger in &shown.strangers {
-            say(format_args!("not part of the queue: {stranger}"));
-        }
-        Ok(0)
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file is a crate of its own and uses some of this")]
 
+pub(crate) mod hand;
 pub(crate) mod terminal;
 
 use std::path::{Path, PathBuf};
@@ -86,7 +87,8 @@ impl Place {
         if code(&shown) == 69 && stderr(&shown).contains("is not there") {
             return Vec::new();
         }
-        assert!(shown.status.success(), "{shown:?}");
+        // 1 says that another client's contender may not wait for those ahead of it.
+        assert!([0, 1].contains(&code(&shown)), "{shown:?}");
         let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
         shown["contenders"].as_array().unwrap().clone()
     }

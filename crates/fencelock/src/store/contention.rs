@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::SystemTime;
 
-use super::{Contender, RequestId};
+use super::{Contender, Foreign, RequestId};
 use crate::name::Name;
 
 /// Who was ahead of an acquire that was busy, timed out or refused to queue.
@@ -76,6 +76,9 @@ impl fmt::Display for Contention {
         match &holder.owner {
             Some(owner) => write!(f, "{owner}")?,
             None => f.write_str("an unknown owner")?,
+        }
+        if let Some(Foreign { what, .. }) = holder.foreign {
+            write!(f, " ({what})")?;
         }
         if let Some(held) = holder.since.and_then(|since| SystemTime::now().duration_since(since).ok()) {
             write!(f, " for {:.1} s", held.as_secs_f64())?;

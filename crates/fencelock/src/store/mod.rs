@@ -36,7 +36,7 @@ pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
-pub use self::view::{Contender, Page, Queue};
+pub use self::view::{Beside, Contender, Foreign, Page, Queue, Waits};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
@@ -312,7 +312,7 @@ impl fmt::Display for Loss {
 pub struct Owner {
     /// A random number, the `client` of all its request ids.
     pub client: u64,
-    /// The host's name; empty when opaque.
+    /// The host's name, or what another client calls itself; empty when opaque.
     pub host: String,
     /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
     pub pid: u32,
@@ -322,7 +322,7 @@ impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.pid, &*self.host) {
             (_, "") => write!(f, "client {:016x}", self.client),
-            (0, host) => write!(f, "somebody on {host}"),
+            (0, host) => f.write_str(host),
             (pid, host) => write!(f, "pid {pid} on {host}"),
         }
     }

@@ -35,6 +35,9 @@ pub struct Queue {
     pub contenders: Vec<Contender>,
     /// How many are in the queue, on whatever page.
     pub queued: usize,
+    /// Locks of other clients that may be held beside this one, on whatever page they stand; empty on most stores, whose
+    /// layouts nobody else has.
+    pub beside: Vec<Beside>,
     /// Things in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,
 }
@@ -44,7 +47,7 @@ impl Queue {
     #[must_use]
     pub fn page_of(name: Name, everybody: Vec<Contender>, page: Page) -> Self {
         let queued = everybody.len();
-        Self { name, contenders: page.of(everybody).collect(), queued, strangers: Vec::new() }
+        Self { name, contenders: page.of(everybody).collect(), queued, beside: Vec::new(), strangers: Vec::new() }
     }
 }
 
@@ -63,4 +66,39 @@ pub struct Contender {
     pub since: Option<SystemTime>,
     /// What it wants the lock for.
     pub purpose: Option<Arc<str>>,
+    /// What it is, where another client made it; `None` for a fencelock's.
+    pub foreign: Option<Foreign>,
+}
+
+/// A contender of another client. It hears of no break, and goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Foreign {
+    /// Which lock of which client it is, as far as its traces in the store tell.
+    pub what: &'static str,
+    /// Whether it waits for those ahead of it; [`Waits::Yes`] when there is nobody to wait for.
+    pub waits: Waits,
+}
+
+/// Whether a contender of another client waits for those ahead of it. One that does not holds the lock beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waits {
+    /// It passes them over: it holds the lock, too.
+    No,
+    /// That depends on how it is set up, which the store does not tell.
+    Perhaps,
+    /// It does.
+    Yes,
+}
+
+/// Locks of one kind of other clients under the same name that may be held beside the queue's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// Which lock of which client they are.
+    pub what: &'static str,
+    /// How many hold it or wait for it.
+    pub contenders: usize,
+    /// Whether they wait for the contenders ahead of them, [`Waits::No`] or [`Waits::Perhaps`].
+    pub waits: Waits,
+    /// Who the first of them is, where the queue does not show it and the store tells.
+    pub owner: Option<Owner>,
 }

@@ -64,7 +64,7 @@ impl Directory {
         let shown = page.of(line.tickets().enumerate());
         let contenders =
             shown.filter_map(|(at, ticket)| self.contender(&slot, ticket, at < granted, &mut roll)).collect();
-        Ok(Queue { name: name.clone(), contenders, queued, strangers })
+        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers })
     }
 
     /// The queue of `name` in short. Nobody is asked for but the head: those who wait are counted by their tickets, also
@@ -186,6 +186,7 @@ impl Directory {
             grant: is_granted.then(|| Grant { token: FencingToken::new(ticket.key.seq, 0) }),
             since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
+            foreign: None,
         })
     }
 

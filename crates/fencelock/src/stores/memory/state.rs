@@ -410,7 +410,13 @@ impl State {
             (page.skip.min(end)..end).map(|index| self.contender(line, index))
         });
         let queued = line.map_or(0, |line| line.tickets.len());
-        Queue { name: name.clone(), contenders: contenders.collect(), queued, strangers: Vec::new() }
+        Queue {
+            name: name.clone(),
+            contenders: contenders.collect(),
+            queued,
+            beside: Vec::new(),
+            strangers: Vec::new(),
+        }
     }
 
     fn contender(&self, line: &Line, index: usize) -> Contender {
@@ -422,6 +428,7 @@ impl State {
             grant: (index < line.granted).then(|| ticket.grant()),
             since: Some(ticket.since),
             purpose: ticket.purpose.clone(),
+            foreign: None,
         }
     }
 

@@ -33,6 +33,7 @@ fn contender(shown: Shown) -> Contender {
         grant: shown.granted.then_some(Grant { token }),
         since: Some(shown.since),
         purpose: shown.purpose,
+        foreign: None,
     }
 }
 

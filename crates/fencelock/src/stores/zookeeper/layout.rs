@@ -150,6 +150,11 @@ pub(super) fn own_number(node: &str, prefix: &str) -> Option<i64> {
     numbers(number).find_map(|(head, number)| head.is_empty().then_some(number))
 }
 
+/// What stands before the number of `node`.
+pub(super) fn head_of(node: &str) -> Option<&str> {
+    numbers(node).map(|(head, _)| head).next()
+}
+
 /// The ways to take `name` for a head and a number as the server writes it: ten characters, sign included, or eleven.
 fn numbers(name: &str) -> impl Iterator<Item = (&str, i64)> {
     [10_usize, 11].into_iter().filter_map(move |width| {
@@ -219,7 +224,7 @@ fn write_dashed(name: &mut String, bits: u128) -> std::fmt::Result {
 
 /// The kind of lock that a node of ours in kazoo's form belongs to. Only one in 2^30 random ids begins like ours, whose
 /// numbers are small; past 2^32 requests of one client its nodes are taken for kazoo's.
-fn ours(node: &str) -> Option<Kind> {
+pub(super) fn ours(node: &str) -> Option<Kind> {
     let (bits, _) = leading_id(node)?;
     let high = (bits >> 64) as u64;
     KINDS.into_iter().find(|kind| high >> 32 == letter(*kind) >> 32)
@@ -242,7 +247,7 @@ pub(super) fn request_of(node: &str) -> RequestId {
 }
 
 /// 32 hexadecimal digits at the start of `text`, dashed as a uuid or not, and what follows them.
-fn leading_id(text: &str) -> Option<(u128, &str)> {
+pub(super) fn leading_id(text: &str) -> Option<(u128, &str)> {
     let dashed = text
         .split_at_checked(36)
         .filter(|(id, _)| id.bytes().enumerate().all(|(at, byte)| (byte == b'-') == matches!(at, 8 | 13 | 18 | 23)));

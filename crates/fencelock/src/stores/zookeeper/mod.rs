@@ -4,12 +4,14 @@
 //! who else it excludes, and what a failover and a restored backup do.
 
 mod alone;
+mod beside;
 mod breaks;
 mod config;
 mod dialect;
 mod enter;
 mod events;
 mod fault;
+mod foreign;
 mod layout;
 mod line;
 mod note;

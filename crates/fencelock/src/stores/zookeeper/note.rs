@@ -128,6 +128,17 @@ pub(super) fn read(data: &[u8]) -> Told {
     Told { purpose: (!shown.is_empty()).then(|| shown.into()), ..Told::default() }
 }
 
+/// The same, of a node whose text says who made it and not what for: kazoo calls it the identifier.
+pub(super) fn named(told: Told) -> Told {
+    match told {
+        Told { owner: None, purpose: Some(name), grant } => {
+            let owner = Owner { client: 0, host: name.to_string(), pid: 0 };
+            Told { owner: Some(owner), purpose: None, grant }
+        }
+        told => told,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +190,7 @@ mod tests {
                 Told { purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None }, ..Told::default() }
             );
         }
+        assert_eq!(named(read(b"worker 7")), Told { owner: Some(host("worker 7")), ..Told::default() });
         assert_eq!(read(br#"{"fencelock":9,"client":"zz"}"#).owner, None);
     }
 }

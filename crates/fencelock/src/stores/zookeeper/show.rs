@@ -7,14 +7,16 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_util::future;
 
+use super::beside::{self, Others};
 use super::config::Config;
+use super::foreign;
 use super::layout::{Ticket, disturbs_curator, request_of};
 use super::line;
 use super::note::{self, Told};
 use super::path::{Home, RECORDS};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
-use crate::store::{Contender, Grant, Page, Queue};
+use crate::store::{Contender, Foreign, Grant, Page, Queue};
 use crate::token::FencingToken;
 
 /// How many nodes are read at once.
@@ -42,45 +44,47 @@ pub(super) async fn queue(
     if config.dialect.one_parent {
         others.retain(|node| layout.key(node).is_none());
     }
+    let foreign = foreign::foreign(&tickets, config.dialect.one_parent);
     let mut contenders = Vec::new();
-    for batch in tickets.chunks(BATCH) {
+    for (batch, foreign) in tickets.chunks(BATCH).zip(foreign.chunks(BATCH)) {
         if contenders.len() >= DETAILED {
-            contenders.extend(batch.iter().map(|(ticket, node)| unseen(ticket, node)));
+            let unread = batch.iter().zip(foreign);
+            contenders.extend(unread.map(|((ticket, node), foreign)| unseen(ticket, node, *foreign)));
             continue;
         }
         let paths: Vec<_> = batch.iter().map(|(_, node)| home.child(node)).collect();
         let read = future::join_all(paths.iter().map(|path| client.get_data(path))).await;
-        for (((ticket, node), path), read) in batch.iter().zip(&paths).zip(read) {
-            contenders.extend(contender(ticket, node, path, read)?);
+        for ((((ticket, node), foreign), path), read) in batch.iter().zip(foreign).zip(&paths).zip(read) {
+            contenders.extend(contender(unseen(ticket, node, *foreign), path, read)?);
         }
     }
     grant(&mut contenders);
+    let mut beside = foreign::beside(&foreign);
+    beside.extend(beside::beside(client, home, &mut others).await?);
     let contenders = contenders.into_iter().map(|(contender, _)| contender).collect();
     let strangers = strangers(client, home, others).await?;
-    Ok(Queue { strangers, ..Queue::page_of(name.clone(), contenders, page) })
+    Ok(Queue { beside, strangers, ..Queue::page_of(name.clone(), contenders, page) })
 }
 
 type Shown = (Contender, Option<FencingToken>);
 
-/// What a node says of its contender; `None` when it is gone.
-fn contender(
-    ticket: &Ticket,
-    node: &str,
-    path: &str,
-    read: Answered<(Vec<u8>, wire::Stat)>,
-) -> Answered<Option<Shown>> {
+/// A contender with what its node says; `None` when it is gone.
+fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -> Answered<Option<Shown>> {
     let (data, stat) = match read {
         Ok(read) => read,
         Err(error) if error.kind() == Wire::NoNode => return Ok(None),
-        Err(error) if error.kind() == Wire::NoAuth => return Ok(Some(unseen(ticket, node))),
+        Err(error) if error.kind() == Wire::NoAuth => return Ok(Some(unread)),
         Err(error) => return Err(error),
     };
     let mut told = note::read(&data);
+    let (mut contender, _) = unread;
+    if contender.foreign.is_some_and(foreign::is_kazoo) {
+        told = note::named(told);
+    }
     if stat.ephemeral_owner == 0 {
         let purpose = format!("no session's: the node {path} blocks until somebody deletes it");
         told = Told { purpose: Some(purpose.into()), ..Told::default() };
     }
-    let (mut contender, _) = unseen(ticket, node);
     contender.owner = told.owner;
     contender.purpose = told.purpose;
     contender.since = since(stat.ctime_ms);
@@ -95,9 +99,10 @@ pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     FencingToken::new(grant.unwrap_or(made_by), 0)
 }
 
-fn unseen(ticket: &Ticket, node: &str) -> Shown {
+/// A contender of which only the name of its node is known.
+fn unseen(ticket: &Ticket, node: &str, foreign: Option<Foreign>) -> Shown {
     let id = request_of(node);
-    (Contender { id, owner: None, claim: ticket.claim, grant: None, since: None, purpose: None }, None)
+    (Contender { id, owner: None, claim: ticket.claim, grant: None, since: None, purpose: None, foreign }, None)
 }
 
 fn since(ctime_ms: i64) -> Option<SystemTime> {
@@ -144,32 +149,38 @@ pub(super) async fn names(
     let layout = config.dialect.mutex();
     let mut found = Found { prefix, from, limit, names: BTreeSet::new() };
     client.sync("/").await?;
+    let mut others = Others::default();
     let mut waiting = vec![String::new()];
     while !waiting.is_empty() {
         let batch = waiting.split_off(waiting.len().saturating_sub(BATCH));
         let lists = batch.iter().map(|below| client.get_children(&path_of(config, below)));
         for (below, listed) in batch.iter().zip(future::join_all(lists).await) {
-            let children = match (listed, below.is_empty()) {
+            let (children, is_ephemeral) = match (listed, below.is_empty()) {
                 (Err(error), false) if error.kind() == Wire::NoAuth => continue,
-                (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
+                (listed, _) => or_nothing(listed)?
+                    .map_or((Vec::new(), false), |(children, stat)| (children, stat.ephemeral_owner != 0)),
             };
             if config.dialect.one_parent {
                 children.iter().filter_map(|child| layout.key(child)).for_each(|key| found.add(key));
                 continue;
             }
-            if !below.is_empty() && children.iter().any(|child| layout.read(child, "").is_some()) {
-                found.add(below);
+            match others.is_part(below, &children, is_ephemeral) {
+                Some(whole) => found.add(whole),
+                None if below.is_empty() => {}
+                None if children.iter().any(|child| layout.read(child, "").is_some()) => found.add(below),
+                None => {}
             }
             // Directly under the common parent no lock has its contenders, whatever a child is called.
             let is_nested = |child: &&String| match below.is_empty() {
                 true => *child != RECORDS,
-                false => layout.read(child, "").is_none(),
+                false => layout.read(child, "").is_none() && !beside::is_latch(child),
             };
             let nested = children.iter().filter(is_nested);
             let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
             waiting.extend(nested.filter(|name| found.may_be_below(name)));
         }
     }
+    others.guards.iter().for_each(|guard| found.remove(guard));
     Ok(found.names.into_iter().collect())
 }
 
@@ -190,6 +201,12 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    fn remove(&mut self, name: &str) {
+        if let Ok(name) = Name::new(name) {
+            self.names.remove(&name);
+        }
+    }
+
     fn add(&mut self, name: &str) {
         let Ok(name) = Name::new(name) else { return };
         if name.as_str().starts_with(self.prefix) && self.from.is_none_or(|from| name > *from) {

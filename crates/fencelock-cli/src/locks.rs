@@ -1,0 +1,102 @@
+//! Locks as a list shows them: a row for each, also for one that cannot be read.
+
+use fencelock::{Name, Queue};
+use serde::Serialize;
+
+use crate::say::Failure;
+use crate::show::{Shown, ShownBeside, told};
+
+/// How many contenders at the head of a queue a list looks at.
+pub(crate) const HEAD: usize = 100;
+
+/// One lock in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    store: String,
+    kind: Option<&'static str>,
+    permits: Option<u32>,
+    capacity: Option<u32>,
+    holders: Vec<Shown>,
+    waiting: usize,
+    pub(crate) beside: Vec<ShownBeside>,
+    pub(crate) error: Option<String>,
+}
+
+impl Lock {
+    /// What the head of `queue` says, of which `holders` hold the lock.
+    pub(crate) fn new(queue: &Queue, holders: usize, store: &str) -> Self {
+        let contenders = queue.contenders.iter().zip(1..);
+        let head: Vec<_> = contenders.map(|(contender, position)| Shown::new(position, contender)).collect();
+        let kind = head.first().map(|shown| match shown.kind {
+            "reader" | "writer" => "read-write",
+            "permits" => "semaphore",
+            _ => "mutex",
+        });
+        let capacity = head.first().and_then(|shown| shown.capacity);
+        let shown: Vec<_> = head.into_iter().filter(|shown| shown.state == "holder").collect();
+        let taken = shown.iter().filter_map(|holder| holder.permits).fold(0, u32::saturating_add);
+        Self {
+            name: queue.name.to_string(),
+            store: store.to_owned(),
+            kind,
+            // Of more holders than were looked at, nobody added up the permits.
+            permits: capacity.map(|_| taken).filter(|_| holders <= shown.len()),
+            capacity,
+            holders: shown,
+            waiting: queue.queued.saturating_sub(holders),
+            beside: ShownBeside::all(queue),
+            error: None,
+        }
+    }
+
+    /// A lock whose queue cannot be read.
+    pub(crate) fn unread(name: &Name, store: &str, failure: &Failure) -> Self {
+        Self {
+            name: name.to_string(),
+            store: store.to_owned(),
+            kind: None,
+            permits: None,
+            capacity: None,
+            holders: Vec::new(),
+            waiting: 0,
+            beside: Vec::new(),
+            error: failure.message.clone(),
+        }
+    }
+
+    /// What the holders hold together.
+    fn held_as(&self) -> String {
+        match (self.permits, self.capacity, self.holders.len(), self.holders.first()) {
+            (Some(permits), Some(capacity), ..) => format!("{permits} of {capacity}"),
+            (None, Some(capacity), ..) => format!("some of {capacity}"),
+            (_, _, 0, _) => self.kind.unwrap_or("-").to_owned(),
+            (_, _, 1, Some(holder)) => holder.claim.clone(),
+            (_, _, readers, _) => format!("{readers} readers"),
+        }
+    }
+
+    pub(crate) fn row(&self) -> Vec<String> {
+        if let Some(error) = &self.error {
+            return vec![
+                self.name.clone(),
+                "unreadable".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                error.clone(),
+                "-".to_owned(),
+            ];
+        }
+        let holder = self.holders.first();
+        let more = self.holders.len().saturating_sub(1);
+        let who = holder.map_or_else(|| "-".to_owned(), Shown::who);
+        vec![
+            self.name.clone(),
+            self.held_as(),
+            if more == 0 { who } else { format!("{who} and {more} more") },
+            told(holder.and_then(|holder| holder.age.as_ref())),
+            holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
+            self.waiting.to_string(),
+        ]
+    }
+}

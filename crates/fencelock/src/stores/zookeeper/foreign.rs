@@ -1,0 +1,228 @@
+//! Contenders of other clients: which lock of which client they are, and whether they wait for those ahead of them.
+//!
+//! Each client looks for the names that it knows and passes over the others, so two clients may hold one lock at once.
+//! What each knows was played with the real clients: the tables in `docs/coming-from-curator.md` and its neighbours.
+
+use super::dialect::{LOCK, RLOCK};
+use super::layout::{Ticket, head_of, leading_id, ours};
+use crate::store::{Beside, Foreign, Waits};
+
+/// How clients that look for names see a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// `…lock-`
+    Lock,
+    /// `…__READ__`, `…__WRIT__`
+    Curator,
+    /// `…__lock__`
+    Kazoo,
+    /// `…__rlock__`
+    KazooReader,
+    /// Our permits, and keys under one parent.
+    Other,
+}
+
+const LOOKS: usize = 5;
+
+/// A client and its lock, as far as the names of nodes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Ours,
+    CuratorMutex,
+    CuratorReadWrite,
+    GoZk,
+    KazooLock,
+    KazooReader,
+    ZkLock,
+    Plain,
+}
+
+impl Family {
+    fn of(node: &str, one_parent: bool) -> Self {
+        let head = head_of(node).unwrap_or(node);
+        let (id, has_mark) = node.strip_prefix("_c_").map_or((node, false), |id| (id, true));
+        let is_dashed = id.as_bytes().get(8) == Some(&b'-');
+        match leading_id(id) {
+            Some(_) if ours(id).is_some() => Self::Ours,
+            Some(_) if one_parent && has_mark => Self::ZkLock,
+            _ if one_parent => Self::Plain,
+            _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => Self::CuratorReadWrite,
+            _ if head.ends_with(RLOCK) => Self::KazooReader,
+            _ if head.ends_with(LOCK) => Self::KazooLock,
+            Some(_) if has_mark && is_dashed => Self::CuratorMutex,
+            Some(_) if has_mark => Self::GoZk,
+            _ => Self::Plain,
+        }
+    }
+
+    /// What people call it; `None` for a fencelock's.
+    const fn what(self) -> Option<&'static str> {
+        match self {
+            Self::Ours => None,
+            Self::CuratorMutex => Some("Curator InterProcessMutex"),
+            Self::CuratorReadWrite => Some("Curator InterProcessReadWriteLock"),
+            Self::GoZk => Some("go-zk Lock"),
+            Self::KazooLock => Some("kazoo Lock or WriteLock"),
+            Self::KazooReader => Some("kazoo ReadLock"),
+            Self::ZkLock => Some("zk-lock"),
+            Self::Plain => Some("lock by a recipe of its own"),
+        }
+    }
+
+    /// Whether it waits for a node ahead of it that looks so.
+    const fn heeds(self, looks: Looks) -> Waits {
+        match (self, looks) {
+            (Self::Ours | Self::GoZk | Self::ZkLock, _)
+            | (Self::CuratorMutex, Looks::Lock)
+            | (Self::CuratorReadWrite, Looks::Curator)
+            | (Self::KazooLock | Self::KazooReader, Looks::Kazoo) => Waits::Yes,
+            // What kazoo looks for besides is told to it, and recipes are many.
+            (Self::KazooLock | Self::KazooReader | Self::Plain, _) => Waits::Perhaps,
+            (Self::CuratorMutex | Self::CuratorReadWrite, _) => Waits::No,
+        }
+    }
+}
+
+fn looks(node: &str) -> Looks {
+    let head = head_of(node).unwrap_or(node);
+    match head {
+        _ if head.ends_with("lock-") => Looks::Lock,
+        _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => Looks::Curator,
+        _ if head.ends_with(LOCK) => Looks::Kazoo,
+        _ if head.ends_with(RLOCK) => Looks::KazooReader,
+        _ => Looks::Other,
+    }
+}
+
+/// What each contender of `line`, front first, is where another client made it.
+pub(super) fn foreign(line: &[(Ticket, String)], one_parent: bool) -> Vec<Option<Foreign>> {
+    // How many ahead look so, all of them and those that are no readers.
+    let mut ahead = [(0_usize, 0_usize); LOOKS];
+    let all = [Looks::Lock, Looks::Curator, Looks::Kazoo, Looks::KazooReader, Looks::Other];
+    line.iter()
+        .map(|(ticket, node)| {
+            let family = Family::of(node, one_parent);
+            let is_reader = ticket.claim.is_reader();
+            let in_its_way = |looks: &Looks| {
+                let (everybody, writers) = ahead[*looks as usize];
+                (if is_reader { writers } else { everybody }) > 0
+            };
+            // It waits if it waits for one of them, and holds at once if it passes all of them over.
+            let waits = all.iter().filter(|looks| in_its_way(looks)).map(|looks| family.heeds(*looks)).max();
+            let (everybody, writers) = &mut ahead[looks(node) as usize];
+            *everybody += 1;
+            *writers += usize::from(!is_reader);
+            family.what().map(|what| Foreign { what, waits: waits.unwrap_or(Waits::Yes) })
+        })
+        .collect()
+}
+
+/// Whether what its node says is who it is.
+pub(super) fn is_kazoo(foreign: Foreign) -> bool {
+    [Family::KazooLock, Family::KazooReader].iter().any(|family| family.what() == Some(foreign.what))
+}
+
+/// Those that may hold the lock beside whoever is at its head, by what they are.
+pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
+    let mut found: Vec<Beside> = Vec::new();
+    for Foreign { what, waits } in foreign.iter().flatten().filter(|foreign| foreign.waits != Waits::Yes) {
+        match found.iter_mut().find(|beside| beside.what == *what && beside.waits == *waits) {
+            Some(beside) => beside.contenders += 1,
+            None => found.push(Beside { what, contenders: 1, waits: *waits, owner: None }),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dialect::DIALECTS;
+    use super::super::line;
+    use super::*;
+
+    /// A node of each family, in the order in which the tables name them.
+    fn node(of: &str, number: i64) -> String {
+        let (dashed, plain) = ("fb230995-c2bc-4a6c-98b5-6f506fd9afae", "94b6e5cf49364b1f8706ee06e5d07c35");
+        let head = match of {
+            "ours" => "_c_a0000000-0000-0005-0123-456789abcdef-lock-".to_owned(),
+            "our writer" => "_c_b0000000-0000-0005-0123-456789abcdef-__WRIT__".to_owned(),
+            "our permit" => "_c_c0000000000000050123456789abcdef-__PERM__2of5__".to_owned(),
+            "our kazoo" => "a0000000000000050123456789abcdef__lock__".to_owned(),
+            "curator" => format!("_c_{dashed}-lock-"),
+            "curator writer" => format!("_c_{dashed}-__WRIT__"),
+            "curator reader" => format!("_c_{dashed}-__READ__"),
+            "go-zk" => format!("_c_{plain}-lock-"),
+            "kazoo" => format!("{plain}__lock__"),
+            "kazoo reader" => format!("{plain}__rlock__"),
+            _ => "lock-".to_owned(),
+        };
+        format!("{head}{number:010}")
+    }
+
+    /// Whether `second` waits for `first`, which is ahead of it.
+    fn waits(first: &str, second: &str) -> Waits {
+        let nodes = vec![node(first, 1), node(second, 2)];
+        let layout = DIALECTS[0].layout_of(&nodes);
+        let (line, others) = line::line(layout, "", nodes);
+        assert!(others.is_empty(), "{others:?}");
+        foreign(&line, false)[1].map_or(Waits::Yes, |foreign| foreign.waits)
+    }
+
+    #[test]
+    fn who_gets_it_too_by_the_tables_is_not_taken_for_a_waiter() {
+        for (first, second, expected) in [
+            ("ours", "ours", Waits::Yes),
+            ("ours", "curator", Waits::Yes),
+            ("ours", "go-zk", Waits::Yes),
+            ("ours", "curator writer", Waits::No),
+            ("ours", "curator reader", Waits::No),
+            ("ours", "kazoo", Waits::Perhaps),
+            ("ours", "kazoo reader", Waits::Perhaps),
+            ("ours", "plain", Waits::Perhaps),
+            ("our kazoo", "curator", Waits::No),
+            ("our kazoo", "curator writer", Waits::No),
+            ("our kazoo", "kazoo", Waits::Yes),
+            ("our kazoo", "kazoo reader", Waits::Yes),
+            ("our kazoo", "go-zk", Waits::Yes),
+            ("our writer", "curator writer", Waits::Yes),
+            ("our writer", "curator reader", Waits::Yes),
+            ("our writer", "curator", Waits::No),
+            ("our writer", "kazoo", Waits::Perhaps),
+            ("our permit", "curator", Waits::No),
+            ("our permit", "kazoo", Waits::Perhaps),
+            ("our permit", "go-zk", Waits::Yes),
+            ("curator", "curator writer", Waits::No),
+            ("curator", "kazoo", Waits::Perhaps),
+            ("kazoo", "curator", Waits::No),
+            ("curator reader", "curator reader", Waits::Yes),
+            ("kazoo", "ours", Waits::Yes),
+        ] {
+            assert_eq!(waits(first, second), expected, "{second} behind {first}");
+        }
+    }
+
+    #[test]
+    fn one_that_waits_for_anybody_ahead_is_a_waiter() {
+        let nodes = ["ours", "curator writer", "curator writer"];
+        let nodes = nodes.iter().zip(1..).map(|(of, number)| node(of, number)).collect();
+        let (line, _) = line::line(DIALECTS[0].mutex(), "", nodes);
+        let seen = foreign(&line, false);
+        let waits = seen.iter().map(|foreign| foreign.map(|foreign| foreign.waits)).collect::<Vec<_>>();
+        assert_eq!(waits, [None, Some(Waits::No), Some(Waits::Yes)]);
+        let beside = beside(&seen);
+        assert_eq!((beside.len(), beside[0].contenders, beside[0].waits), (1, 1, Waits::No));
+    }
+
+    #[test]
+    fn under_one_parent_a_recipe_may_count_by_itself() {
+        let nodes = [
+            "_c_a0000000000000050123456789abcdef-job0000000001",
+            "_c_9043e340783bca239f63470b2f5c0243-job0000000002",
+            "job0000000003",
+        ];
+        let (line, _) = line::line(DIALECTS[2].mutex(), "job", nodes.iter().map(|node| (*node).to_owned()).collect());
+        let waits = |foreign: Option<Foreign>| foreign.map(|foreign| foreign.waits);
+        let seen: Vec<_> = foreign(&line, true).into_iter().map(waits).collect();
+        assert_eq!(seen, [None, Some(Waits::Yes), Some(Waits::Perhaps)]);
+    }
+}
