@@ -7,11 +7,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 
+use super::boot::Boot;
 use super::fault::fault;
-use super::files::{read, replace_file};
+use super::files::{open_file, read, replace_file};
 use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;
@@ -40,7 +42,7 @@ pub(super) enum Drawn {
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Limits {
-    boot: String,
+    boot: Boot,
     floor: u64,
     ceiling: u64,
 }
@@ -54,7 +56,7 @@ impl Limits {
         let mut lines = text.split_terminator('\n');
         let limits = (lines.next()? == FORMAT).then(|| {
             Some(Self {
-                boot: lines.next()?.strip_prefix("boot ")?.to_owned(),
+                boot: Boot::parse(lines.next()?.strip_prefix("boot ")?)?,
                 floor: lines.next()?.strip_prefix("floor ")?.parse().ok()?,
                 ceiling: lines.next()?.strip_prefix("ceiling ")?.parse().ok()?,
             })
@@ -66,19 +68,28 @@ impl Limits {
 /// The ceiling, as this process last saw it.
 #[derive(Debug)]
 pub(super) struct Ceiling {
-    boot: String,
+    /// The id of this boot, where it is known.
+    boot: Option<String>,
     known: Mutex<(u64, u64)>,
+    /// How often it was not known whether the file is on disk.
+    #[cfg(test)]
+    pub(super) syncs: std::sync::atomic::AtomicU64,
 }
 
 impl Ceiling {
-    pub(super) fn new(boot: String) -> Self {
+    pub(super) fn new(boot: Option<String>) -> Self {
         // Nothing is below a ceiling of 0, so the first draw reads the file.
-        Self { boot, known: Mutex::new((0, 0)) }
+        Self {
+            boot,
+            known: Mutex::new((0, 0)),
+            #[cfg(test)]
+            syncs: Default::default(),
+        }
     }
 
     /// What a new directory starts with.
-    pub(super) fn first(boot: &str) -> String {
-        Limits { boot: boot.to_owned(), floor: 0, ceiling: 0 }.encode()
+    pub(super) fn first(boot: Option<String>) -> String {
+        Limits { boot: Boot::current(boot, SystemTime::now()), floor: 0, ceiling: 0 }.encode()
     }
 
     /// The number after `last` in a bucket whose lock the caller holds.
@@ -105,11 +116,12 @@ impl Ceiling {
         }
     }
 
-    /// Moves the ceiling well before it is reached, outside of every bucket's lock. Failures show when it matters.
+    /// Learns the ceiling, and moves it well before it is reached, outside of every bucket's lock. Failures show when it
+    /// matters.
     pub(super) fn prepare(&self, path: &str, root: &Root, wall: SystemTime) {
         let mut known = self.lock();
         let wanted = ticks(wall).max(known.0).saturating_add(AHEAD / 2);
-        if known.1 != 0 && wanted >= known.1 {
+        if wanted >= known.1 {
             let _ = self.raise(path, root, wanted, &mut known);
         }
     }
@@ -146,16 +158,53 @@ impl Ceiling {
             )
             .with("path", format_args!("{path}/{CEILING}")));
         };
-        if limits.boot == self.boot && number < limits.ceiling {
-            // Whoever wrote it may have been killed before it was synced.
-            return Ok(rustix::fs::fsync(&root.fd).map(|()| limits));
+        // Looked at anew each time: where only the clock tells the boot, everybody must go by the same clock.
+        let boot = Boot::current(self.boot.clone(), SystemTime::now());
+        let is_same = limits.boot.is_same(&boot);
+        if is_same && number < limits.ceiling {
+            return Ok(self.make_sure(root, &text).map(|()| limits));
         }
-        if limits.boot != self.boot {
-            limits = Limits { boot: self.boot.clone(), floor: limits.ceiling, ceiling: limits.ceiling };
+        if !is_same {
+            limits = Limits { boot, floor: limits.ceiling, ceiling: limits.ceiling };
         }
         limits.ceiling = number.max(limits.floor).saturating_add(AHEAD);
-        Ok(replace_file(&root.fd, CEILING, limits.encode().as_bytes(), root.modes).map(|()| limits))
+        let text = limits.encode();
+        let replaced = replace_file(&root.fd, CEILING, text.as_bytes(), root.modes);
+        Ok(replaced.map(|()| note_synced(root, &text)).map(|()| limits))
     }
+
+    /// Makes sure that the file is on disk: whoever wrote it may have been killed before it was synced. That is noted, for a
+    /// sync takes long, and each process that comes would do it anew, the others waiting.
+    fn make_sure(&self, root: &Root, text: &str) -> rustix::io::Result<()> {
+        if is_noted(root, text) {
+            return Ok(());
+        }
+        #[cfg(test)]
+        self.syncs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        rustix::fs::fsync(open_file(&root.fd, CEILING, OFlags::RDONLY)?)?;
+        rustix::fs::fsync(&root.fd)?;
+        note_synced(root, text);
+        Ok(())
+    }
+}
+
+/// Where in the file of the counters it is noted which content of the file `ceiling` is on disk: behind counters and marks.
+const NOTED_AT: u64 = 2 * 8 * super::ticket::BUCKETS as u64;
+
+/// Stands for one content, which names the boot: so a note that outlived a boot says nothing in the next one.
+fn note_of(text: &str) -> [u8; 8] {
+    let digest = Sha256::digest(text.as_bytes());
+    std::array::from_fn(|at| digest[at])
+}
+
+fn note_synced(root: &Root, text: &str) {
+    // Without the note the next process syncs again.
+    let _ = rustix::io::pwrite(&root.counters, &note_of(text), NOTED_AT);
+}
+
+fn is_noted(root: &Root, text: &str) -> bool {
+    let mut found = [0; 8];
+    rustix::io::pread(&root.counters, &mut found, NOTED_AT) == Ok(8) && found == note_of(text)
 }
 
 /// Gives a short internal lock back. It cannot fail on an open descriptor; closing it would do the same.
@@ -178,7 +227,7 @@ mod tests {
 
     #[test]
     fn limits_are_read_back_and_damage_is_noticed() {
-        let limits = Limits { boot: "b-1".to_owned(), floor: 7, ceiling: 9 };
+        let limits = Limits { boot: Boot::parse("b-1 7").unwrap(), floor: 7, ceiling: 9 };
         let text = limits.encode();
         assert_eq!(Limits::decode(&text), Some(limits));
         assert_eq!(Limits::decode("fencelock ceiling 2\nboot b\nfloor 1\nceiling 2\n"), None);

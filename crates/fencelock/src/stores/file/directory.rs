@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
+use super::boot::Boot;
 use super::bucket::Bucket;
 use super::ceiling::Ceiling;
 use super::config::Config;
@@ -66,11 +67,8 @@ impl Directory {
     }
 
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
-        let boot = match config.boot.clone().or_else(platform::boot_id) {
-            Some(boot) => boot,
-            None => files::temporary_name(),
-        };
-        let root = Root::prepare(config, fd, &Ceiling::first(&boot))?;
+        let boot = config.boot.clone().or_else(Boot::id);
+        let root = Root::prepare(config, fd, &Ceiling::first(boot.clone()))?;
         let directory = Self {
             path: config.path.clone(),
             root,

@@ -3,6 +3,7 @@
 //! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive.
 //! `NOTES.md` beside this file has the layout, and what a crash, a power cut and a restored backup do.
 
+mod boot;
 mod breaks;
 mod bucket;
 mod ceiling;
@@ -74,7 +75,7 @@ fn capability() -> Capability {
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         excludes: "",
-        residue: "one empty directory and two numbers for each of 4096 buckets, shared by all names; a line for each grant ever broken; what a client left that died, until others have opened the directory or renewed there some times",
+        residue: "one empty directory and two numbers for each of 4096 buckets, shared by all names; a line for each grant ever broken; what a client left that died, for some minutes while others renew there, else until the next ones open the directory",
         pace: Pace::DEFAULT,
         blocking: true,
     }

@@ -20,7 +20,6 @@ use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::{Identity, session_name};
 use super::platform::Interest;
-use super::sweep::Effort;
 use super::ticket::Slot;
 use super::watch::{Bell, Subscription, Watching, watch};
 use crate::engine::clock::Clock;
@@ -187,7 +186,7 @@ impl Core {
             self.leave_to_events(&mut gone);
         }
         // What is wrong with the dead is told to those who meet them with a purpose.
-        let _ = self.directory.tidy_up(Effort::RENEWAL);
+        let _ = self.directory.sweep_with_renewal(confirmed);
         Ok(Renewal { confirmed, gone, expired: false })
     }
 

@@ -15,13 +15,18 @@ use super::lives::session_name;
 use super::platform;
 use super::show::modified;
 use super::ticket::{self, Ticket, parse_base32};
+use crate::engine::clock::Moment;
 
 /// How old a half-made file is when nobody can be about to finish it.
 const ABANDONED: Duration = Duration::from_secs(60);
 
+/// How often a process looks for the dead while it does nothing but renew: listing the sessions takes long where there are
+/// thousands.
+const SEARCHES: Duration = Duration::from_secs(60);
+
 /// How much is done in one go.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Effort {
+struct Effort {
     /// Sessions that are tested.
     sessions: usize,
     /// Buckets that are listed.
@@ -32,14 +37,16 @@ pub(super) struct Effort {
 
 impl Effort {
     /// At an opening: some ten milliseconds.
-    pub(super) const OPENING: Self = Self { sessions: 64, buckets: ticket::BUCKETS as usize, tickets: 1000 };
+    const OPENING: Self = Self { sessions: 64, buckets: ticket::BUCKETS as usize, tickets: 1000 };
     /// With a renewal: about a millisecond.
-    pub(super) const RENEWAL: Self = Self { sessions: 16, buckets: 64, tickets: 100 };
+    const RENEWAL: Self = Self { sessions: 16, buckets: 64, tickets: 100 };
 }
 
 /// How far this process has come.
 #[derive(Debug, Default)]
 pub(super) struct Janitor {
+    /// When the next search of a process that only renews is due.
+    search_at: Option<Moment>,
     /// The last session that was tested: the next go tests those behind it.
     tested: Option<u64>,
     /// Dead sessions whose tickets are being removed, and the bucket where that goes on.
@@ -58,9 +65,22 @@ impl Directory {
         sweep_temporary(&rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty())?)
     }
 
+    /// Goes on with the dead that are known, and looks for more now and then.
+    pub(super) fn sweep_with_renewal(&self, now: Moment) -> rustix::io::Result<()> {
+        let mut janitor = self.janitor();
+        if janitor.dead.is_empty() {
+            if janitor.search_at.is_some_and(|at| now < at) {
+                return Ok(());
+            }
+            janitor.search_at = Some(now.after(SEARCHES));
+        }
+        drop(janitor);
+        self.tidy_up(Effort::RENEWAL)
+    }
+
     /// Removes dead sessions, so far as `effort` reaches: first their tickets, then their files, so that no crash in
     /// between leaves a ticket whose session nobody finds.
-    pub(super) fn tidy_up(&self, effort: Effort) -> rustix::io::Result<()> {
+    fn tidy_up(&self, effort: Effort) -> rustix::io::Result<()> {
         let mut janitor = self.janitor();
         if janitor.dead.is_empty() {
             self.find_dead(&mut janitor, effort.sessions)?;

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
 use tokio::net::unix::pipe::Receiver;
@@ -30,10 +31,16 @@ pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Re
     Ok(Err((format!("{magic:#x}"), allowed.join(" "))))
 }
 
-/// What changes with every boot of the machine.
+/// What changes with every boot of the machine; `None` without `/proc`.
 pub(in super::super) fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// How long ago the machine was booted, suspended or not.
+pub(in super::super) fn uptime() -> Option<Duration> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Some(Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?))
 }
 
 /// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.

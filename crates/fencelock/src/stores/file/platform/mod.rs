@@ -7,9 +7,9 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new};
+pub(super) use linux::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new, uptime};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new};
+pub(super) use other::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new, uptime};
 
 /// What to hear of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Other systems: nothing to be told by, so waiters poll.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
@@ -14,6 +15,11 @@ pub(in super::super) fn check_file_system(_: &OwnedFd) -> rustix::io::Result<Res
 
 /// Unknown here: every opening of the directory counts as a new boot, which only skips some numbers.
 pub(in super::super) fn boot_id() -> Option<String> {
+    None
+}
+
+/// Unknown as well.
+pub(in super::super) fn uptime() -> Option<Duration> {
     None
 }
 
