@@ -15,7 +15,7 @@ pub(crate) enum Class {
     Alone,
     /// It keeps a core busy.
     Computes,
-    /// It keeps about half a core busy: workers that contend for locks, servers that start.
+    /// It keeps almost half a core busy: workers that contend for locks, servers that start.
     Contends,
     /// It waits for time to pass or for servers.
     Waits,
@@ -29,7 +29,7 @@ impl Class {
     fn needs(self) -> usize {
         match self {
             Self::Alone | Self::Computes => 100,
-            Self::Contends => 50,
+            Self::Contends => 45,
             Self::Waits => 20,
             // What is left.
             Self::Builds => 0,
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_longest_start_first_and_shorter_ones_take_what_is_left_of_the_cores() {
         let mut board = board(&[(Computes, 8), (Waits, 1), (Contends, 9), (Computes, 7), (Waits, 2), (Waits, 3)]);
-        // 50, 100, 20 and 20 percent of two cores; the next core is not free, and neither are 20 percent more.
+        // 45, 100, and twice 20 percent: two cores have no 20 percent left.
         assert_eq!(all_that_start(&mut board), [2, 0, 5, 4]);
         board.end(2);
         assert_eq!(all_that_start(&mut board), [1]);
