@@ -116,9 +116,17 @@ impl World {
 
     /// A client as users have it, in a process of its own, with an engine that renews what it holds.
     pub(crate) async fn user(&self) -> Verdict<User> {
+        self.user_with(|options| options).await
+    }
+
+    /// The same with options of its own.
+    pub(crate) async fn user_with(
+        &self,
+        with: impl FnOnce(fencelock::ClientBuilder) -> fencelock::ClientBuilder,
+    ) -> Verdict<User> {
         let process = self.fixture.process().await?;
         let options = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime).ttl(self.fixture.long_ttl());
-        let client = options.connect_store(Arc::clone(&process.store)).await?;
+        let client = with(options).connect_store(Arc::clone(&process.store)).await?;
         Ok(User { client, _process: process })
     }
 

@@ -17,7 +17,9 @@ use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
 /// When the last clone and the last guard are gone, the client closes itself in the background; with
-/// [`Io::OwnThread`] that drop waits up to one second for releases under way. [`Client::close`] does it in the open.
+/// [`Io::OwnThread`] that drop waits up to one second for releases under way. [`Client::close`] does it in the open. A
+/// client in a `static` is never dropped: what guards release at the very end of `main` is waited for by
+/// [`flush`](crate::flush).
 ///
 /// Forking a process without `exec` is not supported.
 ///
@@ -51,12 +53,12 @@ impl Drop for Lifeline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not
-    /// ([`Duration::MAX`] where nothing expires).
-    Confirmed(Duration),
+    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not. `None` where nothing
+    /// expires (`file:`).
+    Confirmed(Option<Duration>),
     /// A renewal is overdue; certain for this long.
-    Suspect(Duration),
-    /// There is no session. The next acquire opens one.
+    Suspect(Option<Duration>),
+    /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,
     /// The client was closed.
     Closed,
@@ -190,6 +192,9 @@ impl Client {
     }
 
     /// How the client is doing, from memory: for readiness probes.
+    ///
+    /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
+    /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
     #[must_use]
     pub fn health(&self) -> Health {
         if self.engine.is_closed() {
@@ -198,7 +203,7 @@ impl Client {
         match self.engine.current() {
             None => Health::NoSession,
             Some(live) => {
-                let remaining = live.safe_until().since(self.engine.clock.now());
+                let remaining = live.safe_until().left(self.engine.clock.now());
                 if live.is_suspect() { Health::Suspect(remaining) } else { Health::Confirmed(remaining) }
             }
         }

@@ -21,7 +21,8 @@ pub enum ErrorKind {
     Unsupported,
     /// `try_acquire`: somebody is ahead. [`Error::contention`] says who.
     Busy,
-    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it.
+    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it. Only when the store answered:
+    /// a wait that ends in an outage is [`ErrorKind::Unreachable`].
     TimedOut,
     /// More contenders wait already than `max_waiters` allows.
     QueueFull,

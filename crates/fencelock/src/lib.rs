@@ -20,6 +20,7 @@ pub use engine::hold::GuardState;
 pub use engine::io::Io;
 pub use engine::observe::{Event, Observer};
 pub use engine::options::{Retry, Timing};
+pub use engine::pending::flush;
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use primitives::{

@@ -1,4 +1,4 @@
-//! Connecting to a store that is not there yet.
+//! Sessions that are opened: by connecting to a store that is not there yet, and again when one was lost.
 
 mod support;
 
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::Operation;
-use fencelock::{Client, ErrorKind, Io, Result};
-use support::{World, on_one_thread, secs, settle};
+use fencelock::{Client, ErrorKind, Health, Io, Result};
+use support::{World, ms, on_one_thread, secs, settle};
 use tokio::task::JoinHandle;
 
 /// Connects in the background to a store in `world`, through a handle that does with it what `breaks` says.
@@ -66,5 +66,93 @@ fn a_client_without_time_to_connect_tries_once() {
         world.advance(secs(1)).await;
         settle().await;
         client.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn callers_that_wait_for_less_than_opening_takes_get_a_session_all_the_same() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let mutex = process.client.mutex("a").unwrap();
+        let slow = process.store.delay_next(Operation::Open);
+        process.store.expire_sessions();
+        for _ in 0..5 {
+            let mutex = mutex.clone();
+            let impatient = tokio::spawn(async move { mutex.acquire_within(ms(100)).await });
+            world.advance(ms(100)).await;
+            assert_eq!(impatient.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        }
+        assert!(slow.release(), "the first opening was given up");
+        mutex.acquire_within(ms(100)).await.unwrap().release().await.unwrap();
+        assert_eq!(process.events.count("SessionOpened"), 2);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn an_opening_goes_on_wherever_its_callers_are_dropped() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let mutex = process.client.mutex("a").unwrap();
+        for polls in 0..4 {
+            let slow = process.store.delay_next(Operation::Open);
+            process.store.expire_sessions();
+            let mut acquiring = Box::pin(mutex.acquire());
+            for _ in 0..polls {
+                assert!(futures_util::poll!(acquiring.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            drop(acquiring);
+            world.advance(ms(50)).await;
+            assert!(slow.release(), "after {polls} polls");
+            settle().await;
+            assert!(matches!(process.client.health(), Health::Confirmed(_)), "after {polls} polls");
+            mutex.acquire().await.unwrap().release().await.unwrap();
+            world.assert_no_place_is_left().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_is_closed_or_dropped_while_a_session_is_opened_leaves_none() {
+    on_one_thread(async {
+        for is_closed in [true, false] {
+            let world = World::new();
+            let process = world.process().await;
+            let slow = process.store.delay_next(Operation::Open);
+            process.store.expire_sessions();
+            world.advance(ms(50)).await;
+            if is_closed {
+                process.client.close().await.unwrap();
+                assert_eq!(process.client.mutex("a").unwrap().acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+            } else {
+                drop(process.client);
+            }
+            settle().await;
+            slow.release();
+            // One that was on its way when it was given up lives as long as any that nobody renews.
+            world.advance(secs(11)).await;
+            assert_eq!(world.store.census(), Default::default());
+        }
+    });
+}
+
+#[test]
+fn a_lost_session_is_opened_again_although_nobody_acquires() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        process.store.partition();
+        world.advance(secs(60)).await;
+        assert_eq!(process.client.health(), Health::NoSession);
+        process.store.heal();
+        world.advance(secs(10)).await;
+        assert!(matches!(process.client.health(), Health::Confirmed(Some(_))), "{:?}", process.client.health());
+        assert_eq!(world.store.census().sessions, 1);
+        process.client.close().await.unwrap();
+        world.advance(secs(60)).await;
+        assert_eq!(world.store.census().sessions, 0, "a closed client opens nothing");
     });
 }

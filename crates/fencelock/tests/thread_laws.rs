@@ -107,6 +107,80 @@ fn what_is_held_for_so_long_at_most_is_given_back_although_its_caller_stands_sti
 }
 
 #[test]
+fn what_a_client_that_is_never_dropped_released_last_can_be_waited_for() {
+    for _ in 0..50 {
+        let store = MemoryStore::new();
+        let client = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
+        drop(client.mutex("a").unwrap().acquire().unwrap());
+        assert!(fencelock::flush(secs(60)));
+        assert_eq!(store.census().places, 0);
+        // As a static does.
+        std::mem::forget(client);
+    }
+}
+
+#[test]
+fn flush_waits_for_no_longer_than_it_is_told_to() {
+    let store = MemoryStore::new().another_process();
+    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let guard = client.mutex("a").unwrap().acquire().unwrap();
+    store.partition();
+    drop(guard);
+    assert!(!fencelock::flush(ms(20)));
+    store.heal();
+    assert!(fencelock::flush(secs(60)));
+}
+
+#[test]
+fn run_gives_the_lock_back_before_it_returns_wherever_requests_run() {
+    for io in [Io::OwnThread, Io::CurrentRuntime] {
+        on_one_thread(async {
+            let store = MemoryStore::new();
+            let client = Client::builder().io(io).connect_store(shared(&store)).await.unwrap();
+            for _ in 0..50 {
+                client.mutex("a").unwrap().run(async |_| ()).await.unwrap();
+                assert_eq!(store.census().places, 0, "{io:?}");
+            }
+        });
+    }
+    let store = MemoryStore::new();
+    let client = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
+    for _ in 0..50 {
+        client.mutex("a").unwrap().run(|_| ()).unwrap();
+        assert_eq!(store.census().places, 0);
+    }
+}
+
+#[test]
+fn a_client_of_one_runtime_says_so_on_another() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (home, other) = (runtime(), runtime());
+    let store = MemoryStore::new();
+    let options = Client::builder().io(Io::CurrentRuntime);
+    let client = home.block_on(options.connect_store(shared(&store))).unwrap();
+    let guard = home.block_on(client.mutex("a").unwrap().acquire()).unwrap();
+    let elsewhere = async || {
+        let name = Name::new("a").unwrap();
+        let errors = [
+            client.mutex("b").unwrap().acquire().await.unwrap_err(),
+            client.queue(&name).await.unwrap_err(),
+            guard.release().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains("Io::CurrentRuntime"), "{error}");
+        }
+    };
+    other.block_on(elsewhere());
+    futures_executor::block_on(elsewhere());
+    home.block_on(async {
+        guard.release().await.unwrap();
+        client.mutex("b").unwrap().acquire().await.unwrap().release().await.unwrap();
+    });
+    assert_eq!(store.census().places, 0);
+}
+
+#[test]
 fn any_executor_will_do() {
     futures_executor::block_on(async {
         let client = Client::connect("memory:").await.unwrap();
@@ -129,7 +203,7 @@ fn health_tells_how_the_session_is_doing() {
     let store = MemoryStore::new().another_process();
     let options = short().retry(fencelock::Retry { give_up_after: ms(1), ..Default::default() });
     let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
-    assert!(matches!(client.health(), Health::Confirmed(certain) if certain <= ms(600)));
+    assert!(matches!(client.health(), Health::Confirmed(Some(certain)) if certain <= ms(600)));
     store.partition();
     let end = Instant::now() + secs(10);
     let mut seen = (false, false);
@@ -144,6 +218,11 @@ fn health_tells_how_the_session_is_doing() {
     }
     assert!(client.mutex("a").unwrap().try_acquire().is_err());
     store.heal();
+    let end = Instant::now() + secs(60);
+    while !matches!(client.health(), Health::Confirmed(_)) {
+        assert!(Instant::now() < end, "the session was not opened again");
+        std::thread::yield_now();
+    }
     client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
     client.close().unwrap();
     assert_eq!(client.health(), Health::Closed);

@@ -135,7 +135,8 @@ async fn must_end(guard: &AnyGuard, reserve: Duration, max_hold_over: Moment) ->
 /// Completes when no more than `reserve` of the certainty is left.
 async fn lapsing(guard: &AnyGuard, reserve: Duration) {
     loop {
-        let spare = guard.remaining().saturating_sub(reserve);
+        let Some(remaining) = guard.remaining() else { return pending().await };
+        let spare = remaining.saturating_sub(reserve);
         if spare.is_zero() {
             return;
         }

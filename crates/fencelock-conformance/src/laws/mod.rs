@@ -6,6 +6,7 @@ pub mod crowds;
 pub mod departed;
 pub mod identity;
 pub mod lighter;
+pub mod limits;
 pub mod primitives;
 pub mod schedules;
 pub mod time;
@@ -89,6 +90,8 @@ macro_rules! with_laws {
             primitives::whoever_only_tries_is_told_who_holds_and_leaves_nothing,
             primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
             primitives::a_name_is_one_kind_of_lock_at_a_time,
+            limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
+            limits::a_crowd_that_gives_up_together_holds_up_nobody_else,
         ] }
     };
 }

@@ -55,7 +55,8 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
 
 /// Who may hold for so long only loses its lock then, and whoever waited for it is served.
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
-    let (stays, waits) = (world.user().await?, world.user().await?);
+    // The lock of one that does not let go is given back by the margin.
+    let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);
     shares(&stays)?;
     let page = name("page")?;
     let held = stays.rwlock(&page)?.max_hold(IMPATIENCE).read().await?;
@@ -209,7 +210,7 @@ fn shares(client: &Client) -> Verdict {
 }
 
 /// What came of a task that has to end.
-async fn ended<T>(world: &World, task: JoinHandle<T>) -> Verdict<T> {
+pub(super) async fn ended<T>(world: &World, task: JoinHandle<T>) -> Verdict<T> {
     let ended = world.within(PATIENCE, task).await;
     let ended = ended.ok_or_else(|| Fault::Broken("somebody waits who must not".to_owned()))?;
     ended.map_err(|panicked| Fault::Broken(format!("a client panicked: {panicked}")))

@@ -15,7 +15,12 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::ForgetsDepartures, &["next_returns_within_its_bound_of_the_grant", "every_schedule_agrees_with_the_rule"]),
     (
         Flaw::GrantsTwice,
-        &["a_mutex_has_one_holder", "the_capacity_is_never_exceeded", "threads_that_race_never_hold_a_mutex_together"],
+        &[
+            "a_mutex_has_one_holder",
+            "the_capacity_is_never_exceeded",
+            "threads_that_race_never_hold_a_mutex_together",
+            "no_rival_is_granted_beside_what_still_runs_when_its_time_is_up",
+        ],
     ),
     (Flaw::ReusesTokens, &["tokens_rise_with_every_grant", "tokens_rise_over_idle_times"]),
     (Flaw::LetsWithdrawnRequestsIn, &["a_withdrawn_request_never_takes_effect"]),
@@ -83,6 +88,7 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
     (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
     (Flaw::CountsThePage, &["a_queue_is_read_by_pages_and_in_short"]),
+    (Flaw::StandsStillForCrowds, &["a_crowd_that_gives_up_together_holds_up_nobody_else"]),
     (Flaw::MisplacesTheMiddle, &["a_queue_is_read_by_pages_and_in_short"]),
     (Flaw::ListsIdleNames, &["an_idle_name_leaves_nothing", "names_lists_what_is_queued_for"]),
     (Flaw::FoldsCase, &["names_that_differ_never_share_a_queue"]),

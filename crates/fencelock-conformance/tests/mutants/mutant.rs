@@ -44,6 +44,7 @@ pub(crate) enum Flaw {
     ShowsNewcomersFirst,
     CountsThePage,
     MisplacesTheMiddle,
+    StandsStillForCrowds,
     ListsIdleNames,
     FoldsCase,
     ClaimsNoTokens,
@@ -70,12 +71,16 @@ struct Shared {
     names: Mutex<HashMap<Name, RequestId>>,
     departures: watch::Sender<u64>,
     requests: AtomicU64,
+    /// Until when nobody else is served.
+    stands_still: Mutex<Moment>,
 }
 
 impl Mutant {
     pub(crate) fn new(flaw: Flaw) -> Self {
         let (names, departures, requests) = (Mutex::default(), watch::Sender::new(0), AtomicU64::new(1 << 40));
-        Self { sound: MemoryFixture::default(), shared: Arc::new(Shared { flaw, names, departures, requests }) }
+        let stands_still = Mutex::new(Moment::ORIGIN);
+        let shared = Shared { flaw, names, departures, requests, stands_still };
+        Self { sound: MemoryFixture::default(), shared: Arc::new(shared) }
     }
 }
 
@@ -157,6 +162,10 @@ impl Store for MutantStore {
 
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         Box::pin(async move {
+            if let (Flaw::StandsStillForCrowds, Some(clock)) = (self.shared.flaw, self.sound.clock()) {
+                let work = Duration::from_millis(100) * u32::try_from(mine.len()).unwrap();
+                *self.shared.stands_still.lock().unwrap() = clock.now().after(work);
+            }
             let mut outline = self.sound.contention(&self.shared.inner(name), mine).await?;
             if self.shared.flaw == Flaw::MisplacesTheMiddle {
                 outline.positions.iter_mut().flatten().for_each(|position| *position += usize::from(*position > 2));
@@ -272,6 +281,8 @@ impl MutantSession {
 impl Session for MutantSession {
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
+            let served = *self.shared.stands_still.lock().unwrap();
+            self.clock.sleep_until(served).await;
             let sound = match self.join(&entry).await? {
                 Entered::In(sound) => sound,
                 refused => return Ok(refused),

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::wait;
 use crate::engine::hold::GuardState;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::kind::{Exclusive, Permits, Reading, Writing};
 use crate::name::Name;
 use crate::token::FencingToken;
@@ -40,11 +40,15 @@ impl<K> Guard<K> {
         Self(guard)
     }
 
-    /// Runs `body`, and says whether the lock was held to its end.
-    pub(super) fn run<T>(&self, body: impl FnOnce(&Self) -> T) -> Result<T> {
-        let output = body(self);
+    /// Runs `body`, releases, and says whether the lock was held to the end. A release that fails goes on in the
+    /// background.
+    pub(super) fn run<T>(self, body: impl FnOnce(&Self) -> T) -> Result<T> {
+        let output = body(&self);
         self.check()?;
-        Ok(output)
+        match self.release() {
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
+            _ => Ok(output),
+        }
     }
 
     /// The lock.
@@ -65,9 +69,9 @@ impl<K> Guard<K> {
         self.0.state()
     }
 
-    /// How long it is still certain that nobody else was granted.
+    /// How long it is still certain that nobody else was granted; see [`crate::Guard::remaining`].
     #[must_use]
-    pub fn remaining(&self) -> Duration {
+    pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining()
     }
 

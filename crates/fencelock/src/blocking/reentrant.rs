@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Guard, wait};
-use crate::engine::hold::Hold;
+use crate::engine::hold::{GuardState, Hold};
 use crate::error::Result;
 use crate::name::Name;
+use crate::token::FencingToken;
 
 /// A mutex that the thread which holds it may take again; each guard is given back on its own, and the last one
 /// releases the lock. Other threads, of this process too, queue in the store like everybody else.
@@ -80,18 +82,77 @@ impl ReentrantMutex {
     }
 }
 
-/// A [`Guard`] that stays on its thread.
+/// A guard that stays on its thread, and cannot be shared with another: only [`ReentrantMutex::acquire`] makes more of it.
+///
+/// ```compile_fail
+/// let locks = fencelock::blocking::Client::connect("memory:").unwrap();
+/// let guard = locks.mutex("a").unwrap().reentrant().acquire().unwrap();
+/// std::thread::spawn(move || guard); // a thread that did not acquire it
+/// ```
+///
+/// ```compile_fail
+/// let locks = fencelock::blocking::Client::connect("memory:").unwrap();
+/// let guard = locks.mutex("a").unwrap().reentrant().acquire().unwrap();
+/// let leaves_its_thread = guard.reenter();
+/// ```
 #[must_use = "a guard that is dropped releases its lock"]
 #[derive(Debug)]
 pub struct ReentrantGuard {
+    /// Never handed out: a [`Guard`] may be taken to another thread, and this hold is counted by thread.
     guard: Guard,
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
-impl Deref for ReentrantGuard {
-    type Target = Guard;
+impl ReentrantGuard {
+    /// The lock.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        self.guard.name()
+    }
 
-    fn deref(&self) -> &Guard {
-        &self.guard
+    /// The fencing token of this grant.
+    #[must_use]
+    pub fn token(&self) -> Option<FencingToken> {
+        self.guard.token()
+    }
+
+    /// Where the lock stands now.
+    #[must_use]
+    pub fn state(&self) -> GuardState {
+        self.guard.state()
+    }
+
+    /// How long it is still certain that nobody else was granted; see [`crate::Guard::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.guard.remaining()
+    }
+
+    /// `Ok` while the lock is certainly held.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::check`].
+    pub fn check(&self) -> Result<()> {
+        self.guard.check()
+    }
+
+    /// Why the lock was broken, if it was.
+    #[must_use]
+    pub fn break_reason(&self) -> Option<&str> {
+        self.guard.break_reason()
+    }
+
+    /// Cancelled when the lock is lost, and when it is released.
+    #[must_use]
+    pub fn lost_token(&self) -> CancellationToken {
+        self.guard.lost_token()
+    }
+
+    /// Gives this guard back; the thread's last one releases the lock.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::release`].
+    pub fn release(&self) -> Result<()> {
+        self.guard.release()
     }
 }

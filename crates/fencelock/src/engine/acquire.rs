@@ -36,6 +36,8 @@ pub(crate) enum Wait {
     Forever,
 }
 
+const WAIT_IS_OVER: &str = "the wait limit passed";
+
 /// Acquires, or says why not. Dropped at any point, it leaves nothing in the store once clean-up has run.
 pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>> {
     let started = engine.clock.now();
@@ -46,7 +48,9 @@ pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>
         Wait::Forever => Moment::NEVER,
     };
     let name = wish.name.clone();
-    let acquired = Acquire { engine: Arc::clone(&engine), wish, until, failures: Failures::default() }.run().await;
+    let acquire =
+        Acquire { engine: Arc::clone(&engine), wish, until, was_answered: false, failures: Failures::default() };
+    let acquired = acquire.run().await;
     match &acquired {
         Ok(hold) => {
             let waited = engine.clock.now().since(started);
@@ -63,6 +67,8 @@ struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
     until: Moment,
+    /// The store answered a request of this acquire: only then can a wait that is over be called contention.
+    was_answered: bool,
     failures: Failures,
 }
 
@@ -71,6 +77,7 @@ struct Acquire {
 struct Failures {
     count: u32,
     first: Option<Moment>,
+    last: Option<Error>,
 }
 
 /// What became of one entry into the queue.
@@ -95,10 +102,10 @@ impl Acquire {
                 Round::Done(hold) => return Ok(hold),
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
+                    Box::pin(self.went_away(cause)).await?;
                     if self.is_late() {
                         return Err(Box::pin(self.timed_out(None)).await);
                     }
-                    Box::pin(self.went_away(cause)).await?;
                 }
             }
         }
@@ -107,12 +114,16 @@ impl Acquire {
     /// A place that went away with its session is entered anew at once; if that is all that ever happens, with pauses,
     /// and not for ever.
     async fn went_away(&mut self, cause: Loss) -> Result<()> {
-        if self.failures.count == 0 {
-            self.failures = Failures { count: 1, first: Some(self.engine.clock.now()) };
-            return Ok(());
+        let error = Error::new(ErrorKind::Lost, "acquire", "the session was over before it had the lock");
+        let error = error.with("cause", cause).retryable();
+        if self.failures.count > 0 && !self.is_late() {
+            return self.failed(error).await;
         }
-        let error = Error::new(ErrorKind::Lost, "acquire", "every session was over before it had a place");
-        self.failed(error.with("cause", cause).retryable()).await
+        self.failures.count += 1;
+        self.failures.first.get_or_insert(self.engine.clock.now());
+        // A place that was taken out says nothing against the store.
+        self.failures.last = (cause != Loss::Removed).then_some(error);
+        Ok(())
     }
 
     /// The session; `None` after a failure that is worth another try.
@@ -229,7 +240,7 @@ impl Acquire {
                     continue;
                 }
             }
-            self.failures = Failures::default();
+            self.succeeded();
             return Ok(None);
         }
     }
@@ -247,7 +258,7 @@ impl Acquire {
         };
         match news {
             Ok(standing) => {
-                self.failures = Failures::default();
+                self.succeeded();
                 let granted = matches!(standing, Standing::Granted(_));
                 if !granted && self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
@@ -262,6 +273,7 @@ impl Acquire {
                 if let Some(cause) = attempt.live.over() {
                     return Ok(Some(cause));
                 }
+                self.forget_what_passed(attempt.live);
                 Box::pin(self.failed(error)).await?;
                 if self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
@@ -269,6 +281,19 @@ impl Acquire {
             }
         }
         Ok(None)
+    }
+
+    fn succeeded(&mut self) {
+        self.was_answered = true;
+        self.failures = Failures::default();
+    }
+
+    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure
+    /// ends the outage as well.
+    fn forget_what_passed(&mut self, live: &Live) {
+        if self.failures.first.is_some_and(|first| live.answered() > first) {
+            self.failures = Failures::default();
+        }
     }
 
     fn is_late(&self) -> bool {
@@ -287,7 +312,14 @@ impl Acquire {
         self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
         let again = now.after(self.engine.retry.pause(self.failures.count)).min(self.until);
         self.engine.clock.sleep_until(again).await;
-        if self.is_late() { Err(error.with("name", &self.wish.name)) } else { Ok(()) }
+        if !self.is_late() {
+            self.failures.last = Some(error);
+            return Ok(());
+        }
+        match error.kind() {
+            ErrorKind::Lost => Err(self.outage(Some(error))),
+            _ => Err(error.with("name", &self.wish.name)),
+        }
     }
 
     /// Refuses to wait behind more waiters than was allowed.
@@ -301,14 +333,29 @@ impl Acquire {
         }
     }
 
-    async fn timed_out(&self, mine: Option<RequestId>) -> Error {
-        match self.wish.queues() {
-            false => {
-                Error::new(ErrorKind::Unreachable, "acquire", "the store did not answer within the request deadline")
-                    .with("name", &self.wish.name)
-                    .retryable()
-            }
-            true => self.refused(ErrorKind::TimedOut, "the wait limit passed", mine).await,
+    /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
+    async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
+        let is_silent = || self.engine.current().is_none_or(|live| live.is_suspect());
+        if !self.was_answered || self.failures.last.is_some() || is_silent() {
+            let last = self.failures.last.take();
+            return self.outage(last);
+        }
+        match self.engine.contention(&self.wish.name, mine, self.until).await {
+            Err(error) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
+            looked => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
+        }
+    }
+
+    /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
+    fn outage(&self, last: Option<Error>) -> Error {
+        let message = match self.wish.queues() {
+            true => "the store did not answer before the wait limit passed",
+            false => "the store did not answer within the request deadline",
+        };
+        let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable();
+        match last {
+            Some(last) => error.caused_by(last),
+            None => error,
         }
     }
 
@@ -316,12 +363,17 @@ impl Acquire {
     async fn taken(&self) -> Error {
         match self.wish.wait {
             Wait::No => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
-            _ => self.refused(ErrorKind::TimedOut, "the wait limit passed", None).await,
+            _ => self.refused(ErrorKind::TimedOut, WAIT_IS_OVER, None).await,
         }
     }
 
     async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
-        let contention: Contention = self.engine.contention(&self.wish.name, mine).await;
+        let looked = self.engine.contention(&self.wish.name, mine, self.until).await;
+        self.contended(kind, message, looked)
+    }
+
+    fn contended(&self, kind: ErrorKind, message: &'static str, looked: Result<Contention>) -> Error {
+        let contention = looked.unwrap_or_else(|_| Contention::unknown(self.wish.name.clone()));
         Error::new(kind, "acquire", message).with("name", &self.wish.name).contended(contention)
     }
 

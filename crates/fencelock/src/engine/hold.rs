@@ -82,18 +82,33 @@ impl Hold {
         hold
     }
 
+    /// At the deadline the lock is lost. Its place is left when the last guard is gone, so that what runs under the lock
+    /// has stopped by then; and after the margin, whatever the guards do.
     fn watch_deadline(self: &Arc<Self>) {
         let Some((deadline, loss)) = self.deadline else { return };
         let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost().clone());
+        let at_the_latest = deadline.after(self.engine.timing.margin);
         self.engine.spawner.spawn(async move {
             tokio::select! {
                 () = clock.sleep_until(deadline) => {}
                 () = over.cancelled() => {}
             }
+            let Some(strong) = hold.upgrade() else { return };
+            strong.lose(loss);
+            if !strong.lingers() {
+                return;
+            }
+            drop(strong);
+            clock.sleep_until(at_the_latest).await;
             if let Some(hold) = hold.upgrade() {
-                hold.lose(loss);
+                hold.leave_in_background();
             }
         });
+    }
+
+    /// Whether the lock is lost because its time was up: until its place is left, no rival is granted.
+    fn lingers(&self) -> bool {
+        matches!(self.cause(), Some(Loss::LeaseOver | Loss::HeldTooLong))
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -124,13 +139,14 @@ impl Hold {
         if self.live.is_suspect() { GuardState::Suspect } else { GuardState::Held }
     }
 
-    pub(crate) fn remaining(&self) -> Duration {
+    /// `None` where nothing can lapse.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
         let is_over = self.cause.get().is_some() || self.given_up.load(Ordering::Acquire);
         if is_over || self.live.over().is_some() {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
         let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
-        end.min(self.live.safe_until()).since(self.engine.clock.now())
+        end.min(self.live.safe_until()).left(self.engine.clock.now())
     }
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).
@@ -184,16 +200,18 @@ impl Hold {
         }
     }
 
-    /// Marks the lock lost, tells everybody, and leaves the place in the background. The first cause stays.
+    /// Marks the lock lost, tells everybody, and leaves the place in the background: at once, or if its time was up, once
+    /// the last guard is gone. The first cause stays.
     pub(crate) fn lose(self: &Arc<Self>, loss: Loss) {
         if self.given_up.load(Ordering::Acquire) || self.cause.set(loss).is_err() {
             return;
         }
-        self.live.untrack(self.id.request);
         self.tell_end();
         tracing::warn!(name = %self.id.name, %loss, "lock lost");
         self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
-        self.leave_in_background();
+        if !self.lingers() || self.is_unshared() {
+            self.leave_in_background();
+        }
     }
 
     fn held(&self) -> Duration {
@@ -346,6 +364,9 @@ impl Hold {
 
     /// Leaves the place, again and again until it is done or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        if self.cause().is_some() {
+            self.live.untrack(self.id.request);
+        }
         if self.place.try_lock().is_ok_and(|place| place.is_none()) {
             return; // Left already, as before most drops of a guard: no work for a task.
         }

@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
-use futures_util::future::Either;
-use tokio::runtime::{Builder, Handle};
+use futures_util::TryFutureExt;
+use futures_util::future::{self, Either};
+use tokio::runtime::{Builder, Handle, Id};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +27,9 @@ pub enum Io {
     /// stores on disk are made right there, and what a guard's drop starts is lost when the runtime ends. A call that is polled
     /// and then left standing, neither polled again nor dropped, stands still with its request: others that wait for the
     /// same name, also through the same client, may wait for it.
+    ///
+    /// Used on another runtime, or on none, the client refuses with [`ErrorKind::Config`]. A guard may be dropped anywhere: it
+    /// is released on the runtime of its client, as long as that lives.
     CurrentRuntime,
 }
 
@@ -73,7 +77,16 @@ impl Spawner {
         F: Future<Output = Result<T>> + Send + 'static,
         T: Send + 'static,
     {
-        if self.own_thread { Either::Left(AbortOnDrop(self.handle.spawn(work))) } else { Either::Right(work) }
+        if self.own_thread {
+            return Either::Left(AbortOnDrop(self.handle.spawn(work)));
+        }
+        let home = self.handle.id();
+        Either::Right(future::lazy(move |_| check_runtime(home)).and_then(move |()| work))
+    }
+
+    /// Refuses to do here what belongs to the runtime of [`Io::CurrentRuntime`], where the client's connections are.
+    pub(crate) fn check_place(&self) -> Result<()> {
+        if self.own_thread { Ok(()) } else { check_runtime(self.handle.id()) }
     }
 
     /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`.
@@ -84,6 +97,14 @@ impl Spawner {
     {
         self.handle.spawn(work).await.unwrap_or_else(|_| Err(stopped()))
     }
+}
+
+fn check_runtime(home: Id) -> Result<()> {
+    if Handle::try_current().is_ok_and(|here| here.id() == home) {
+        return Ok(());
+    }
+    let message = "a client of Io::CurrentRuntime is used outside the runtime that it was connected on; connect another client here, or use Io::OwnThread";
+    Err(Error::new(ErrorKind::Config, "runtime", message))
 }
 
 struct AbortOnDrop<T>(JoinHandle<Result<T>>);

@@ -8,11 +8,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::clock::Moment;
+use crate::error::Result;
 use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId};
 
-/// The longest that asking who holds a lock may add to an acquire that was busy or timed out.
+/// The longest that asking who holds a lock may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
+
+/// The longest that it may add to a wait that is over.
+const LATEST: Duration = Duration::from_millis(100);
 
 /// Those who want to know of each queue and are not being asked for yet. A name is here while its queue is looked at.
 #[derive(Debug, Default)]
@@ -22,7 +27,7 @@ pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
 #[derive(Debug)]
 struct Asker {
     request: Option<RequestId>,
-    answer: oneshot::Sender<Contention>,
+    answer: oneshot::Sender<Result<Contention>>,
 }
 
 impl Looks {
@@ -50,12 +55,18 @@ impl Looks {
 }
 
 impl Engine {
-    /// Who is in the queue of `name`, and where `mine` stands in it; asked for at most a second.
+    /// Who is in the queue of `name`, and where `mine` stands in it, for one who waits until then: unknown when the store
+    /// has not told by a moment later, or within a second.
     ///
     /// Those who ask while the queue is looked at are answered by the next look, all of them by one: a crowd that gives
     /// up at once must not have the store asked once for each, with renewals waiting behind all of them.
-    pub(crate) async fn contention(self: &Arc<Self>, name: &Name, mine: Option<RequestId>) -> Contention {
-        let limit = self.clock.now().after(LOOK_LIMIT);
+    pub(crate) async fn contention(
+        self: &Arc<Self>,
+        name: &Name,
+        mine: Option<RequestId>,
+        until: Moment,
+    ) -> Result<Contention> {
+        let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         let (answer, answered) = oneshot::channel();
         if self.looks.join(name, Asker { request: mine, answer }) {
             let (engine, name) = (Arc::clone(self), name.clone());
@@ -66,25 +77,27 @@ impl Engine {
             told = answered => told.ok(),
             () = self.clock.sleep_until(limit) => None,
         };
-        told.unwrap_or_else(|| Contention::unknown(name.clone()))
+        told.unwrap_or_else(|| Ok(Contention::unknown(name.clone())))
     }
 
     async fn look_for_everybody(&self, name: &Name) {
         while let Some(askers) = self.looks.take(name) {
             let mine: Vec<RequestId> = askers.iter().filter_map(|asker| asker.request).collect();
-            // Without an answer the askers are dropped, which tells them.
-            if let Ok(outline) = self.in_time("contention", self.store.contention(name, &mine)).await {
-                answer(name, askers, &outline);
-            }
+            let outline = self.in_time("contention", self.store.contention(name, &mine)).await;
+            answer(name, askers, outline);
         }
     }
 }
 
-fn answer(name: &Name, askers: Vec<Asker>, outline: &Outline) {
-    let mut positions = outline.positions.iter().copied();
+fn answer(name: &Name, askers: Vec<Asker>, outline: Result<Outline>) {
+    let mut positions = outline.as_ref().map_or(&[][..], |outline| &outline.positions).iter().copied();
     for asker in askers {
         let position = asker.request.and_then(|_| positions.next().flatten());
-        // It may have given up by now.
-        let _ = asker.answer.send(outline.contention(name.clone(), position));
+        let answer = match &outline {
+            Ok(outline) => Ok(outline.contention(name.clone(), position)),
+            Err(error) => Err(error.again()),
+        };
+        // The asker may have given up by now.
+        let _ = asker.answer.send(answer);
     }
 }

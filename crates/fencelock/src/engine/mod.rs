@@ -8,33 +8,29 @@ mod look;
 pub(crate) mod observe;
 mod opening;
 pub(crate) mod options;
-mod pending;
+pub(crate) mod pending;
 mod session;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
+use self::opening::Opening;
 use self::options::{Retry, Timing};
 use self::pending::Pending;
-use self::session::{Keeper, Live};
+use self::session::Live;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Loss, Opened, Owner, RequestId, Store};
+use crate::store::{Loss, Owner, RequestId, Store};
 
 /// The longest that the drop of the last handle waits for clean-up under way.
 const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);
-
-/// How often no session could be opened, and why the last time.
-#[derive(Debug, Default)]
-struct FailedOpenings {
-    count: u64,
-    last: Option<Error>,
-}
 
 /// What all handles of one client share.
 #[derive(Debug)]
@@ -48,10 +44,9 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     live: RwLock<Option<Arc<Live>>>,
-    opening: tokio::sync::Mutex<()>,
-    failed_openings: Mutex<FailedOpenings>,
+    opening: Mutex<Option<Opening>>,
     looks: Looks,
-    closed: AtomicBool,
+    closed: CancellationToken,
     pending: Arc<Pending>,
 }
 
@@ -75,10 +70,9 @@ impl Engine {
             spawner,
             requests: AtomicU64::new(0),
             live: RwLock::new(None),
-            opening: tokio::sync::Mutex::new(()),
-            failed_openings: Mutex::default(),
+            opening: Mutex::default(),
             looks: Looks::default(),
-            closed: AtomicBool::new(false),
+            closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),
         }
     }
@@ -95,73 +89,7 @@ impl Engine {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// The session; opens one when there is none. Those who come while somebody opens one share the outcome.
-    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        let failed_before = self.failed_openings().count;
-        let _one_at_a_time = self.opening.lock().await;
-        if self.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "session", "the client was closed"));
-        }
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        if let FailedOpenings { count, last: Some(error) } = &*self.failed_openings()
-            && *count > failed_before
-        {
-            return Err(error.again());
-        }
-        let opened = self.open_session().await;
-        if let Err(error) = &opened {
-            let mut failed = self.failed_openings();
-            *failed = FailedOpenings { count: failed.count + 1, last: Some(error.again()) };
-        }
-        opened
-    }
-
-    fn failed_openings(&self) -> MutexGuard<'_, FailedOpenings> {
-        self.failed_openings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
-        self.forget(Loss::Unconfirmed);
-        let opened = self
-            .in_time("open session", self.store.open(&self.owner, self.timing.ttl, Arc::clone(&self.clock)))
-            .await?;
-        self.check_granted(&opened)?;
-        let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
-        let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
-        self.spawner.spawn(keeper.run(events));
-        if live.over().is_some() {
-            let _ = self.in_time("close session", live.session().close()).await;
-            let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";
-            return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
-        }
-        self.close_when_over(&live);
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
-        self.observers.tell(Event::SessionOpened);
-        Ok(live)
-    }
-
-    /// A session whose certainty would run out before its renewals are due is worth nothing.
-    fn check_granted(self: &Arc<Self>, opened: &Opened) -> Result<()> {
-        let needed =
-            |granted| self.store.capability().pace.needed(granted, self.timing.renew_interval, self.timing.margin);
-        let Some(granted) = opened.ttl.filter(|granted| *granted < needed(*granted)) else { return Ok(()) };
-        let (engine, session) = (Arc::clone(self), Arc::clone(&opened.session));
-        self.clean_up(async move {
-            let _ = engine.in_time("close session", session.close()).await;
-        });
-        let message = "the store granted a shorter ttl than the renew intervals and the margin take";
-        Err(Error::new(ErrorKind::Config, "open session", message)
-            .with("granted", format!("{granted:?}"))
-            .with("asked", format!("{:?}", self.timing.ttl))
-            .with("needed", format!("{:?}", needed(granted))))
+        self.closed.is_cancelled()
     }
 
     /// The store said that `live` is over.
@@ -176,19 +104,6 @@ impl Engine {
         let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
         self.session_lost(&live, loss);
         Some(live)
-    }
-
-    /// Once `live` is over, closes it in the store as well, so that what is left there goes early.
-    fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
-        let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
-        self.spawner.spawn(async move {
-            if live.ended().await == Loss::Closed {
-                return; // Whoever closes the client closes its session, and waits for it.
-            }
-            if let Some(engine) = engine.upgrade() {
-                let _ = engine.close_session(&live).await;
-            }
-        });
     }
 
     /// Closes `live` in the store; tries for as long as it could live there, unless no try can help.
@@ -209,14 +124,14 @@ impl Engine {
 
     /// Releases everything, and ends the session.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
-        self.closed.store(true, Ordering::Release);
+        self.closed.cancel();
         let closed = self.close_current().await;
         self.pending.wait().await;
         closed
     }
 
     async fn close_current(&self) -> Result<()> {
-        let _one_at_a_time = self.opening.lock().await;
+        self.opening_ended().await;
         let is_certain = self.current().is_some();
         let Some(live) = self.forget(Loss::Closed) else { return Ok(()) };
         match self.close_session(&live).await {
@@ -230,7 +145,8 @@ impl Engine {
     /// Called when the last handle is gone: starts what [`Engine::close`] does, and on our own thread waits for it a
     /// bounded time.
     pub(crate) fn abandon(self: &Arc<Self>) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
+        if !self.is_closed() {
+            self.closed.cancel();
             let engine = Arc::clone(self);
             self.clean_up(async move {
                 // What cannot be released by then goes with the session.

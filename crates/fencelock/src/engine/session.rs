@@ -110,6 +110,11 @@ impl Live {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
+    /// When the newest request was sent that the session knows to have been answered.
+    pub(crate) fn answered(&self) -> Moment {
+        Moment::from_nanos(self.answered.load(Ordering::Acquire))
+    }
+
     /// Why the session is over, if it is; judged by the clock too, so that it is true right after a pause.
     pub(crate) fn over(&self) -> Option<Loss> {
         if let Some(loss) = self.over.get() {
@@ -120,8 +125,7 @@ impl Live {
 
     /// Whether a renewal is overdue.
     pub(crate) fn is_suspect(&self) -> bool {
-        let answered = Moment::from_nanos(self.answered.load(Ordering::Acquire));
-        let overdue = answered.after(self.timing.renew_interval * 2);
+        let overdue = self.answered().after(self.timing.renew_interval * 2);
         self.suspect.load(Ordering::Acquire) || (self.ttl.is_some() && self.clock.now() >= overdue)
     }
 

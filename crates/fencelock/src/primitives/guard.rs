@@ -113,10 +113,10 @@ impl<K> Guard<K> {
         self.share.hold.state()
     }
 
-    /// How long it is still certain that nobody else was granted: zero once lost or released, [`Duration::MAX`] where
-    /// nothing expires.
+    /// How long it is still certain that nobody else was granted: zero once lost or released, `None` where nothing can
+    /// lapse (`file:`, without a lease or `max_hold`).
     #[must_use]
-    pub fn remaining(&self) -> Duration {
+    pub fn remaining(&self) -> Option<Duration> {
         self.share.hold.remaining()
     }
 
@@ -189,6 +189,7 @@ impl<K> Guard<K> {
         if engine.spawner.has_own_thread() {
             return engine.run_to_end(async move { hold.release().await }).await;
         }
+        engine.spawner.check_place()?;
         let mut in_flight = ReleaseInFlight { hold: &self.share.hold, done: false };
         let released = self.share.hold.release().await;
         in_flight.done = true;
@@ -209,10 +210,11 @@ impl<K> Guard<K> {
         if engine.spawner.has_own_thread() {
             return engine.run_to_end(async move { hold.lighten(claim).await }).await;
         }
+        engine.spawner.check_place()?;
         hold.lighten(claim).await
     }
 
-    /// Runs `body` under this guard and gives it back, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
+    /// Runs `body` under this guard and releases it, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
     /// gets is lent: keeping it keeps nothing locked, releasing it does nothing.
     ///
     /// # Errors
@@ -240,8 +242,18 @@ impl<K> Guard<K> {
             GuardState::Lost(loss) if result.is_ok() => Err(self.share.hold.lost_before(loss)),
             _ => result,
         };
-        drop(self);
-        result
+        let output = result?;
+        self.give_back().await?;
+        Ok(output)
+    }
+
+    /// Releases what a body ran under. Fails when the lock turns out to be lost; a release that fails otherwise goes on in
+    /// the background once the guard is dropped.
+    async fn give_back(&self) -> Result<()> {
+        match self.release().await {
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -110,15 +110,18 @@ macro_rules! options {
 
         /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was
         /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
-        /// The death of the process frees it earlier; a downgrade does not prolong it. The end has no margin: what runs
-        /// under the lock is told as the lock is given back.
+        /// The death of the process frees it earlier; a downgrade does not prolong it.
+        ///
+        /// A rival is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
+        /// than the margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
         #[must_use]
         pub fn lease(self, lease: Duration) -> Self {
             Self { lock: self.lock.lease(lease) }
         }
 
         /// The longest that one grant may be held: the guard is lost then, with
-        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it.
+        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it. A rival is
+        /// granted when the last guard is gone, or after the margin, as with a lease.
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
             Self { lock: self.lock.max_hold(most) }

@@ -74,14 +74,16 @@ impl Mutex {
         Guard::share(hold, self.lock.client.lifeline())
     }
 
-    /// Acquires the lock, runs `body` under it, and releases it, however `body` ends.
+    /// Acquires the lock, runs `body` under it, and releases it, however `body` ends. When this returns after `body` came to
+    /// its end, the lock has been given back, unless the store did not confirm that within the request deadline.
     ///
     /// When the lock is lost, or not certain any more (the margin is reached), `body` is dropped at its next await and
     /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That cannot stop blocking code or requests already sent: pass the guard's
     /// token to the resource.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not reported here: it goes on in the background.
+    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not
+    /// reported here: it goes on in the background.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.

@@ -1,5 +1,6 @@
 //! What an acquire promises: order, honest refusals, and nothing left behind whatever happens to its requests.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -115,6 +116,68 @@ fn an_abandoned_request_that_arrives_later_takes_no_effect() {
         world.advance(secs(5)).await;
         assert!(!late.release(), "the withdrawn request took effect");
         world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_wait_that_ends_in_an_outage_is_no_contention() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, away) = (world.process().await, world.process().await);
+        let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        // Cut off before the first request: for less than a request may take, for more, and for longer than the session lives.
+        for limit in [secs(1), secs(5), secs(25)] {
+            away.store.partition();
+            let lock = whole(&away.client, "a").unwrap();
+            let waiting = tokio::spawn(async move { lock.acquire_within(limit).await });
+            world.advance(limit).await;
+            let error = waiting.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "after {limit:?}: {error:?}");
+            assert!(error.contention().is_none(), "{error:?}");
+            assert_eq!(error.source().is_some(), limit > secs(4), "{error:?}");
+            away.store.heal();
+            world.advance(secs(3)).await;
+        }
+        world.advance(secs(1)).await;
+        assert_eq!(world.store.census().places, 1);
+    });
+}
+
+#[test]
+fn a_waiter_whose_store_went_silent_reports_an_outage_and_one_whose_store_answers_a_contention() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, near, away) = (world.process().await, world.process().await, world.process().await);
+        let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let waiting = [&near, &away].map(|process| {
+            let lock = whole(&process.client, "a").unwrap();
+            tokio::spawn(async move { lock.acquire_within(secs(20)).await })
+        });
+        world.advance(secs(12)).await;
+        away.store.partition();
+        world.advance(secs(8)).await;
+        let [near, away] = waiting;
+        assert_eq!(near.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        let error = away.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(error.is_retryable() && error.contention().is_none(), "{error:?}");
+    });
+}
+
+#[test]
+fn nobody_waits_longer_for_want_of_a_name() {
+    on_one_thread(async {
+        let world = World::new();
+        let (holder, other) = (world.process().await, world.process().await);
+        let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let _slow = other.store.delay_next(Operation::Contention);
+        let lock = whole(&other.client, "a").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire_within(secs(3)).await });
+        world.advance(ms(3_100)).await;
+        assert!(waiting.is_finished());
+        let late = waiting.await.unwrap().unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        assert!(late.contention().unwrap().holder.is_none(), "{late}");
     });
 }
 

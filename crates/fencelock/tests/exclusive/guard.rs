@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencelock::memory::Operation;
+use fencelock::store::Store;
 use fencelock::{Clock, ErrorKind, GuardState, Loss, Outcome};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
@@ -21,7 +22,7 @@ fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
         for _ in 0..20 {
             world.advance(ms(1700)).await;
             assert_eq!(guard.state(), GuardState::Held);
-            assert!(guard.remaining() >= secs(6), "{:?}", guard.remaining());
+            assert!(guard.remaining() >= Some(secs(6)), "{:?}", guard.remaining());
         }
         guard.release().await.unwrap();
         assert_eq!(guard.state(), GuardState::Released);
@@ -36,10 +37,10 @@ fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() 
         let process = world.process().await;
         let opened = world.clock.now();
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
-        assert_eq!(guard.remaining(), secs(9));
+        assert_eq!(guard.remaining(), Some(secs(9)));
         process.store.slow_renewals(secs(1));
         world.advance(ms(3500)).await;
-        let certain_until = world.clock.now().after(guard.remaining());
+        let certain_until = world.clock.now().after(guard.remaining().unwrap());
         assert_eq!(certain_until, opened.after(ms(2500)).after(secs(9)), "from the sending of the first renewal");
     });
 }
@@ -94,7 +95,7 @@ fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_m
         let process = world.process().await;
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.advance(secs(9));
-        assert_eq!(guard.remaining(), secs(0));
+        assert_eq!(guard.remaining(), Some(secs(0)));
         assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
         assert_eq!(guard.lost().now_or_never(), Some(Loss::Unconfirmed));
     });
@@ -300,12 +301,90 @@ fn a_lease_and_max_hold_end_the_grant_although_the_session_is_renewed() {
             let guard = lock.acquire().await.unwrap();
             world.advance(ms(29_900)).await;
             guard.check().unwrap();
-            assert!(guard.remaining() <= ms(100));
+            assert!(guard.remaining().unwrap() <= ms(100));
             world.advance(ms(200)).await;
             assert_eq!(guard.lost().await, cause);
-            whole(&rival.client, "a").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+            // The guard is there, and with it perhaps what runs under it; but for no longer than the margin.
+            let rivals = whole(&rival.client, "a").unwrap();
+            assert_eq!(rivals.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+            world.advance(ms(800)).await;
+            assert_eq!(rivals.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+            world.advance(ms(200)).await;
+            rivals.try_acquire().await.unwrap().release().await.unwrap();
             assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         }
+    });
+}
+
+#[test]
+fn a_lock_whose_time_is_up_is_handed_on_as_soon_as_the_last_guard_is_gone() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, rival) = (world.process().await, world.process().await);
+        let guard = whole(&process.client, "a").unwrap().max_hold(secs(30)).acquire().await.unwrap();
+        let again = guard.reenter().unwrap();
+        let rivals = whole(&rival.client, "a").unwrap();
+        let waiting = tokio::spawn(async move { rivals.acquire().await });
+        world.advance(ms(30_100)).await;
+        assert_eq!((guard.lost().await, again.lost().await), (Loss::HeldTooLong, Loss::HeldTooLong));
+        drop(guard);
+        settle().await;
+        assert!(!waiting.is_finished(), "a rival was granted beside a guard whose time was just up");
+        drop(again);
+        settle().await;
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(process.events.count("Lost"), 1, "{:?}", process.events.all());
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn run_returns_once_the_lock_is_given_back() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (world.process().await, world.process().await);
+        let (lock, others) = (whole(&process.client, "a").unwrap(), whole(&other.client, "a").unwrap());
+        for _ in 0..10 {
+            assert_eq!(lock.run(async |_| 7).await.unwrap(), 7);
+            others.try_acquire().await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn run_waits_for_the_release_for_as_long_as_a_request_may_take_and_no_longer() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = whole(&process.client, "a").unwrap();
+        let (store, started) = (process.store.clone(), world.clock.now());
+        let body = async move |_| store.partition();
+        let running = tokio::spawn(async move { lock.run(body).await });
+        world.advance(secs(3)).await;
+        assert!(!running.is_finished());
+        world.advance(ms(400)).await;
+        running.await.unwrap().unwrap();
+        assert!(world.clock.now().since(started) < secs(4));
+        process.store.heal();
+        world.advance(secs(2)).await;
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn run_says_so_when_the_lock_turns_out_to_be_gone() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = whole(&process.client, "a").unwrap();
+        let looks = world.store.another_process();
+        let body = async |guard: fencelock::Guard<_>| {
+            // Nobody has told the holder yet when the body ends.
+            let queue = looks.queue(guard.name(), fencelock::Page::ALL).await.unwrap();
+            let request = queue.contenders[0].id;
+            looks.remove(&fencelock::store::PlaceId { name: guard.name().clone(), request });
+        };
+        assert_eq!(lock.run(body).await.unwrap_err().kind(), ErrorKind::Lost);
     });
 }
 

@@ -1,11 +1,13 @@
 //! A server that is away for a while: what waits for it, and what says so.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, ErrorKind};
-use fencelock_testbed::redis::Settings;
+use fencelock::{Client, ErrorKind, Health, Observer, Retry};
+use fencelock_testbed::Proxy;
+use fencelock_testbed::redis::{Server, Settings};
 
-use crate::lab::{PATIENCE, server, soon};
+use crate::lab::{PATIENCE, Seen, acquired, acquiring, client, server, soon, until, until_queued};
 
 #[tokio::test]
 async fn a_client_that_has_time_to_connect_waits_until_the_server_runs() {
@@ -35,6 +37,59 @@ async fn a_client_whose_time_to_connect_is_up_names_the_server_that_it_did_not_r
     assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
-fn server_with_password() -> fencelock_testbed::redis::Server {
+#[tokio::test]
+async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
+    let server = server(Settings::default());
+    let proxy = Proxy::start(server.address()).unwrap();
+    let seen = Arc::new(Seen::default());
+    let give_up_after = Duration::from_secs(2);
+    let retry = Retry { give_up_after, ..Retry::default() };
+    let options = Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>).retry(retry);
+    let waiter = options.connect(&format!("redis://{}?ttl_ms=6000", proxy.address())).await.unwrap();
+    let holder = Client::connect(&server.url()).await.unwrap();
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&holder, "job", 2).await;
+    for _ in 0..3 {
+        let (failed, start) = (seen.retried.lock().unwrap().len(), Instant::now());
+        proxy.refuse();
+        proxy.reset();
+        until("the waiter hears of it", async || seen.retried.lock().unwrap().len() > failed || waiting.is_finished())
+            .await;
+        proxy.heal();
+        let certain = |client: &Client| match client.health() {
+            Health::Confirmed(left) => left,
+            _ => None,
+        };
+        let before = certain(&waiter);
+        until("the session is confirmed, long after the failure", async || {
+            (certain(&waiter) > before && start.elapsed() > give_up_after * 2) || waiting.is_finished()
+        })
+        .await;
+        assert!(!waiting.is_finished(), "the waiter gave up");
+    }
+    guard.release().await.unwrap();
+    acquired(waiting).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_for_a_server_that_is_gone_or_silent_is_an_outage() {
+    let server = server(Settings::default());
+    let (holder, other) = (client(&server.url(), 20_000).await, client(&server.url(), 20_000).await);
+    let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let lock = other.mutex("job").unwrap();
+    let contended = lock.acquire_within(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(contended.kind(), ErrorKind::TimedOut, "{contended:?}");
+    for breaks in [Server::pause as fn(&Server), Server::kill] {
+        breaks(&server);
+        let start = Instant::now();
+        let error = soon(lock.acquire_within(Duration::from_millis(500))).await.unwrap_err();
+        assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(error.contention().is_none(), "{error:?}");
+    }
+}
+
+fn server_with_password() -> Server {
     server(Settings { password: Some("secret".to_owned()), ..Settings::default() })
 }

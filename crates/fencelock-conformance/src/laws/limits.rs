@@ -1,0 +1,86 @@
+//! Times that run out: for one that holds too long, and for many that wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fencelock::{Error, ErrorKind, Loss, Mutex};
+
+use super::primitives::ended;
+use crate::world::{Fault, GLANCE, PATIENCE, Verdict, World, demand, name};
+
+/// How long a lock may be held here.
+const BRIEFLY: Duration = Duration::from_millis(100);
+
+/// How many give up together.
+const CROWD: usize = 300;
+/// How long they wait.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+
+/// When the time of a lock is up, its holder is told, and a rival is granted only when what ran under the lock has stopped.
+pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(world: World) -> Verdict {
+    for cause in [Loss::HeldTooLong, Loss::LeaseOver] {
+        let (holds, waits, job) = (world.user().await?, world.user().await?, name("job")?);
+        let mutex = holds.mutex(&job)?;
+        let mutex = if cause == Loss::LeaseOver { mutex.lease(BRIEFLY) } else { mutex.max_hold(BRIEFLY) };
+        let guard = mutex.acquire().await?;
+        let runs = Arc::new(AtomicBool::new(true));
+        let (rival, still_runs) = (waits.mutex(&job)?, Arc::clone(&runs));
+        let rival = tokio::spawn(async move {
+            let guard = rival.acquire().await?;
+            Ok::<_, Error>((still_runs.load(Ordering::SeqCst), guard))
+        });
+        let loss = world.within(PATIENCE, guard.lost()).await;
+        demand!(loss == Some(cause), "who held for too long was told {loss:?}");
+        // What runs under a lock needs a moment to stop.
+        world.pass(GLANCE).await;
+        runs.store(false, Ordering::SeqCst);
+        drop(guard);
+        let (is_beside, guard) = ended(&world, rival).await??;
+        demand!(!is_beside, "a rival was granted beside what still ran");
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+/// Many that give up together cost others nothing: not their locks, and hardly time to take one. They end in time, and
+/// leave nothing.
+pub async fn a_crowd_that_gives_up_together_holds_up_nobody_else(world: World) -> Verdict {
+    let (holds, crowd, bystander) = (world.user().await?, world.user().await?, world.user().await?);
+    let (job, other) = (name("job")?, name("other")?);
+    let held = holds.mutex(&job)?.acquire().await?;
+    let kept = bystander.mutex("kept")?.acquire().await?;
+    let waiting: Vec<_> = (0..CROWD)
+        .map(|_| crowd.mutex(&job).map(|mutex| tokio::spawn(async move { mutex.acquire_within(IMPATIENCE).await })))
+        .collect::<Result<_, _>>()?;
+    let mutex = bystander.mutex(&other)?;
+    world.pass(IMPATIENCE).await;
+    for waits in waiting {
+        let refused = ended(&world, waits).await?.err();
+        let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
+        // On a busy machine a request may not have been answered by then.
+        let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
+        demand!(is_honest, "one of a crowd that gave up was told {refused:?}");
+        if refused.contention().is_some_and(|contention| contention.holder.is_some()) {
+            cycle(&world, &mutex).await?;
+        }
+    }
+    cycle(&world, &mutex).await?;
+    world
+        .until("nobody of the crowd is left", async || {
+            Ok(holds.queue(&job).await?.queued == 1 && holds.contention(&job).await?.queued == 1)
+        })
+        .await?;
+    for guard in [held, kept] {
+        guard.check()?;
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+async fn cycle(world: &World, mutex: &Mutex) -> Verdict {
+    let mutex = mutex.clone();
+    let taken = ended(world, tokio::spawn(async move { mutex.acquire_within(PATIENCE / 4).await })).await?;
+    taken.map_err(|error| Fault::Broken(format!("a bystander was held up: {error:?}")))?.release().await?;
+    Ok(())
+}
