@@ -190,9 +190,11 @@ fn users_share_a_sticky_directory_and_shut_each_other_out() {
     fs::create_dir(&store).unwrap();
     fs::set_permissions(&store, fs::Permissions::from_mode(0o1777)).unwrap();
     let url = format!("file://{}", store.display());
+    // Its owner has to be the first.
+    assert_eq!(ended(as_user(&nobody, 0, &url).args(RUN)), (0, String::new()));
     let [mut one, mut other] = [65534, 65533].map(|id| as_user(&nobody, id, &url));
     assert_eq!(ended(one.args(RUN)), (0, String::new()));
-    // Later, the numbers that the first user set aside are used up.
+    // Later, the numbers that were set aside are used up.
     let ceiling = store.join("ceiling");
     let text = fs::read_to_string(&ceiling).unwrap();
     let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("ceiling ")).collect();
