@@ -279,6 +279,8 @@ pub struct Grant {
 pub enum Loss {
     /// The session expired in the store.
     Expired,
+    /// The server was started anew, or may have been, and may have forgotten what it granted.
+    Restarted,
     /// No renewal was confirmed until the margin before the ttl ran out: a rival may be granted soon.
     Unconfirmed,
     /// Somebody removed the place from the store.
@@ -297,6 +299,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the session expired in the store",
+            Self::Restarted => "the server was started anew, or may have been, and may have forgotten it",
             Self::Unconfirmed => "no renewal was confirmed in time",
             Self::Removed => "somebody removed it from the store",
             Self::Broken => "it was broken by a force-release",

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, ErrorKind, Health, Observer, Retry};
+use fencelock::store::{Entered, Entry, Owner, RequestId, Standing, StoreUrl, open_url};
+use fencelock::{Claim, Client, Clock, ErrorKind, Health, Moment, Name, Observer, Retry, SystemClock};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 
@@ -92,4 +93,35 @@ async fn a_wait_for_a_server_that_is_gone_or_silent_is_an_outage() {
 
 fn server_with_password() -> Server {
     server(Settings { password: Some("secret".to_owned()), ..Settings::default() })
+}
+
+#[tokio::test]
+async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing_else_happened() {
+    let server = server(Settings::default());
+    let way = Proxy::start(server.address()).unwrap();
+    let holder = client(&server.url(), 60_000).await;
+    let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let url = StoreUrl::parse(&format!("redis://{}", way.address())).unwrap();
+    let store = open_url(url).await.unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let owner = Owner { client: 1, host: String::new(), pid: 0 };
+    let opened = store.open(&owner, PATIENCE, clock).await.unwrap();
+    let entry = Entry {
+        name: Name::new("job").unwrap(),
+        claim: Claim::MUTEX,
+        id: RequestId { client: 1, number: 1 },
+        wait: true,
+        purpose: None,
+        lease: None,
+    };
+    let Entered::In(mut place) = opened.session.enter(Arc::new(entry)).await.unwrap() else { panic!("no place") };
+    for _blip in 0..2 {
+        way.refuse();
+        way.reset();
+        assert_eq!(soon(place.next(Moment::NEVER)).await.unwrap_err().kind(), ErrorKind::Unreachable);
+        way.heal();
+        // Somebody else of the session is the first to be connected again.
+        until("the session is renewed", async || opened.session.renew(Arc::new([])).await.is_ok()).await;
+        assert!(matches!(soon(place.next(Moment::NEVER)).await, Ok(Standing::Waiting(_))));
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::redis::{Reply, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, server, soon, until_queued};
+use crate::lab::{acquired, acquiring, client, server, soon, until, until_queued};
 
 fn with_a_clock() -> Server {
     server(Settings { own_clock: true, ..Settings::default() })
@@ -58,4 +59,24 @@ async fn a_clock_that_jumps_back_costs_nobody_a_lock() {
     let granted = acquired(waiting).await;
     assert!(granted.token() > guard.token());
     granted.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_keeps_nobody_waiting() {
+    let server = with_a_clock();
+    let way = Proxy::start(server.address()).unwrap();
+    let (holder, rival) =
+        (client(&format!("redis://{}", way.address()), 4000).await, client(&server.url(), 60_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&rival, "job");
+    until_queued(&rival, "job", 2).await;
+    server.set_clock(-3600).unwrap();
+    let sessions = server.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
+    let left = |session: &Reply| match session {
+        Reply::Bytes(key) => server.ask(&["PTTL".as_bytes(), key]).unwrap().number().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    until("both are renewed", async || sessions.items().iter().all(|session| left(session) <= 60_000)).await;
+    way.hole(Way::Both);
+    assert!(acquired(waiting).await.token() > guard.token());
 }

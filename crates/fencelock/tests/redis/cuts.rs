@@ -187,7 +187,7 @@ async fn a_message_that_the_server_drops_is_repaired_by_looking() {
     // The holder's session goes without a word, as by its end: nobody is told.
     let mut hands = fencelock_testbed::redis::Hands::connect(shared().address()).unwrap();
     hands.ask(&["SELECT", &link.database.to_string()]).unwrap();
-    let sessions = hands.ask(&["KEYS", "fencelock:1:session:*"]).unwrap();
+    let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
     let oldest =
         sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());
     hands.ask(&["DEL", &oldest.unwrap()]).unwrap();

@@ -8,7 +8,7 @@
 //! | issue | what went wrong | here |
 //! |---|---|---|
 //! | 2714, 4368 | a grant comes after its caller left, and is renewed for ever | scenes `an_acquire_dropped_at_any_await_leaves_nothing`, `what_was_held_back_past_its_withdrawal_never_takes_effect`; `one_answer_lost_at_withdraw_strands_nothing`; `a_withdrawn_request_never_takes_effect_however_late_it_comes`, `a_dropped_enter_once_withdrawn_strands_nothing` |
-//! | 7272 | a key is renewed that nobody holds | cannot exist: a session is renewed, and no lock; law `leaving_is_repeatable_and_gives_up_one_incarnation_only`; `a_session_with_thousands_of_locks_is_renewed_by_two_commands` |
+//! | 7272 | a key is renewed that nobody holds | cannot exist: a session is renewed, and no lock; law `leaving_is_repeatable_and_gives_up_one_incarnation_only`; `a_session_with_thousands_of_locks_is_renewed_at_once` |
 //! | 3194 | no renewal after a reconnect | scene `a_lock_outlives_a_restart_of_every_connection`; `one_answer_lost_at_renew_costs_no_lock`; `a_new_connection_of_a_session_outdates_what_the_old_one_held_up` |
 //! | 1602 | a release fails and renewal goes on | `one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one`, `a_release_while_the_way_is_cut_is_made_up_for`; `a_release_retried_after_a_lost_reply_never_ends_a_newer_grant` |
 //! | 6144, 6962 | renewal ends after one exception, or with many locks | `one_answer_lost_at_renew_costs_no_lock`, `a_session_is_renewed_by_a_server_without_memory`; one renewal for any number of locks |

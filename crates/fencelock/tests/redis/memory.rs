@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, FencingToken, Guard, Io};
+use fencelock::{Client, FencingToken, Guard, Io, Loss};
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 
 use crate::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued, with_ttl};
@@ -24,7 +24,7 @@ fn token(guard: &Guard) -> FencingToken {
 }
 
 /// Loses the memory in this way under a holder and a waiter; the holder is told, the waiter comes in, and tokens rise.
-async fn is_noticed(settings: Settings, lose: impl Fn(&Server)) {
+async fn is_noticed(settings: Settings, loss: Loss, lose: impl Fn(&Server)) {
     let server = server(settings);
     let (_holder, guard) = held(&server.url()).await;
     let (waiter, seen) = observed(&server.url(), TTL_MS).await;
@@ -32,7 +32,7 @@ async fn is_noticed(settings: Settings, lose: impl Fn(&Server)) {
     until_queued(&waiter, "job", 2).await;
     let start = Instant::now();
     lose(&server);
-    soon(guard.lost()).await;
+    assert_eq!(soon(guard.lost()).await, loss);
     assert!(start.elapsed() < SOON_ENOUGH, "told after {:?}", start.elapsed());
     let granted = acquired(waiting).await;
     assert!(token(&granted) > token(&guard), "{:?} after {:?}", granted.token(), guard.token());
@@ -44,20 +44,43 @@ async fn is_noticed(settings: Settings, lose: impl Fn(&Server)) {
 
 #[tokio::test]
 async fn a_server_that_is_emptied_costs_its_locks_and_they_are_told() {
-    is_noticed(Settings::default(), |server| {
+    is_noticed(Settings::default(), Loss::Expired, |server| {
         assert_eq!(server.ask(&["FLUSHALL"]).unwrap(), Reply::Status("OK".to_owned()))
     })
     .await;
 }
 
 #[tokio::test]
+async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_they_are_told_and_no_others() {
+    let server = server(Settings::default());
+    let (holder, guard) = held(&server.url()).await;
+    let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
+    let [Reply::Bytes(bucket)] = buckets.items() else { panic!("{buckets:?}") };
+    let mut others = Vec::new();
+    for number in 0..300 {
+        others.push(holder.mutex(format!("other/{number}")).unwrap().acquire().await.unwrap());
+    }
+    server.ask(&["DEL".as_bytes(), bucket]).unwrap();
+    let (_rival, granted) = held(&server.url()).await;
+    assert!(token(&granted) > token(&guard));
+    soon(guard.lost()).await;
+    granted.check().unwrap();
+    let lost = others.iter().filter(|other| other.check().is_err()).count();
+    // Those that happen to share the bucket.
+    assert!(lost < 10, "{lost} of 300 others were lost");
+}
+
+#[tokio::test]
 async fn a_restart_without_persistence_costs_the_locks_and_they_are_told() {
-    is_noticed(Settings::default(), |server| server.restart().unwrap()).await;
+    is_noticed(Settings::default(), Loss::Restarted, |server| server.restart().unwrap()).await;
 }
 
 #[tokio::test]
 async fn a_restart_on_an_empty_disk_costs_the_locks_and_they_are_told() {
-    is_noticed(Settings { durable: true, ..Settings::default() }, |server| server.restart_empty().unwrap()).await;
+    is_noticed(Settings { durable: true, ..Settings::default() }, Loss::Restarted, |server| {
+        server.restart_empty().unwrap()
+    })
+    .await;
 }
 
 #[tokio::test]

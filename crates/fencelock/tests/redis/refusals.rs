@@ -9,7 +9,7 @@ use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Role, Settings, shared};
 use fencelock_testbed::{Network, Port};
 
-use crate::lab::{refused, server, taken, until, with_ttl};
+use crate::lab::{acquired, acquiring, client, refused, server, soon, taken, until, until_queued, with_ttl};
 
 #[tokio::test]
 async fn where_nobody_listens_the_error_names_the_server() {
@@ -142,9 +142,13 @@ async fn a_server_that_may_evict_sessions_is_refused() {
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
         assert!(error.to_string().contains(policy) && error.to_string().contains("noeviction"), "{error}");
     }
-    // Neither a limit alone nor a policy without one evicts anything.
+    // A limit may be set later, when nobody asks any more.
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+        let error = refused(&server(Settings::default().with(&format!("maxmemory-policy {policy}"))).url()).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
+    }
     for settings in
-        [Settings::default().with("maxmemory 64mb"), Settings::default().with("maxmemory-policy allkeys-lru")]
+        [Settings::default().with("maxmemory 64mb"), Settings::default().with("maxmemory-policy volatile-lru")]
     {
         drop(taken(&server(settings).url()).await.unwrap());
     }
@@ -170,8 +174,75 @@ async fn a_server_with_too_many_clients_says_so() {
 #[tokio::test]
 async fn a_layout_of_another_version_is_refused() {
     let server = server(Settings::default());
-    server.ask(&["SET", "fencelock:layout", "2"]).unwrap();
+    server.ask(&["SET", "fencelock:layout", "1"]).unwrap();
     let error = refused(&server.url()).await;
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error}");
-    assert!(error.to_string().contains('2'), "{error}");
+    assert!(error.to_string().contains("layout 1"), "{error}");
+    // Nor is it read.
+    let client = fencelock::Client::connect(&server.url()).await;
+    assert_eq!(client.err().map(|error| error.kind()), Some(ErrorKind::Layout));
+}
+
+/// The rules for a user who may do what is needed and nothing else, as the documents have them.
+fn least_rules() -> String {
+    let docs = format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let line = docs.lines().find_map(|line| line.strip_prefix("user locks on ")).expect("the docs print the rules");
+    line.split_once(' ').expect("a password and rules").1.to_owned()
+}
+
+#[tokio::test]
+async fn the_rules_that_the_documents_print_are_enough_for_everything() {
+    let rules = least_rules();
+    let server = server(Settings::default().with_user("locks", &format!("on >p {rules}")));
+    let url = format!("redis://locks:p@{}", server.address());
+    let (one, two) = (client(&url, 30_000).await, client(&url, 30_000).await);
+    let held = one.mutex("job").unwrap().acquire().await.unwrap();
+    two.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    let waiting = acquiring(&two, "job");
+    until_queued(&one, "job", 2).await;
+    let third = acquiring(&two, "job");
+    until_queued(&one, "job", 3).await;
+    held.release().await.unwrap();
+    let held = acquired(waiting).await;
+    let queue = one.queue(held.name()).await.unwrap();
+    let by = queue.contenders[0].owner.clone().unwrap();
+    let order = fencelock::Break::of(held.name(), &queue.contenders[0], by, "why", std::time::SystemTime::now());
+    let store = fencelock::store::open_url(fencelock::store::StoreUrl::parse(&url).unwrap()).await.unwrap();
+    assert!(store.evict(&order.unwrap()).await.unwrap());
+    assert_eq!(store.breaks(held.name()).await.unwrap().len(), 1);
+    soon(held.lost()).await;
+    acquired(third).await.release().await.unwrap();
+    let writer = one.rwlock("data").unwrap().write().await.unwrap();
+    let reader = writer.downgrade().await.unwrap();
+    assert_eq!(store.names("", None, 9).await.unwrap().len(), 1);
+    reader.release().await.unwrap();
+    // A connection of its own to come back on.
+    server.ask(&["CLIENT", "KILL", "USER", "locks"]).unwrap();
+    soon(one.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_any_one_of_the_commands_nothing_is_written_and_the_error_names_it_and_the_rules() {
+    let rules = least_rules();
+    // What a connection goes on without.
+    let spared = ["+ping", "+info", "+select"];
+    let server = server(Settings::default());
+    for (number, rule) in rules.split(' ').filter(|rule| rule.starts_with('+') && !spared.contains(rule)).enumerate() {
+        let user = format!("u{number}");
+        let mut command = vec!["ACL", "SETUSER", &user, "on", ">p"];
+        command.extend(rules.split(' ').filter(|other| *other != rule));
+        server.ask(&command).unwrap();
+        let url = format!("redis://{user}:p@{}", server.address());
+        let Err(error) = fencelock::Client::connect(&url).await else { panic!("{user} is taken in without {rule}") };
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{rule}: {error}");
+        let inside = !["+evalsha", "+script|load", "+subscribe", "+get", "+set"].contains(&rule);
+        let shown = error.to_string();
+        assert!(!inside || shown.contains(&rule[1..].to_uppercase()) && shown.contains(&rules), "{rule}: {error}");
+        let keys = server.ask(&["KEYS", "*"]).unwrap();
+        assert!(keys.items().len() <= 1, "{rule}: {keys:?}");
+        server.ask(&["DEL", "fencelock:layout"]).unwrap();
+    }
 }

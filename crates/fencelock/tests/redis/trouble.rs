@@ -169,7 +169,7 @@ async fn keys_of_others_under_our_names_are_told_and_left_alone() {
     let server = server(Settings::default());
     let client = client(&server.url(), 30_000).await;
     client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
-    let buckets = server.ask(&["KEYS", "fencelock:1:{*}:bucket"]).unwrap();
+    let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
     let [Reply::Bytes(bucket)] = buckets.items() else { panic!("{buckets:?}") };
     server.ask(&["DEL".as_bytes(), bucket]).unwrap();
     server.ask(&["SET".as_bytes(), bucket, b"somebody else's"]).unwrap();
@@ -193,7 +193,7 @@ async fn a_queue_that_somebody_broke_keeps_no_waiter_of_another_from_its_lock() 
     let (stuck, waiting) = (acquiring(&waiter, "broken"), acquiring(&waiter, "whole"));
     until_queued(&waiter, "broken", 2).await;
     until_queued(&waiter, "whole", 2).await;
-    let orders = server.ask(&["KEYS", "fencelock:1:{*}:queue:broken"]).unwrap();
+    let orders = server.ask(&["KEYS", "fencelock:2:{*}:queue:broken"]).unwrap();
     let [Reply::Bytes(order)] = orders.items() else { panic!("{orders:?}") };
     server.ask(&["DEL".as_bytes(), order]).unwrap();
     server.ask(&["SET".as_bytes(), order, b"somebody else's"]).unwrap();
@@ -232,14 +232,14 @@ async fn closing_a_client_gives_up_what_is_whole_whatever_somebody_did_to_anothe
     // Longer than anybody waits here: only a release lets anybody else in.
     let (holder, other) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);
     let _broken = holder.mutex("broken").unwrap().acquire().await.unwrap();
-    let buckets = server.ask(&["KEYS", "fencelock:1:{*}:bucket"]).unwrap();
+    let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
     let [Reply::Bytes(bucket)] = buckets.items() else { panic!("{buckets:?}") };
     let _whole = holder.mutex("whole").unwrap().acquire().await.unwrap();
     server.ask(&["DEL".as_bytes(), bucket]).unwrap();
     server.ask(&["SET".as_bytes(), bucket, b"somebody else's"]).unwrap();
     soon(holder.close()).await.unwrap();
     soon(other.mutex("whole").unwrap().acquire()).await.unwrap().release().await.unwrap();
-    let sessions = server.ask(&["KEYS", "fencelock:1:session:*"]).unwrap();
+    let sessions = server.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
     assert_eq!(sessions.items().len(), 1, "the session that was closed is left: {sessions:?}");
 }
 
@@ -251,7 +251,7 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     // Longer than anybody waits here: neither the ttl nor a renewal brings this about.
     let client = client(&format!("redis://{}", way.address()), 600_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    let sessions = |server: &Server| server.ask(&["KEYS", "fencelock:1:session:*"]).unwrap().items().len();
+    let sessions = |server: &Server| server.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len();
     until("the replica has the lock", async || sessions(&new) == 1).await;
     way.lead_to(new.address());
     new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
@@ -274,7 +274,7 @@ async fn locks_of_a_primary_that_was_a_replica_for_a_while_are_lost() {
     let client = client(&one.url(), 600_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     until("the replica has the session", async || {
-        other.ask(&["KEYS", "fencelock:1:session:*"]).unwrap().items().len() == 1
+        other.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len() == 1
     })
     .await;
     other.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();

@@ -149,14 +149,9 @@ impl Connection {
         }
     }
 
-    /// Makes sure that the server knows the scripts, and that the user may say what they say: one that was refused in the
-    /// middle of a script would have done half of it.
-    pub(super) async fn load_scripts(&self, channel: Option<&str>) -> Result<()> {
+    /// Makes sure that the server knows the scripts.
+    pub(super) async fn load_scripts(&self) -> Result<()> {
         let mut pipeline = redis::pipe();
-        if let Some(channel) = channel {
-            // No words: no news.
-            pipeline.cmd("PUBLISH").arg(channel).arg("");
-        }
         for script in scripts::all() {
             pipeline.add_command(script.load());
         }

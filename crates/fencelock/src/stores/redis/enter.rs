@@ -14,7 +14,7 @@ const TRIES: usize = 8;
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     core.alive("enter")?;
-    let slot = core.hub.begin(&entry.name, entry.id);
+    let slot = core.hub.begin(&entry.name, entry.id, core.link.layout.bucket_of(&entry.name));
     for _ in 0..TRIES {
         let reply = match ask(core, &entry).await {
             Ok(reply) => reply,

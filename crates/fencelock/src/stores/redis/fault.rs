@@ -38,6 +38,32 @@ pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
     fault
 }
 
+/// What every user needs, as it is written in an access control list, for the default prefix.
+const NEEDED: &str = "~fencelock:* &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hkeys +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
+
+/// What a user may not do, of all that scripts do; each command with what the server says.
+pub(super) fn forbidden(refused: &[(String, String)]) -> Option<Error> {
+    let is = |said: &str, words: &[&str]| words.iter().any(|word| said.contains(word));
+    let named = |words: &[&str]| {
+        let commands: Vec<&str> =
+            refused.iter().filter(|(_, said)| is(said, words)).map(|(command, _)| &**command).collect();
+        (!commands.is_empty()).then(|| commands.join(" "))
+    };
+    if let Some(commands) = named(DENIED_WORDS) {
+        return Some(Error::new(ErrorKind::Denied, "connect", DENIED).with("refused", commands).with("needed", NEEDED));
+    }
+    let commands = named(UNKNOWN_WORDS)?;
+    Some(Error::new(ErrorKind::Unsupported, "connect", UNKNOWN).with("unknown", commands))
+}
+
+/// How servers say, of a command inside a script, that the user may not run it, or not on these keys or channels.
+const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script"];
+/// How servers say that they do not know a command inside a script: it was renamed, or the server is another one.
+const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];
+
+const DENIED: &str = "the access control list does not allow it: the user needs scripts, the commands in them, PUBLISH and SUBSCRIBE, on the keys and channels of the prefix";
+const UNKNOWN: &str = "the server does not know a command that this store needs";
+
 /// The script is not known to the server (any more).
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == Wire::Server(ServerErrorKind::NoScript)
@@ -53,7 +79,9 @@ pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
 
 /// What a server says in one word, or, of a command inside a script, among others.
 fn word_of_a_script(detail: &str) -> Option<&'static str> {
-    ["READONLY", "NOREPLICAS", "MISCONF"].into_iter().find(|word| detail.contains(word))
+    let is = |words: &[&str]| words.iter().any(|word| detail.contains(word));
+    let plain = ["READONLY", "NOREPLICAS", "MISCONF"].into_iter().find(|word| detail.contains(word));
+    plain.or_else(|| is(DENIED_WORDS).then_some("NOPERM"))
 }
 
 /// The server knows the older protocol only.
@@ -104,13 +132,7 @@ fn said(code: &str, detail: &str) -> Meaning {
             "the server wants a password: in the URL before the host, as user:password, or as :password for the default user",
         ),
         // A command in the middle of a script may be the one.
-        "NOPERM" => Meaning {
-            unknown: true,
-            ..refused(
-                Denied,
-                "the access control list does not allow it; needed are scripts, the commands in them, PUBLISH and SUBSCRIBE on the keys and channels of the prefix",
-            )
-        },
+        "NOPERM" => Meaning { unknown: true, ..refused(Denied, DENIED) },
         "DENIED" => refused(
             Denied,
             "the server is in protected mode and takes local clients only: give it a password, or say `protected-mode no` where the network is trusted",
@@ -142,9 +164,7 @@ fn said(code: &str, detail: &str) -> Meaning {
         "ERR" if detail.contains("OOM command not allowed") => {
             passing(Exhausted, "the server has no memory left (its maxmemory is reached)")
         }
-        "ERR" if detail.contains("unknown command") => {
-            refused(ErrorKind::Unsupported, "the server does not know a command that this store needs")
-        }
+        "ERR" if UNKNOWN_WORDS.iter().any(|word| detail.contains(word)) => refused(ErrorKind::Unsupported, UNKNOWN),
         _ => Meaning {
             unknown: true,
             ..refused(ErrorKind::Internal, "the server answered with an error that this release does not know")

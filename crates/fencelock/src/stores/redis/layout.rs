@@ -1,4 +1,4 @@
-//! The keys of the layout `fair`, version 1. What is in them, NOTES.md says; who writes it, `scripts/`.
+//! The keys of the layout `fair`, version 2. What is in them, NOTES.md says; who writes it, `scripts/`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +9,9 @@ use crate::name::Name;
 use crate::store::RequestId;
 
 /// The version that the layout key holds, and that every other key carries in its name.
-pub(super) const VERSION: &str = "1";
+pub(super) const VERSION: &str = "2";
 /// The name of the layout in the capability table.
-pub(super) const LAYOUT_NAME: &str = "fencelock redis fair layout 1";
+pub(super) const LAYOUT_NAME: &str = "fencelock redis fair layout 2";
 /// How many buckets names fall into: as many hash tags, and as many counters.
 pub(super) const BUCKETS: u16 = 4096;
 
@@ -61,14 +61,14 @@ impl Layout {
 
     /// The key that lives as long as the session does. Its channel has the same name.
     pub(super) fn session_key(&self, session: u64) -> String {
-        let mut key = self.with_root(":1:session:", 16);
+        let mut key = self.with_root(":2:session:", 16);
         push_hex(&mut key, session, 16);
         key
     }
 
     /// What the keys of one bucket begin with.
     fn tag(&self, bucket: u16, room: usize) -> String {
-        let mut key = self.with_root(":1:{", 5 + room);
+        let mut key = self.with_root(":2:{", 5 + room);
         push_hex(&mut key, bucket.into(), 3);
         key.push_str("}:");
         key
@@ -91,6 +91,17 @@ impl Layout {
         let bucket = self.bucket_of(name);
         let queue_key = self.tag(bucket, 6 + name.as_str().len()) + "queue:" + name.as_str();
         Slot { bucket, bucket_key: self.bucket_key(bucket), queue_key }
+    }
+
+    /// A key that is there for a moment after a client cleared away what dead ones left.
+    pub(super) fn janitor_key(&self) -> String {
+        self.with_root(":2:janitor", 0)
+    }
+
+    /// Keys such as those of queues, where there is nothing: bucket, order and breaks of no name.
+    pub(super) fn empty_keys(&self) -> [String; 3] {
+        let tag = |rest| self.tag(0, 8) + rest;
+        [tag("bucket"), tag("queue:"), tag("breaks:")]
     }
 
     /// The key of the records of broken grants.
@@ -185,7 +196,7 @@ mod tests {
         let slot = layout.slot(&name);
         let keys = [slot.bucket_key, slot.queue_key, layout.breaks_key(&name), layout.session_key(7)];
         for key in &keys {
-            assert!(key.starts_with("here:1:"), "{key}");
+            assert!(key.starts_with("here:2:"), "{key}");
             assert_ne!(*key, layout.layout_key());
         }
         assert_eq!(layout.session_key(7), layout.session_prefix() + "0000000000000007");

@@ -10,7 +10,8 @@ use futures_util::future::{Shared, WeakShared};
 
 use super::config::Config;
 use super::connection::{Connection, Ears};
-use super::layout::Layout;
+use super::fault::forbidden;
+use super::layout::{Layout, VERSION};
 use super::push::{Hub, Over};
 use super::repair::repair;
 use super::scripts::{self, Open};
@@ -188,8 +189,8 @@ impl Link {
         let connection = Arc::new(connection);
         let server = connection.server().await.map_err(|error| self.at_the_server(error))?;
         server.check(&self.config)?;
-        let channel = ears.as_ref().map(|ears| &*ears.channel);
-        connection.load_scripts(channel).await.map_err(|error| self.at_the_server(error))?;
+        connection.load_scripts().await.map_err(|error| self.at_the_server(error))?;
+        self.probe(&connection).await.map_err(|error| self.at_the_server(error))?;
         if let Some(member) = &self.member {
             self.has_run_since(server.run_id, member);
             self.greet(&connection, member).await.map_err(|error| self.at_the_server(error))?;
@@ -201,6 +202,16 @@ impl Link {
             let _ = chores.send(Box::pin(repair));
         }
         Ok(connection)
+    }
+
+    /// Refuses a layout that is not ours, and a user who may not do all that scripts do, before anything is written.
+    async fn probe(&self, connection: &Connection) -> Result<()> {
+        let session = self.member.as_ref().map_or(0, |member| member.session);
+        let probed = connection.run("connect", &scripts::probe(&self.layout, session)).await?;
+        if probed.version != VERSION {
+            return Err(unknown_layout(probed.version));
+        }
+        forbidden(&probed.refused).map_or(Ok(()), Err)
     }
 
     fn at_the_server(&self, error: Error) -> Error {
@@ -216,7 +227,7 @@ impl Link {
         if self.epoch() != 0 && !(is_known && before == run_id) {
             let message = "the server was started anew, or may have been: the session and its locks are lost";
             tracing::warn!(server = ?self.config, is_known, "{message}");
-            member.hub.end(Over::Here);
+            member.hub.restarted();
         }
     }
 
@@ -230,10 +241,7 @@ impl Link {
             let open = scripts::open(&self.layout, member.session, member.ttl, &member.owner);
             match connection.run("open session", &open).await? {
                 Open::Opened(epoch) => self.raise(epoch),
-                Open::Layout(found) => {
-                    let message = "the keys under this prefix have a layout that this release does not know";
-                    return Err(Error::new(ErrorKind::Layout, "open session", message).with("layout", found));
-                }
+                Open::Layout(found) => return Err(unknown_layout(found)),
             }
         } else {
             let resume = scripts::resume(&self.layout, member.session, member.ttl);
@@ -248,6 +256,11 @@ impl Link {
         self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
         Ok(())
     }
+}
+
+fn unknown_layout(found: String) -> Error {
+    let message = "the keys under this prefix have a layout that this release does not know: use another prefix, or the release that made them";
+    Error::new(ErrorKind::Layout, "connect", message).with("layout", found).with("known", VERSION)
 }
 
 /// Twice as long with each failure, and up to half of it less so that clients that lost one server do not come back as one.

@@ -29,15 +29,17 @@ use tokio::sync::mpsc;
 
 use self::config::Config;
 use self::connection::Connection;
-use self::layout::{LAYOUT_NAME, Layout};
+use self::layout::{BUCKETS, LAYOUT_NAME, Layout};
 use self::link::{Link, Member};
 use self::push::{Hub, REPAIR};
+use self::scripts::Swept;
 use self::session::{Core, RedisSession};
 use crate::engine::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store, StoreInfo,
+    StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store over TCP.
@@ -75,7 +77,7 @@ static CAPABILITY: Capability = Capability {
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     // Their layouts keep no queue: whoever finds the key absent has it.
     excludes: "",
-    residue: "one number for each of at most 4096 buckets of names, and for 30 days the records of breaks",
+    residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -119,7 +121,9 @@ impl RedisStore {
         let link = Link::new(&self.config, &self.layout, clock, ttl, Some(member));
         link.connection().await?;
         let confirmed = link.confirmed();
-        let core = Arc::new(Core { link, hub, id: session, ttl });
+        // Clients begin anywhere, so that together they soon have been everywhere.
+        let swept = Swept { bucket: (session % u64::from(BUCKETS)) as u16, cursor: "0".to_owned() };
+        let core = Arc::new(Core { link, hub, id: session, ttl, swept: Mutex::new(swept) });
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed })
@@ -151,6 +155,10 @@ impl Store for RedisStore {
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move { show::queue(&*self.connection().await?, &self.layout, name, page).await })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move { show::contention(&*self.connection().await?, &self.layout, name, mine).await })
     }
 
     fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {

@@ -17,15 +17,17 @@ use crate::store::{Left, Loss, Place, PlaceId, Standing};
 pub(super) struct RedisPlace {
     core: Arc<Core>,
     slot: Arc<Slot>,
+    /// The caller was told of an outage, and is to be told of its end: while it waits quietly it hears of no success.
+    is_troubled: bool,
 }
 
 impl RedisPlace {
     pub(super) fn new(core: &Arc<Core>, slot: Arc<Slot>) -> Self {
-        Self { core: Arc::clone(core), slot }
+        Self { core: Arc::clone(core), slot, is_troubled: false }
     }
 
     /// Waits for news. Somebody has to be connected to hear any.
-    async fn settle(&self) -> Result<Standing> {
+    async fn settle(&mut self) -> Result<Standing> {
         loop {
             self.core.alive("next")?;
             match self.slot.standing() {
@@ -33,13 +35,18 @@ impl RedisPlace {
                 settled => return Ok(settled),
             }
             if !self.core.link.is_connected() {
+                self.is_troubled = true;
                 self.core.link.connection().await?;
                 continue;
             }
+            if std::mem::take(&mut self.is_troubled) {
+                return Ok(self.slot.standing());
+            }
+            let (core, slot) = (&self.core, &self.slot);
             // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
             poll_fn(|cx| {
-                let news = self.slot.poll_news(cx);
-                let alone = !self.core.link.is_connected() || self.core.hub.over() != Over::No;
+                let news = slot.poll_news(cx);
+                let alone = !core.link.is_connected() || core.hub.over() != Over::No;
                 if alone { Poll::Ready(()) } else { news }
             })
             .await;
@@ -66,11 +73,12 @@ impl Place for RedisPlace {
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        let clock = Arc::clone(&self.core.link.clock);
         Box::pin(async move {
             tokio::select! {
                 biased;
                 settled = self.settle() => return settled,
-                () = self.core.link.clock.sleep_until(until) => {}
+                () = clock.sleep_until(until) => {}
             }
             Ok(self.standing())
         })

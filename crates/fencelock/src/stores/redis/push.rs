@@ -4,7 +4,7 @@
 //! asked. It counts only on the connection of the moment, and only for the number that the place has. Messages may be lost;
 //! every so often, and whenever a lease of somebody ahead may be over, waiting places are looked at anew.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use super::scripts::{self, Broken, Look, Looked, News, Seen};
+use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
 use crate::engine::clock::Moment;
 use crate::name::Name;
 use crate::store::{Ahead, Grant, Loss, PlaceId, RequestId, SessionEvent, Standing};
@@ -48,6 +48,7 @@ pub(super) enum Stand {
 /// One place of the session, shared with whoever waits for it.
 pub(super) struct Slot {
     pub(super) place: PlaceId,
+    bucket: u16,
     state: Mutex<State>,
 }
 
@@ -163,6 +164,16 @@ impl Hub {
         is_first
     }
 
+    /// The server was started anew, or may have been, which is told to those who hold.
+    pub(super) fn restarted(&self) {
+        if self.over() == Over::No {
+            let inner = self.lock();
+            let held = inner.slots.values().filter(|slot| matches!(slot.stand(), Stand::Granted { .. }));
+            held.for_each(|slot| self.tell(SessionEvent::Gone(slot.place.clone(), Loss::Restarted)));
+        }
+        self.end(Over::Here);
+    }
+
     fn wake_all(&self) {
         let waiting: Vec<_> = self.lock().waiting.values().cloned().collect();
         waiting.iter().filter_map(|slot| slot.change(|_| true)).for_each(Waker::wake);
@@ -183,11 +194,12 @@ impl Hub {
     }
 
     /// Notes that a request is about to be sent.
-    pub(super) fn begin(&self, name: &Name, id: RequestId) -> Arc<Slot> {
+    pub(super) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> Arc<Slot> {
         let mut inner = self.lock();
         let slot = inner.slots.entry(id).or_insert_with(|| {
             let state = State { stand: Stand::Sent { told: None }, waker: None, due: Moment::NEVER };
-            Arc::new(Slot { place: PlaceId { name: name.clone(), request: id }, state: Mutex::new(state) })
+            let place = PlaceId { name: name.clone(), request: id };
+            Arc::new(Slot { place, bucket, state: Mutex::new(state) })
         });
         Arc::clone(slot)
     }
@@ -267,6 +279,29 @@ impl Hub {
             true
         });
         waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The buckets in which the session holds places, in their order.
+    pub(super) fn held_in(&self) -> Vec<HeldIn> {
+        let mut held: BTreeMap<u16, HeldIn> = BTreeMap::new();
+        for slot in self.lock().slots.values() {
+            let Stand::Granted { seq } = slot.stand() else { continue };
+            let first = HeldIn { bucket: slot.bucket, lowest: seq, highest: seq };
+            let known = held.entry(slot.bucket).or_insert(first);
+            (known.lowest, known.highest) = (known.lowest.min(seq), known.highest.max(seq));
+        }
+        held.into_values().collect()
+    }
+
+    /// The bucket of these places is gone; if there is another one, `born` is its first number. What was granted since they
+    /// were counted is not meant.
+    pub(super) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
+        let is_lost = |slot: &&Arc<Slot>| {
+            let Stand::Granted { seq } = slot.stand() else { return false };
+            slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
+        };
+        let lost: Vec<_> = self.lock().slots.values().filter(is_lost).cloned().collect();
+        lost.iter().for_each(|slot| self.set(slot, Stand::Gone(Loss::Removed)));
     }
 
     /// Which of `places` are gone, and why.

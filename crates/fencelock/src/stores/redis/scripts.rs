@@ -12,7 +12,8 @@ use redis::{Cmd, Value};
 
 pub(super) use self::messages::{News, news};
 pub(super) use self::replies::{
-    Broken, Enter, Lightened, Look, Looked, Open, Refusal, Renewed, Seen, Shown, Withdrawn, refusal,
+    Broken, Enter, InShort, Lightened, Look, Looked, Named, Open, Page, Probed, Refusal, Renewed, Seen, Shown, Swept,
+    Withdrawn, refusal,
 };
 use super::layout::{Layout, VERSION, push_hex, push_id};
 use crate::error::Result;
@@ -70,8 +71,11 @@ scripts! {
     WITHDRAW = "withdraw" of "start" "queue" "withdraw";
     EVICT = "evict" of "start" "queue" "evict";
     SHOW = "show" of "start" "queue" "show";
+    CONTENTION = "contention" of "start" "queue" "contention";
     NAMES = "names" of "start" "queue" "names";
     CLOSE = "close" of "start" "queue" "close";
+    JANITOR = "janitor" of "start" "queue" "janitor";
+    PROBE = "probe" of "probe";
 }
 
 /// A script with its keys and arguments, and how its answer is read.
@@ -140,10 +144,32 @@ pub(super) fn resume(layout: &Layout, session: u64, ttl: Duration) -> Call<Optio
     Call::new(&RESUME, &[&layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
 }
 
-/// Keeps a session alive with everything that hangs on it. `acknowledged` are broken grants that an answer told before.
-pub(super) fn renew(layout: &Layout, session: u64, ttl: Duration, acknowledged: &[PlaceId]) -> Call<Renewed> {
-    let call = Call::new(&RENEW, &[&layout.session_key(session)], replies::renewed).arg(milliseconds(ttl));
+/// How many buckets [`renew`] should be given at most, so that no script takes long.
+pub(super) const BUCKETS_PER_CALL: usize = 256;
+
+/// Keeps a session alive with everything that hangs on it, and asks whether these buckets are still those in which it
+/// holds. `acknowledged` are broken grants that an answer told before.
+pub(super) fn renew(
+    layout: &Layout,
+    session: u64,
+    ttl: Duration,
+    buckets: &[HeldIn],
+    acknowledged: &[PlaceId],
+) -> Call<Renewed> {
+    let mut keys = vec![layout.session_key(session)];
+    keys.extend(buckets.iter().map(|held| layout.bucket_key(held.bucket)));
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let call = Call::new(&RENEW, &keys, replies::renewed).arg(milliseconds(ttl));
+    let call = buckets.iter().fold(call, |call, held| call.arg(held.lowest));
     acknowledged.iter().fold(call, |call, place| call.arg(format!("{}\n{}", place.name, place.request)))
+}
+
+/// A bucket in which a session holds places, and the lowest and the highest number of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HeldIn {
+    pub(super) bucket: u16,
+    pub(super) lowest: u64,
+    pub(super) highest: u64,
 }
 
 /// Joins a queue at its tail, with the epoch that the session had last.
@@ -264,23 +290,40 @@ pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
     command
 }
 
-/// A whole queue, front first; whoever is dead is removed.
-pub(super) fn show(layout: &Layout, name: &Name) -> Call<Vec<Shown>> {
+/// How many places [`show`] should be asked for, and [`contention`] about, at most.
+pub(super) const SHOWN_PER_CALL: usize = 256;
+
+/// Part of a queue, front first: up to `limit` places after the one with the number `after`, or, without one, after the
+/// first `skip`. Whoever is dead there is removed.
+pub(super) fn show(layout: &Layout, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
     let slot = layout.slot(name);
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
         .arg(name.as_str())
         .arg(layout.session_prefix())
+        // No queue is that long.
+        .arg(skip.min(u32::MAX as usize))
+        .arg(after.map(|after| after.to_string()).unwrap_or_default())
+        .arg(limit)
 }
 
-/// Up to `limit` names of some buckets, the first after `from` that begin with `prefix`, in no order. A call for 64
-/// buckets takes a millisecond or so with 10,000 locks in the store.
+/// A queue in short, and where these requests stand in it.
+pub(super) fn contention(layout: &Layout, name: &Name, ids: &[RequestId]) -> Call<InShort> {
+    let slot = layout.slot(name);
+    let call = Call::new(&CONTENTION, &[&slot.bucket_key, &slot.queue_key], replies::in_short)
+        .arg(name.as_str())
+        .arg(layout.session_prefix());
+    ids.iter().fold(call, |call, id| call.arg(id.to_string()))
+}
+
+/// Up to `limit` names of some buckets, the first after `from` that begin with `prefix`, in no order. A call for 16
+/// buckets takes a millisecond or so with 100,000 locks in the store.
 pub(super) fn names(
     layout: &Layout,
     buckets: std::ops::Range<u16>,
     prefix: &str,
     from: Option<&Name>,
     limit: usize,
-) -> Call<Vec<Name>> {
+) -> Call<Named> {
     let keys: Vec<String> = buckets.map(|bucket| layout.bucket_key(bucket)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     Call::new(&NAMES, &keys, replies::names)
@@ -290,6 +333,27 @@ pub(super) fn names(
         .arg(layout.session_prefix())
 }
 
+/// How many buckets [`janitor`] goes through at most, and how many names it looks at.
+pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
+
+/// Clears away what dead sessions left from a bucket on, and where it was left off there.
+pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
+    let (buckets, names) = SWEPT_PER_CALL;
+    let upto = super::layout::BUCKETS.min(from.bucket + buckets);
+    let mut keys = vec![layout.janitor_key()];
+    keys.extend((from.bucket..upto).map(|bucket| layout.bucket_key(bucket)));
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(names)
+}
+
+/// What the user of a connection may not do, of all that scripts do.
+pub(super) fn probe(layout: &Layout, session: u64) -> Call<Probed> {
+    let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
+    let layout_key = layout.layout_key();
+    let keys = [&session, &bucket, &order, &breaks, &layout_key].map(String::as_str);
+    Call::new(&PROBE, &keys, replies::probed).arg(VERSION)
+}
+
 /// A moment that a script wrote down: seconds, `:`, microseconds.
 fn moment(text: &str) -> Option<std::time::SystemTime> {
     let (seconds, micros) = text.split_once(':')?;
@@ -297,5 +361,7 @@ fn moment(text: &str) -> Option<std::time::SystemTime> {
     UNIX_EPOCH.checked_add(since)
 }
 
+#[cfg(test)]
+use self::replies::LostBucket;
 #[cfg(test)]
 mod tests;

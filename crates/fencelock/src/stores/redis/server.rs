@@ -75,11 +75,12 @@ impl Server {
     /// A server that throws keys away when it is full throws locks away.
     fn check_eviction(&self) -> Result<()> {
         let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") else { return Ok(()) };
-        if self.memory_limit == 0 {
-            tracing::debug!(policy, "a memory limit set later would make this server throw locks away");
+        // A limit may be set later: nobody who holds a lock then is asked again.
+        if self.memory_limit == 0 && !policy.starts_with("allkeys") {
+            tracing::warn!(policy, "a memory limit set later would make this server throw locks away");
             return Ok(());
         }
-        let message = "the server throws keys away when it is full, and locks with them: set `maxmemory-policy noeviction`, or use another server for locks";
+        let message = "the server throws keys away when it is full, or would with a memory limit, and locks with them: set `maxmemory-policy noeviction`, or use another server for locks";
         Err(Error::new(ErrorKind::Config, "connect", message)
             .with("maxmemory", self.memory_limit)
             .with("maxmemory_policy", policy))
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
     use crate::store::StoreUrl;
 
-    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n";
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:volatile-lru\r\n# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n";
 
     fn check(changes: &[(&str, &str)]) -> Result<()> {
         let info = changes.iter().fold(INFO.to_owned(), |info, (from, to)| info.replace(from, to));
@@ -107,7 +108,7 @@ mod tests {
     fn an_ordinary_primary_is_taken() {
         check(&[]).unwrap();
         check(&[("7.0.15", "unstable")]).unwrap();
-        check(&[("maxmemory:0", "maxmemory:9"), ("allkeys-lru", "noeviction")]).unwrap();
+        check(&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "noeviction")]).unwrap();
         assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
         Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap()).unwrap()).unwrap();
     }
@@ -121,7 +122,8 @@ mod tests {
             (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
             (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Denied, "p:6380"),
             (&[("maxmemory:0", "maxmemory:9")], ErrorKind::Config, "noeviction"),
-            (&[("maxmemory:0", "maxmemory:9"), ("allkeys-lru", "volatile-ttl")], ErrorKind::Config, "volatile-ttl"),
+            (&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "volatile-ttl")], ErrorKind::Config, "volatile-ttl"),
+            (&[("volatile-lru", "allkeys-lfu")], ErrorKind::Config, "allkeys-lfu"),
         ] {
             let error = check(changes).unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");

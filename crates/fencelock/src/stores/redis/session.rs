@@ -1,16 +1,18 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_util::future;
 
 use super::connection::Connection;
 use super::enter;
+use super::layout::BUCKETS;
 use super::link::Link;
 use super::push::{Hub, Over};
 use super::repair::portions;
-use super::scripts::{self, Renewed};
+use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed, Swept};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Entered, Entry, PlaceId, Renewal, RequestId, Session};
@@ -22,6 +24,8 @@ pub(super) struct Core {
     /// Drawn at random when it was opened.
     pub(super) id: u64,
     pub(super) ttl: Duration,
+    /// Where clearing up after the dead goes on.
+    pub(super) swept: Mutex<Swept>,
 }
 
 impl Core {
@@ -46,25 +50,53 @@ impl Core {
     }
 
     async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
-        let expired = |confirmed| Renewal { confirmed, gone: Vec::new(), expired: true };
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
+        let renewal = |gone, expired| Renewal { confirmed: sent, gone, expired };
         if self.hub.over() != Over::No {
-            return Ok(expired(sent));
+            return Ok(renewal(Vec::new(), true));
         }
-        let known = self.hub.broken();
-        let renew = scripts::renew(&self.link.layout, self.id, self.ttl, &known);
-        match connection.run("renew", &renew).await? {
-            Renewed::Gone => {
-                self.hub.end(Over::There);
-                Ok(expired(sent))
-            }
-            Renewed::Alive(broken) => {
-                self.hub.acknowledged(&known);
-                broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
-                Ok(Renewal { confirmed: sent, gone: self.hub.gone(places), expired: false })
+        let (known, held) = (self.hub.broken(), self.hub.held_in());
+        let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        // All of it is on its way at once, so that it takes one round trip.
+        let calls = portions.iter().map(|portion| self.renew_portion(&connection, portion, &known));
+        let (lives, ()) = futures_util::join!(future::try_join_all(calls), self.clear_up(&connection));
+        if lives?.contains(&false) {
+            self.hub.end(Over::There);
+            return Ok(renewal(Vec::new(), true));
+        }
+        self.hub.acknowledged(&known);
+        Ok(renewal(self.hub.gone(places), false))
+    }
+
+    /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
+    async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[PlaceId]) -> Result<bool> {
+        let renew = scripts::renew(&self.link.layout, self.id, self.ttl, held, known);
+        let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
+        broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
+        for lost in lost {
+            if let Some(held) = held.get(lost.index) {
+                tracing::warn!(bucket = held.bucket, "a bucket of names was lost, and the locks in it");
+                self.hub.lost_bucket(*held, lost.born);
             }
         }
+        Ok(true)
+    }
+
+    /// Clears away some of what dead sessions left. Nothing depends on it.
+    async fn clear_up(&self, connection: &Connection) {
+        let from = self.swept().clone();
+        match connection.run("clear up", &scripts::janitor(&self.link.layout, &from)).await {
+            Ok(swept) => *self.swept() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
+            Err(error) => tracing::debug!(%error, "what dead sessions left could not be cleared away"),
+        }
+    }
+
+    fn swept(&self) -> MutexGuard<'_, Swept> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives up these places, and the session with the last of them. A name that somebody broke is passed over: without

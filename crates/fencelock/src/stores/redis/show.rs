@@ -1,27 +1,62 @@
 //! Reading queues and names, and breaking grants: what needs no session.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use futures_util::future;
 
 use super::connection::Connection;
 use super::layout::{self, Layout};
 use super::record;
-use super::scripts::{self, Shown};
+use super::scripts::{self, SHOWN_PER_CALL, Shown};
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Break, Contender, Grant, Page, Queue};
+use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
 use crate::token::FencingToken;
 
 /// How many buckets one request looks into: the server does nothing else meanwhile.
-const BUCKETS: u16 = 64;
+const BUCKETS: u16 = 16;
+
+/// How many names one request asks for.
+const NAMES: usize = 1000;
 
 /// How many requests are on their way at once.
-const BATCH: usize = 8;
+const BATCH: usize = 16;
 
+/// A page of a queue, front first, in portions: the server does something else in between, and whoever leaves or comes
+/// meanwhile may be shown or not.
 pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name, page: Page) -> Result<Queue> {
-    let shown = connection.run("queue", &scripts::show(layout, name)).await?;
-    Ok(Queue::page_of(name.clone(), shown.into_iter().map(contender).collect(), page))
+    let (mut contenders, mut after) = (Vec::new(), None);
+    loop {
+        let wanted = (page.limit - contenders.len()).min(SHOWN_PER_CALL);
+        let shown = connection.run("queue", &scripts::show(layout, name, page.skip, after, wanted)).await?;
+        let is_last = shown.places.len() < wanted;
+        after = shown.places.last().map(|last| last.seq).or(after);
+        contenders.extend(shown.places.into_iter().map(contender));
+        if is_last || contenders.len() == page.limit {
+            let is_whole = is_last && page.skip == 0;
+            let queued = if is_whole { contenders.len() } else { shown.queued };
+            let (beside, strangers) = (Vec::new(), Vec::new());
+            return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers });
+        }
+    }
+}
+
+/// A queue in short: no more is looked at than its head and those who are asked for.
+pub(super) async fn contention(
+    connection: &Connection,
+    layout: &Layout,
+    name: &Name,
+    mine: &[RequestId],
+) -> Result<Outline> {
+    let (first, others) = mine.split_at(mine.len().min(SHOWN_PER_CALL));
+    let short = connection.run("contention", &scripts::contention(layout, name, first)).await?;
+    let mut positions = short.positions;
+    for ids in others.chunks(SHOWN_PER_CALL) {
+        positions.extend(connection.run("contention", &scripts::contention(layout, name, ids)).await?.positions);
+    }
+    let holder = short.head.map(contender);
+    Ok(Outline { holder, holders: short.holders, queued: short.queued, positions })
 }
 
 fn contender(shown: Shown) -> Contender {
@@ -48,18 +83,44 @@ pub(super) async fn names(
     let mut found = BTreeSet::new();
     let starts: Vec<u16> = (0..layout::BUCKETS).step_by(usize::from(BUCKETS)).collect();
     for batch in starts.chunks(BATCH) {
-        let calls: Vec<_> = batch
-            .iter()
-            .map(|start| scripts::names(keys, *start..layout::BUCKETS.min(start + BUCKETS), prefix, from, limit))
-            .collect();
-        for names in future::join_all(calls.iter().map(|call| connection.run("names", call))).await {
-            found.extend(names?);
+        let asked = batch.iter().map(|start| {
+            let buckets = *start..layout::BUCKETS.min(start + BUCKETS);
+            names_of(connection, keys, buckets, prefix, from, limit)
+        });
+        for names in future::try_join_all(asked).await? {
+            found.extend(names);
         }
         while found.len() > limit {
             found.pop_last();
         }
     }
     Ok(found.into_iter().collect())
+}
+
+/// The same of some buckets. One request clears away so many names of the dead at most.
+async fn names_of(
+    connection: &Connection,
+    keys: &Layout,
+    buckets: Range<u16>,
+    prefix: &str,
+    from: Option<&Name>,
+    limit: usize,
+) -> Result<Vec<Name>> {
+    let (mut found, mut from) = (Vec::new(), from.cloned());
+    loop {
+        let wanted = (limit - found.len()).min(NAMES);
+        let call = scripts::names(keys, buckets.clone(), prefix, from.as_ref(), wanted);
+        let named = connection.run("names", &call).await?;
+        if named.is_cut {
+            continue;
+        }
+        let is_last = named.names.len() < wanted;
+        from = named.names.iter().max().cloned();
+        found.extend(named.names);
+        if is_last || found.len() >= limit {
+            return Ok(found);
+        }
+    }
 }
 
 pub(super) async fn evict(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {

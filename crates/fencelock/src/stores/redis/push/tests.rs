@@ -19,7 +19,7 @@ impl Heard {
     }
 
     fn begin(&self, number: u64) -> Arc<Slot> {
-        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number })
+        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5)
     }
 
     fn waits(&self, number: u64, seq: u64) -> Arc<Slot> {

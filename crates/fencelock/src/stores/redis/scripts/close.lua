@@ -4,7 +4,7 @@ prefix = string.sub(KEYS[1], 1, -17)
 local own_session = string.sub(KEYS[1], -16)
 -- Nobody is granted anything for a session that ends here.
 if ARGV[1] == '1' then
-  call('DEL', KEYS[1])
+  writes[1] = { 'DEL', KEYS[1] }
   lives[own_session] = false
 end
 
@@ -18,18 +18,7 @@ local function give_up(bucket, order, name, ids)
     if place and place.session == own_session then remove(queue, place) end
   end
   departed(queue)
-  save(queue)
-end
-
--- What was to be told of a name that could not be saved.
-local function unsay(name)
-  for _, session in ipairs(letters) do
-    local letter = letters[session]
-    if letter.about == name then
-      repeat local line = table.remove(letter) until line == 'n ' .. name
-      letter.about = nil
-    end
-  end
+  plan(queue)
 end
 
 -- A name that is broken costs the others nothing: it is told at the end.
@@ -38,12 +27,13 @@ for index = 2, #KEYS, 2 do
   local name, count, ids = ARGV[at], tonumber(ARGV[at + 1]), {}
   for number = 1, count do ids[number] = ARGV[at + 1 + number] end
   at = at + 2 + count
+  local opened = #queues
   local done, why = pcall(give_up, KEYS[index], KEYS[index + 1], name, ids)
   if not done then
-    unsay(name)
+    queues[opened + 1] = nil
     broken = why
   end
 end
-send()
+finish()
 if broken then error(broken, 0) end
 return 1

@@ -8,7 +8,7 @@ if epoch ~= args[3] then
   if not epoch then return {'gone'} end
   if tonumber(epoch) > tonumber(args[3]) then return {'stale', epoch} end
 end
-local found = call('HMGET', bucket, '.', name)
+local found = call('HMGET', bucket, '.', name, '..')
 local time = call('TIME')
 -- The number of a new place, its order and its token: the clock in 1/128 ms, and never one that was drawn before.
 local last, ticks = tonumber(found[1] or 0), time[2] * 16
@@ -20,6 +20,9 @@ if number >= 2251799813685248 then return redis.error_reply('FLLIMIT the numbers
 local low = number % 100000000
 local seq = string.format('%d%08d', (number - low) / 100000000, low)
 if not found[2] then
-  call('HSET', bucket, '.', seq, name, id .. ' g ' .. seq .. ' ' .. time[1] .. ':' .. time[2] .. ' ' .. args[4])
+  local record = id .. ' g ' .. seq .. ' ' .. time[1] .. ':' .. time[2] .. ' ' .. args[4]
+  -- A bucket is born with its first number: who has a lower one had it in a bucket that was lost.
+  if found[3] then call('HSET', bucket, '.', seq, name, record)
+  else call('HSET', bucket, '.', seq, '..', seq, name, record) end
   return number
 end

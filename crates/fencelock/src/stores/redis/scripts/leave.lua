@@ -7,6 +7,5 @@ local place = find(queue, id, queue.several and call('HGET', bucket, field_of(qu
 if not place or seq and place.seq ~= seq then return 0 end
 remove(queue, place)
 departed(queue)
-save(queue)
-send()
+finish()
 return 1

@@ -13,6 +13,5 @@ queue.weight = queue.weight - place.weight + weight
 place.weight = weight
 put_place(queue, place)
 departed(queue)
-save(queue)
-send()
+finish()
 return 1

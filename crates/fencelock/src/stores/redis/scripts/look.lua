@@ -23,7 +23,6 @@ local function look(bucket, order, name, ids)
     answered[fields[index + 1]] = place and place.session == own_session
   end
   if queue.count > queue.granted and not is_covered(queue) then sweep(queue) end
-  save(queue)
   reply[1] = look_in(queue)
   for _, id in ipairs(ids) do reply[#reply + 1] = seen(queue, id, queue.places[id]) end
   return reply
@@ -36,5 +35,5 @@ for index = 2, #KEYS, 2 do
   at = at + 2 + count
   reply[#reply + 1] = look(KEYS[index], KEYS[index + 1], name, ids)
 end
-send()
+finish()
 return reply

@@ -1,5 +1,7 @@
--- The first names of some buckets that somebody alive queues for.
+-- The first names of some buckets that somebody alive queues for; those that the dead left are cleared away.
 -- KEYS: buckets. ARGV: prefix of the names, the name before them ('' for none), how many, prefix of session keys.
+-- Answers first whether there were too many dead ones for one call: then there are no names in the answer, and fewer dead
+-- ones for the next call.
 local start, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 prefix = ARGV[4]
 
@@ -12,30 +14,27 @@ local function precedes(one, other)
   return #one < #other
 end
 
-local names = {}
-for _, bucket in ipairs(KEYS) do
+local function wanted_of(bucket)
+  local wanted = {}
   for _, field in ipairs(call('HKEYS', bucket)) do
-    local is_name = field ~= '.' and not string.find(field, '\n', 1, true)
-    if is_name and string.sub(field, 1, #start) == start and precedes(from, field) then
-      names[#names + 1] = { name = field, bucket = bucket }
-    end
+    local is_name = field ~= '.' and field ~= '..' and not string.find(field, '\n', 1, true)
+    if is_name and string.sub(field, 1, #start) == start and precedes(from, field) then wanted[#wanted + 1] = field end
   end
-end
-if #names > limit then
-  table.sort(names, function(one, other) return precedes(one.name, other.name) end)
-end
-
-local function is_in_use(bucket, name)
-  local queue = open_queue(bucket, order_of(bucket, name), name, call('HGET', bucket, name))
-  sweep(queue, queue.capacity)
-  save(queue)
-  return queue.count > 0
+  return wanted
 end
 
 local used = {}
-for _, found in ipairs(names) do
-  if #used == limit then break end
-  if is_in_use(found.bucket, found.name) then used[#used + 1] = found.name end
+for _, bucket in ipairs(KEYS) do
+  local wanted = wanted_of(bucket)
+  for first = 1, #wanted, 1000 do
+    local last = math.min(first + 999, #wanted)
+    local records = call('HMGET', bucket, unpack(wanted, first, last))
+    for index = first, last do
+      if budget > 0 and is_in_use(bucket, wanted[index], records[index - first + 1]) then used[#used + 1] = wanted[index] end
+    end
+  end
 end
-send()
-return used
+finish()
+if budget <= 0 then return { 1 } end
+if #used > limit then table.sort(used, precedes) end
+return { 0, unpack(used, 1, math.min(limit, #used)) }

@@ -1,15 +1,32 @@
--- Keeps a session alive, and every place that hangs on it. Revives none.
--- KEYS: session. ARGV: ttl in ms, then the broken grants that the client knows of.
-if redis.call('PEXPIRE', KEYS[1], ARGV[1]) == 0 then return {0} end
-for index = 2, #ARGV do redis.call('HDEL', KEYS[1], 'x:' .. ARGV[index]) end
-local reply = { 1 }
-if redis.call('HLEN', KEYS[1]) > 4 then
-  local fields = redis.call('HGETALL', KEYS[1])
-  for index = 1, #fields, 2 do
-    if string.sub(fields[index], 1, 2) == 'x:' then
-      reply[#reply + 1] = string.sub(fields[index], 3)
-      reply[#reply + 1] = fields[index + 1]
+-- Keeps a session alive, and every place that hangs on it. Revives none. Says which grants were broken, and which buckets
+-- were lost: those that are not there, or were born after a place that the session holds there.
+-- KEYS: session, buckets. ARGV: ttl in ms, for each bucket the lowest number that the session holds there, then the broken
+-- grants that the client knows of.
+local fields = redis.call('HLEN', KEYS[1])
+if fields == 0 then return {0} end
+local lost, reply, known = {}, { 1 }, {}
+for index = 2, #KEYS do
+  -- A key of another type is no bucket of ours.
+  local born = redis.pcall('HGET', KEYS[index], '..')
+  local number = type(born) == 'string' and tonumber(born)
+  if not number or number > tonumber(ARGV[index]) then
+    lost[#lost + 1] = index - 2
+    lost[#lost + 1] = number and born or ''
+  end
+end
+for index = #KEYS + 1, #ARGV do known[#known + 1] = 'x:' .. ARGV[index] end
+if fields > 5 then
+  local acknowledged, found = {}, redis.call('HGETALL', KEYS[1])
+  for _, field in ipairs(known) do acknowledged[field] = true end
+  for index = 1, #found, 2 do
+    -- What is left is told once these are known.
+    if #reply < 2000 and string.sub(found[index], 1, 2) == 'x:' and not acknowledged[found[index]] then
+      reply[#reply + 1] = string.sub(found[index], 3)
+      reply[#reply + 1] = found[index + 1]
     end
   end
 end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+for _, field in ipairs(known) do redis.call('HDEL', KEYS[1], field) end
+table.insert(reply, 2, lost)
 return reply

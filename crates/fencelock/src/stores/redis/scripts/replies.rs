@@ -23,10 +23,24 @@ pub(in crate::stores::redis) enum Open {
 /// The answer to `renew`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis) enum Renewed {
-    /// The session lives; these grants of it were broken, and are told until they are acknowledged.
-    Alive(Vec<Broken>),
+    /// The session lives.
+    Alive {
+        /// These grants of it were broken, and are told until they are acknowledged.
+        broken: Vec<Broken>,
+        /// These of the buckets that were asked for are not those in which it was granted its places.
+        lost: Vec<LostBucket>,
+    },
     /// It is gone, and everything that hung on it.
     Gone,
+}
+
+/// A bucket that is gone, or was made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::redis) struct LostBucket {
+    /// Which of those that were asked for, from 0.
+    pub(in crate::stores::redis) index: usize,
+    /// The first number that was drawn in the new one.
+    pub(in crate::stores::redis) born: Option<u64>,
 }
 
 /// A grant that somebody broke.
@@ -124,6 +138,50 @@ pub(in crate::stores::redis) struct Shown {
     pub(in crate::stores::redis) owner: Option<Owner>,
 }
 
+/// Part of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Page {
+    /// How many are in the queue.
+    pub(in crate::stores::redis) queued: usize,
+    pub(in crate::stores::redis) places: Vec<Shown>,
+}
+
+/// A queue in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct InShort {
+    pub(in crate::stores::redis) queued: usize,
+    pub(in crate::stores::redis) holders: usize,
+    /// Where those stand who were asked for, 1 for the front.
+    pub(in crate::stores::redis) positions: Vec<Option<usize>>,
+    pub(in crate::stores::redis) head: Option<Shown>,
+}
+
+/// Names of some buckets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Named {
+    pub(in crate::stores::redis) names: Vec<Name>,
+    /// So many dead ones were in the way that there has to be another call.
+    pub(in crate::stores::redis) is_cut: bool,
+}
+
+/// How far clearing up after the dead has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Swept {
+    /// In an answer, how many buckets were gone through.
+    pub(in crate::stores::redis) bucket: u16,
+    /// Where the next bucket was left off, as the server says it.
+    pub(in crate::stores::redis) cursor: String,
+}
+
+/// What a user may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::stores::redis) struct Probed {
+    /// The version of the layout that is there, or that we begin with.
+    pub(in crate::stores::redis) version: String,
+    /// Commands, and why the server refuses them.
+    pub(in crate::stores::redis) refused: Vec<(String, String)>,
+}
+
 /// Why a script refused, beyond what any command can be refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::stores::redis) enum Refusal {
@@ -212,11 +270,19 @@ pub(super) fn renewed(answer: Value) -> Result<Renewed> {
         let (grant, reason) = text(told)?.split_once(' ')?;
         Some(Broken { place: place_id(text(field)?)?, grant: grant.parse().ok()?, reason: reason.into() })
     };
+    let lost = |pair: &[Value]| {
+        let [index, born] = pair else { return None };
+        let born = if text(born) == Some("") { None } else { Some(number(born)?) };
+        Some(LostBucket { index: number(index)?, born })
+    };
     let read = |answer| {
         let answer = items(answer)?;
-        match answer.split_first()? {
-            (Value::Int(0), _) => Some(Renewed::Gone),
-            (Value::Int(1), pairs) => pairs.chunks(2).map(broken).collect::<Option<_>>().map(Renewed::Alive),
+        match answer.as_slice() {
+            [Value::Int(0)] => Some(Renewed::Gone),
+            [Value::Int(1), Value::Array(buckets), pairs @ ..] => Some(Renewed::Alive {
+                broken: pairs.chunks(2).map(broken).collect::<Option<_>>()?,
+                lost: buckets.chunks(2).map(lost).collect::<Option<_>>()?,
+            }),
             _ => None,
         }
     };
@@ -319,13 +385,62 @@ fn contender(answer: Value) -> Option<Shown> {
     })
 }
 
-pub(super) fn shown(answer: Value) -> Result<Vec<Shown>> {
-    let read = |answer| items(answer)?.into_iter().map(contender).collect::<Option<_>>();
+pub(super) fn shown(answer: Value) -> Result<Page> {
+    let read = |answer| {
+        let mut answer = items(answer)?.into_iter();
+        let (queued, _holders) = (number(&answer.next()?)?, answer.next()?);
+        Some(Page { queued, places: answer.map(contender).collect::<Option<_>>()? })
+    };
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn names(answer: Value) -> Result<Vec<Name>> {
+pub(super) fn in_short(answer: Value) -> Result<InShort> {
+    let read = |answer| {
+        let mut answer = items(answer)?;
+        let head = match answer.pop_if(|last| matches!(last, Value::Array(_))) {
+            Some(head) => Some(contender(head)?),
+            None => None,
+        };
+        let [queued, holders, positions @ ..] = answer.as_slice() else { return None };
+        let position = |value| Some(Some(number(value)?).filter(|position| *position > 0));
+        Some(InShort {
+            queued: number(queued)?,
+            holders: number(holders)?,
+            positions: positions.iter().map(position).collect::<Option<_>>()?,
+            head,
+        })
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn names(answer: Value) -> Result<Named> {
     let name = |value: &Value| Name::new(text(value)?).ok();
-    let read = |answer| items(answer)?.iter().map(name).collect::<Option<_>>();
+    let read = |answer| {
+        let answer = items(answer)?;
+        let (cut, names) = answer.split_first()?;
+        Some(Named { names: names.iter().map(name).collect::<Option<_>>()?, is_cut: number::<u8>(cut)? == 1 })
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn swept(answer: Value) -> Result<Swept> {
+    let read = |answer| match items(answer)?.as_slice() {
+        [through, cursor] => Some(Swept { bucket: number(through)?, cursor: text(cursor)?.to_owned() }),
+        _ => None,
+    };
+    read(answer).ok_or_else(strange)
+}
+
+pub(super) fn probed(answer: Value) -> Result<Probed> {
+    let refused = |pair: &[Value]| match pair {
+        [command, said] => Some((text(command)?.to_owned(), text(said)?.to_owned())),
+        _ => None,
+    };
+    let read = |answer| {
+        let answer = items(answer)?;
+        let (version, pairs) = answer.split_first()?;
+        let refused = pairs.chunks(2).map(refused).collect::<Option<_>>()?;
+        Some(Probed { version: text(version)?.to_owned(), refused })
+    };
     read(answer).ok_or_else(strange)
 }

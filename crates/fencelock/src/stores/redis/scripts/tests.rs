@@ -4,8 +4,10 @@
 
 mod bed;
 mod costs;
+mod crowds;
 mod differential;
 mod edges;
 mod leases;
+mod losses;
 mod numbers;
 mod sessions;

@@ -5,13 +5,14 @@ local field = ARGV[1] .. '\n' .. ARGV[2]
 local found = call('HMGET', KEYS[1], ARGV[1], field)
 local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
 local place = find(queue, ARGV[2], found[2])
--- Even when it removes nothing, what comes after a removal is allowed without free memory.
-call('HDEL', KEYS[1], field)
-local epoch = ''
-if call('EXISTS', KEYS[3]) == 1 then epoch = string.format(decimal, call('HINCRBY', KEYS[3], 'epoch', 1)) end
-if not place then return {epoch, 0} end
-remove(queue, place)
-departed(queue)
-save(queue)
-send()
-return {epoch, 1}
+local lives_still = call('HGET', KEYS[3], 'epoch')
+if place then
+  remove(queue, place)
+  departed(queue)
+end
+if lives_still then
+  -- Even where nothing is removed, what comes after a removal is allowed without free memory.
+  writes = { { 'HDEL', KEYS[1], field }, { 'HINCRBY', KEYS[3], 'epoch', 1 } }
+end
+local epoch = finish()
+return { lives_still and string.format(decimal, epoch) or '', place and 1 or 0 }

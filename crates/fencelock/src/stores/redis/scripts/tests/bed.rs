@@ -7,7 +7,7 @@ use fencelock_testbed::redis::shared;
 use fencelock_testbed::{PATIENCE, wait_until};
 use redis::{Cmd, Connection, RedisError, Value};
 
-use super::super::{Call, Enter, News, Open, Seen, enter, look, news, open, show};
+use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, enter, look, news, open, renew, show};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Owner, RequestId};
@@ -144,7 +144,20 @@ impl Bed {
 
     /// The ids in a queue that are alive, front first.
     pub(super) fn line(&mut self, name: &Name) -> Vec<RequestId> {
-        self.run(show(&self.layout.clone(), name)).iter().map(|shown| shown.id).collect()
+        self.shown(name).iter().map(|shown| shown.id).collect()
+    }
+
+    /// Everybody in a queue who is alive, front first; no more than a page.
+    pub(super) fn shown(&mut self, name: &Name) -> Vec<Shown> {
+        let page = self.run(show(&self.layout.clone(), name, 0, None, 1000));
+        assert_eq!(page.queued, page.places.len());
+        page.places
+    }
+
+    /// A renewal that asks for no bucket and hears of nothing.
+    pub(super) fn renewed(&mut self, session: u64, ttl: Duration) {
+        let answer = self.run(renew(&self.layout.clone(), session, ttl, &[], &[]));
+        assert_eq!(answer, Renewed::Alive { broken: vec![], lost: vec![] });
     }
 
     /// What was published since this was asked last: for each message its session and its news.
@@ -203,11 +216,11 @@ impl Bed {
             let Value::BulkString(record) = self.words(&["HGET", &key, name.as_str()]) else { continue };
             let record = String::from_utf8(record).unwrap();
             let mut fields: Vec<&str> = record.split(' ').collect();
-            if fields.len() != 6 {
+            if fields.len() != 7 {
                 // The record is the only place.
                 continue;
             }
-            (fields[4], fields[5]) = ("-", "0");
+            (fields[4], fields[5], fields[6]) = ("-", "0", "0");
             self.words(&["HSET", &key, name.as_str(), &fields.join(" ")]);
         }
     }

@@ -10,7 +10,7 @@ fn name(name: &str) -> Name {
 }
 
 /// How many commands scripts ran while `work` was done, which is one call.
-fn commands<T>(bed: &mut Bed, work: impl FnOnce(&mut Bed) -> T) -> u64 {
+pub(super) fn commands<T>(bed: &mut Bed, work: impl FnOnce(&mut Bed) -> T) -> u64 {
     bed.words(&["CONFIG", "RESETSTAT"]);
     let _ = work(bed);
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut bed.connection).unwrap();

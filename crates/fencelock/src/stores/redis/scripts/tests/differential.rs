@@ -287,7 +287,7 @@ impl Trial<'_> {
 
     fn show(&mut self) -> Told {
         let told = self.settle();
-        let shown = self.bed.run(show(&self.layout, &self.name));
+        let shown = self.bed.shown(&self.name.clone());
         self.steps.push("show".to_owned());
         let seen: Vec<_> = shown.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
         let expected: Vec<_> =
@@ -344,7 +344,7 @@ fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
     for known in std::mem::take(&mut trial.line) {
         trial.bed.run(leave(&trial.layout, (&trial.name.clone(), known.id), Some(known.seq)));
     }
-    trial.bed.run(show(&trial.layout, &trial.name));
+    trial.bed.shown(&trial.name.clone());
     let (fields, order) = trial.bed.raw(&trial.name);
     assert!(order.is_empty() && !fields.keys().any(|field| field.starts_with("trial ")), "{fields:?}");
     trial.bed.heard();

@@ -38,7 +38,7 @@ fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     bed.kill(session, &[&name]);
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Gone);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), Renewed::Gone);
     assert_eq!(bed.run(resume(&layout, session, LONG)), None);
     assert_eq!(bed.enter(session, &name, Claim::MUTEX).1, Enter::Gone);
     let look = bed.run(look(&layout, session, &[(name.clone(), vec![held])], true));
@@ -60,19 +60,19 @@ fn an_opening_whose_answer_was_lost_is_repeated() {
 fn another_version_of_the_layout_is_refused_and_left_alone() {
     let mut bed = Bed::new(true);
     let (layout, owner) = (bed.layout.clone(), Owner { client: 7, host: String::new(), pid: 0 });
-    bed.words(&["SET", &layout.layout_key(), "2"]);
-    assert_eq!(bed.run(open(&layout, 7, LONG, &owner)), Open::Layout("2".to_owned()));
+    bed.words(&["SET", &layout.layout_key(), "1"]);
+    assert_eq!(bed.run(open(&layout, 7, LONG, &owner)), Open::Layout("1".to_owned()));
     assert_eq!(bed.words(&["EXISTS", &layout.session_key(7)]), Value::Int(0));
 }
 
 #[test]
-fn a_session_with_thousands_of_locks_is_renewed_by_two_commands() {
+fn a_session_with_thousands_of_locks_is_renewed_at_once() {
     let mut bed = Bed::new(true);
     let (layout, session) = (bed.layout.clone(), bed.session(Duration::from_secs(60)));
     for number in 0..2000 {
         bed.hold(session, &name(&format!("many/{number}")), Claim::MUTEX);
     }
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), Renewed::Alive(vec![]));
+    bed.renewed(session, LONG);
     let left: u64 = match bed.words(&["PTTL", &layout.session_key(session)]) {
         Value::Int(left) => left.unsigned_abs(),
         other => panic!("{other:?}"),
@@ -172,10 +172,12 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
     let granted = News::Granted(PlaceId { name: name.clone(), request: next }, next_seq);
     let broken = News::Broken(place.clone(), seq, "it hangs".into());
     assert_eq!(heard, [(session, vec![broken]), (other, vec![granted])]);
-    let told = Renewed::Alive(vec![Broken { place: place.clone(), grant: seq, reason: "it hangs".into() }]);
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), told);
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[])), told);
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[place])), Renewed::Alive(vec![]));
+    let told = vec![Broken { place: place.clone(), grant: seq, reason: "it hangs".into() }];
+    let told = Renewed::Alive { broken: told, lost: vec![] };
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
+    let known = Renewed::Alive { broken: vec![], lost: vec![] };
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[place])), known);
     let kept: Vec<String> = breaks(&layout, &name).query(&mut bed.connection).unwrap();
     assert_eq!(kept, ["first"]);
 }
@@ -208,7 +210,7 @@ fn a_queue_shows_who_is_in_it_and_what_for() {
     entry.lease = Some(Duration::from_millis(1500));
     bed.run(enter(&layout, session, 1, &entry));
     let waits = bed.wait(session, &name, Claim::new(2, 3).unwrap());
-    let shown = bed.run(show(&layout, &name));
+    let shown = bed.shown(&name);
     assert_eq!((shown[0].purpose.clone(), shown[0].lease), (entry.purpose, entry.lease));
     assert_eq!((shown[0].granted, shown[1].granted, shown[1].id), (true, false, waits.0));
     assert_eq!(shown[0].owner, Some(Owner { client: session, host: "here".to_owned(), pid: 17 }));
@@ -233,7 +235,7 @@ fn names_are_found_by_their_beginning_and_those_of_the_dead_are_not() {
     let mut found = |prefix: &str, from: Option<&Name>, limit| {
         let mut found = Vec::new();
         for start in (0..4096).step_by(1024) {
-            found.extend(bed.run(names(&layout, start..start + 1024, prefix, from, limit)));
+            found.extend(bed.run(names(&layout, start..start + 1024, prefix, from, limit)).names);
         }
         found.sort();
         found.truncate(limit);

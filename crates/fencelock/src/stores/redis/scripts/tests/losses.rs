@@ -1,0 +1,102 @@
+//! What is lost or refused between one command and the next, and clocks that go back: nothing is half done, and who holds
+//! is told.
+
+use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::{PATIENCE, wait_until};
+
+use super::super::*;
+use super::bed::{Bed, LONG};
+
+const SHORT: Duration = Duration::from_secs(2);
+
+fn name(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+#[test]
+fn a_boundary_is_no_fact_before_it_was_set() {
+    let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("back"));
+    let (dies, lives) = (bed.session(SHORT), bed.session(LONG * 60));
+    bed.hold(dies, &name, Claim::MUTEX);
+    let (id, seq, _) = bed.wait(lives, &name, Claim::MUTEX);
+    server.set_clock(-3600).unwrap();
+    // It lives on for a while, by the clock as it is now, and dies.
+    bed.renewed(dies, SHORT);
+    bed.until_gone(dies);
+    assert!(wait_until(PATIENCE, || bed.seen(lives, &name, id) == Seen::Granted(seq)));
+}
+
+#[test]
+fn a_lost_bucket_is_told_by_the_next_renewal_whether_or_not_another_one_was_made() {
+    let (mut bed, name) = (Bed::new(true), name("lost"));
+    let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (_, seq) = bed.hold(session, &name, Claim::MUTEX);
+    let slot = layout.slot(&name);
+    let held = HeldIn { bucket: slot.bucket, lowest: seq, highest: seq };
+    let lost = |bed: &mut Bed| match bed.run(renew(&layout, session, LONG, &[held], &[])) {
+        Renewed::Alive { lost, .. } => lost,
+        Renewed::Gone => panic!("the session is gone"),
+    };
+    assert_eq!(lost(&mut bed), []);
+    bed.words(&["DEL", &slot.bucket_key]);
+    assert_eq!(lost(&mut bed), [LostBucket { index: 0, born: None }]);
+    bed.words(&["SET", &slot.bucket_key, "somebody else's"]);
+    assert_eq!(lost(&mut bed), [LostBucket { index: 0, born: None }]);
+    bed.words(&["DEL", &slot.bucket_key]);
+    let (_, born) = bed.hold(other, &name, Claim::MUTEX);
+    assert_eq!(lost(&mut bed), [LostBucket { index: 0, born: Some(born) }]);
+}
+
+#[test]
+fn an_order_left_over_from_a_lost_bucket_is_in_nobodys_way() {
+    let (mut bed, name) = (Bed::new(true), name("left over"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    bed.hold(session, &name, Claim::MUTEX);
+    for _ in 0..3 {
+        bed.wait(session, &name, Claim::MUTEX);
+    }
+    bed.words(&["DEL", &layout.slot(&name).bucket_key]);
+    let (held, _) = bed.hold(session, &name, Claim::MUTEX);
+    let (next, ..) = bed.wait(session, &name, Claim::MUTEX);
+    assert_eq!(bed.line(&name), [held, next]);
+}
+
+#[test]
+fn a_session_whose_end_somebody_took_is_not_alive_for_ever() {
+    let (mut bed, name) = (Bed::new(true), name("endless"));
+    let (layout, dies, lives) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
+    bed.hold(dies, &name, Claim::MUTEX);
+    bed.words(&["PERSIST", &layout.session_key(dies)]);
+    let (id, seq, _) = bed.wait(lives, &name, Claim::MUTEX);
+    assert!(wait_until(PATIENCE, || bed.seen(lives, &name, id) == Seen::Granted(seq)));
+}
+
+/// The commands that scripts send, beyond those that only read what is needed to say anything at all.
+const WRITES: &[&str] = &["hset", "hdel", "zadd", "zrem", "del", "publish", "hincrby", "pexpire", "rpush", "ltrim"];
+
+#[test]
+fn a_script_that_is_refused_a_command_at_its_first_write_leaves_everything_as_it_was() {
+    for command in WRITES {
+        let server = Server::start(Settings::default()).unwrap();
+        let (mut bed, name) = (Bed::at(&server.url()), name("refused"));
+        let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+        let (held, seq) = bed.hold(session, &name, Claim::WRITER);
+        bed.wait(other, &name, Claim::READER);
+        bed.wait(other, &name, Claim::READER);
+        for script in all() {
+            bed.ask(&script.load()).unwrap();
+        }
+        bed.words(&["ACL", "SETUSER", "default", &format!("-{command}")]);
+        let probed = bed.run(probe(&layout, session));
+        let refused: Vec<_> = probed.refused.iter().map(|(command, _)| command.to_ascii_lowercase()).collect();
+        assert_eq!(refused, [*command], "{probed:?}");
+        // Reading is refused before anything is written.
+        bed.words(&["ACL", "SETUSER", "default", &format!("+{command}"), "-zrange", "-zrank"]);
+        let before = bed.words(&["HGETALL", &layout.slot(&name).bucket_key]);
+        bed.try_run(leave(&layout, (&name, held), Some(seq))).unwrap_err();
+        assert_eq!(bed.words(&["HGETALL", &layout.slot(&name).bucket_key]), before, "half of it was done");
+        bed.words(&["ACL", "SETUSER", "default", "+@all"]);
+        assert!(bed.run(leave(&layout, (&name, held), Some(seq))));
+    }
+}
