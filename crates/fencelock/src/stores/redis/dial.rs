@@ -4,6 +4,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::config::{Address, Config};
+use super::meter::Metered;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Whatever bytes go through.
@@ -11,8 +12,12 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects, without a word to the server but those of TLS.
-pub(super) async fn dial(config: &Config) -> Result<Box<dyn Stream>> {
+/// Connects, without a word to the server but those of TLS. A reply that is too large is an error of the connection.
+pub(super) async fn dial(config: &Config) -> Result<Metered<Box<dyn Stream>>> {
+    Ok(Metered::new(connect(config).await?))
+}
+
+async fn connect(config: &Config) -> Result<Box<dyn Stream>> {
     match &config.address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(config, &error))?;

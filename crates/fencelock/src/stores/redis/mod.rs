@@ -10,6 +10,7 @@ mod enter;
 mod fault;
 mod layout;
 mod link;
+mod meter;
 mod place;
 mod push;
 mod record;
