@@ -143,12 +143,18 @@ fn rustdoc() -> Result {
 }
 
 fn deny() -> Result {
+    ensure_cargo_deny()?;
+    shell::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))
+}
+
+/// Builds cargo-deny where there is none.
+pub(crate) fn ensure_cargo_deny() -> Result {
     if !shell::succeeds(&mut cargo(&["deny", "--version"])) {
         // Without optimisation it computes for a second longer, and is built in a third of the time.
         let mut install = cargo(&["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--debug"]);
         shell::run(install.env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
     }
-    shell::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))
+    Ok(())
 }
 
 #[cfg(test)]

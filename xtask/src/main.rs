@@ -1,5 +1,6 @@
 //! The whole interface for working on fencelock: `cargo xtask <verb>`. What runs on every change calls the same verbs.
 
+mod advisories;
 mod bench;
 mod ci;
 mod docs;
@@ -49,6 +50,11 @@ const VERBS: &[Verb] = &[
         name: "torture",
         help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers; torture redis --experiment WHAT: shows what no lock there can promise",
         run: torture::run,
+    },
+    Verb {
+        name: "advisories",
+        help: "whether a dependency has a known fault; for a scheduler, succeeds where the list cannot be fetched",
+        run: advisories::run,
     },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
     Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },

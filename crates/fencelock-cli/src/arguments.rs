@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use fencelock::Name;
 use fencelock::store::Entry;
+use tracing::level_filters::LevelFilter;
 
 /// The longest duration that is taken: about a century, so that no sum of times can overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
@@ -119,6 +120,15 @@ fn permits_of(text: &str) -> Result<Permits, String> {
         .and_then(|(count, capacity)| Some(Permits { count: count.parse().ok()?, capacity: capacity.parse().ok()? }));
     let fits = |permits: &Permits| (1..=permits.capacity).contains(&permits.count) && permits.capacity < u32::MAX;
     parsed.filter(fits).ok_or_else(|| ALLOWED.to_owned())
+}
+
+/// How much is told of what happens underneath.
+pub(crate) fn level() -> Text<LevelFilter> {
+    Text::new(level_of)
+}
+
+pub(crate) fn level_of(text: &str) -> Result<LevelFilter, String> {
+    text.parse().map_err(|_| format!("{text:?} is no level: off, error, warn, info, debug or trace"))
 }
 
 /// A duration longer than nothing.

@@ -11,6 +11,7 @@ mod show;
 mod signals;
 mod terminal;
 mod trusted;
+mod warnings;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::commands::Fencelock;
-use crate::say::{Failure, Outcome, code, say};
+use crate::say::{Failure, Outcome, code, say, say_lines};
 
 fn main() -> ExitCode {
     let ended = match Fencelock::try_parse() {
@@ -53,5 +54,6 @@ fn not_parsed(error: &clap::Error) -> Outcome<u8> {
         writeln!(std::io::stdout().lock(), "{text}")?;
         return Ok(0);
     }
-    Err(Failure::new(code::USAGE, text))
+    say_lines(text);
+    Ok(code::USAGE)
 }

@@ -109,7 +109,12 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
 
 /// Says `message` on stderr. A stderr that cannot be written to is nobody's failure.
 pub(crate) fn say(message: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(&message.to_string()), true));
+    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(&message.to_string()), false));
+}
+
+/// The same with the line breaks that are in it: for texts of our own that have several lines.
+pub(crate) fn say_lines(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(message), true));
 }
 
 /// Control characters written out, so that names and purposes of strangers cannot drive a terminal.
@@ -130,9 +135,9 @@ pub(crate) fn harmless(text: &str, lines: bool) -> String {
     })
 }
 
-/// Characters that change the order in which the rest of the line is shown.
+/// Characters that change the order in which the rest of the line is shown, or begin another line.
 fn is_reordering(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\u{61c}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `text` with the user and password of every URL in it replaced, and the values of options that may be secret.

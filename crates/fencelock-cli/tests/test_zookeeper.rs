@@ -212,7 +212,8 @@ fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
             let (code, text) = ended(&mut place.fencelock(arguments));
             assert_eq!(code, 69, "{arguments:?}: {text}");
             assert!(text.contains(&server) && text.contains("FENCELOCK_STORE"), "{text}");
-            assert!(!text.contains("s3cret") && text.lines().count() == 1, "{text}");
+            let lines: Vec<_> = text.lines().collect();
+            assert!(!text.contains("s3cret") && lines.len() == 2 && lines[0].contains("in the clear"), "{text}");
         }
     }
 }
@@ -267,4 +268,33 @@ fn those_who_share_run_together_and_are_shown_as_what_they_are() {
 #[test]
 fn a_broken_holder_is_told_why_and_the_record_is_shown() {
     place().tells_a_broken_holder_why_and_shows_the_record();
+}
+
+#[test]
+fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
+    let (server, parent) = (shared().address(), shared().parent());
+    let place = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500"));
+    let said = |options: &[&str], level: Option<&str>| {
+        let mut command = place.run(options, "true");
+        if let Some(level) = level {
+            command.env("FENCELOCK_LOG", level);
+        }
+        let (code, said) = ended(&mut command);
+        assert!(!said.contains("s3cret"), "{said}");
+        (code, said)
+    };
+    let (code, warned) = said(&["job"], None);
+    assert_eq!((code, warned.lines().count()), (0, 1), "{warned}");
+    assert!(warned.starts_with("fencelock: warn: the password is sent in the clear"), "{warned}");
+    for (options, level) in
+        [(&["--quiet", "job"][..], None), (&["--log-level", "off", "job"], None), (&["job"], Some("error"))]
+    {
+        assert_eq!(said(options, level), (0, String::new()), "{options:?}");
+    }
+    assert!(
+        said(&["--quiet", "--log-level", "warn", "job"], Some("off")).1.contains("in the clear"),
+        "the option wins"
+    );
+    let (code, wrong) = said(&["job"], Some("loud"));
+    assert_eq!((code, wrong.contains("FENCELOCK_LOG") && wrong.contains("off, error, warn")), (78, true), "{wrong}");
 }

@@ -147,3 +147,22 @@ fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
         assert_eq!(place.contenders("job").len(), 0);
     });
 }
+
+#[test]
+fn no_text_of_another_client_is_more_than_one_line() {
+    let parent = shared().parent();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    by_hand(async |client| {
+        let note = r#"{"fencelock":1,"client":"0000000000000001","host":"db\nfencelock: all is well","pid":7,"claim":[1,1],"purpose":"a\u2028b\u202ec\u001b[2J"}"#;
+        let node = format!("{parent}/job/{CURATOR}-lock-");
+        plant(&client, &node, CreateMode::EphemeralSequential, note).await;
+        let shown = stdout(&output(&mut place.fencelock(&["show", "job", "--json"])));
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let holder = &shown["contenders"][0];
+        assert_eq!(holder["host"], "db\u{fffd}fencelock: all is well");
+        assert_eq!(holder["purpose"], "a\u{fffd}b\u{fffd}c\u{fffd}[2J");
+        let (busy, said) = ended(&mut place.run(&["--try", "job"], "true"));
+        assert_eq!((busy, said.lines().count()), (75, 1), "{said}");
+        assert!(!said.contains(['\u{2028}', '\u{202e}', '\u{1b}']), "{said}");
+    });
+}

@@ -12,7 +12,7 @@ use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
-use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, Queue, Store, StoreUrl};
+use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, Queue, Store, StoreUrl, clean};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
@@ -137,7 +137,7 @@ impl Client {
     /// As [`Client::queue`].
     pub async fn queue_page(&self, name: &Name, page: Page) -> Result<Queue> {
         let (engine, name) = (Arc::clone(&self.engine), name.clone());
-        let read = async move { engine.in_time("queue", engine.store.queue(&name, page)).await };
+        let read = async move { engine.in_time("queue", engine.store.queue(&name, page)).await.map(clean::queue) };
         self.engine.spawner.run(read).await
     }
 
@@ -149,7 +149,7 @@ impl Client {
         let (engine, name) = (Arc::clone(&self.engine), name.clone());
         let look = async move {
             let outline = engine.in_time("contention", engine.store.contention(&name, &[])).await?;
-            Ok(outline.contention(name, None))
+            Ok(clean::outline(outline).contention(name, None))
         };
         self.engine.spawner.run(look).await
     }
@@ -187,7 +187,7 @@ impl Client {
     /// [`ErrorKind::Unsupported`] where the store breaks no grants; otherwise as [`Client::queue`].
     pub async fn breaks(&self, name: &Name) -> Result<Vec<Break>> {
         let (engine, name) = (Arc::clone(&self.engine), name.clone());
-        let read = async move { engine.in_time("breaks", engine.store.breaks(&name)).await };
+        let read = async move { engine.in_time("breaks", engine.store.breaks(&name)).await.map(clean::breaks) };
         self.engine.spawner.run(read).await
     }
 

@@ -7,7 +7,7 @@ use fencelock::{Client, Contender, ErrorKind, Name, Page};
 
 use super::{StoreArguments, farewell};
 use crate::arguments;
-use crate::say::{Failure, Outcome, code, harmless, say};
+use crate::say::{Failure, Outcome, code, harmless, say, say_lines};
 use crate::settings::Chosen;
 use crate::show::Shown;
 
@@ -62,10 +62,12 @@ impl Break {
             [] => return Err(self.nobody(chosen)),
             [(index, holder)] => (index, holder),
             _ => {
-                let each =
-                    holders.iter().map(|(index, holder)| format!("\n  {}", Shown::new(*index, holder).sentence()));
+                let each = holders
+                    .iter()
+                    .map(|(index, holder)| format!("\n  {}", harmless(&Shown::new(*index, holder).sentence(), false)));
                 let message = format!("several hold {}, say which by --token:{}", self.name, each.collect::<String>());
-                return Err(Failure::new(code::USAGE, message));
+                say_lines(&message);
+                return Ok(code::USAGE);
             }
         };
         let whose =

@@ -13,11 +13,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use fencelock::{Client, ClientBuilder};
+use tracing::level_filters::LevelFilter;
 
 use crate::arguments;
 use crate::bound::Bound;
 use crate::say::{Failure, Outcome, code, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
+use crate::warnings::{self, LOG_VARIABLE};
 
 /// Distributed locks for programs and scripts: first come first served, on the store that you run, or on a directory.
 #[derive(Debug, Parser)]
@@ -44,6 +46,9 @@ struct StoreArguments {
     /// Refuse to fall back to a directory on this host when no store is named.
     #[arg(long, global = true)]
     require_store: bool,
+    /// How much of what happens underneath is said on stderr; else FENCELOCK_LOG, else warn, and error with --quiet.
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = arguments::level())]
+    log_level: Option<LevelFilter>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,6 +71,8 @@ const BESIDE: u8 = 1;
 /// Runs the verb; says with which code to exit.
 pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     let store = &fencelock.store;
+    let quiet = matches!(&fencelock.verb, Verb::Run(run) if run.is_quiet());
+    warnings::tell(store.level_told(quiet)?);
     match &fencelock.verb {
         Verb::Run(run) => run.run(store).await,
         Verb::Ls(ls) => ls.run(store).await,
@@ -79,6 +86,17 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
 }
 
 impl StoreArguments {
+    /// How much of what the library tells is said.
+    fn level_told(&self, quiet: bool) -> Outcome<LevelFilter> {
+        let otherwise = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
+        match (self.log_level, std::env::var(LOG_VARIABLE)) {
+            (Some(level), _) => Ok(level),
+            (None, Ok(level)) => arguments::level_of(&level)
+                .map_err(|fault| Failure::new(code::CONFIG, format!("{LOG_VARIABLE}: {fault}"))),
+            (None, Err(_)) => Ok(otherwise),
+        }
+    }
+
     /// The store that is meant; warns of what its user may not expect, unless `quiet`.
     fn choose(&self, quiet: bool) -> Outcome<Chosen> {
         let chosen = settings::choose(self.store.as_deref(), &Surroundings::of_this_process())?;

@@ -81,6 +81,10 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   76   the lock was lost or --max-hold was over, and the command was stopped";
 
 impl Run {
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let mut signals = Signals::take_over()?;
         let chosen = store.choose(self.quiet)?;

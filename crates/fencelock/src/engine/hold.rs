@@ -13,7 +13,7 @@ use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::queue::Claim;
-use crate::store::{Left, Loss, Place, PlaceId};
+use crate::store::{Left, Loss, Place, PlaceId, clean};
 use crate::token::FencingToken;
 
 /// What a guard can say about its lock.
@@ -193,7 +193,7 @@ impl Hold {
         let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
         match breaks.into_iter().rfind(|order| order.place == self.id) {
             Some(order) => {
-                let _ = self.reason.set(order.reason);
+                let _ = self.reason.set(clean::reason(order.reason));
                 Loss::Broken
             }
             None => Loss::Removed,

@@ -11,7 +11,7 @@ use super::Engine;
 use super::clock::Moment;
 use crate::error::Result;
 use crate::name::Name;
-use crate::store::{Contention, Outline, RequestId};
+use crate::store::{Contention, Outline, RequestId, clean};
 
 /// The longest that asking who holds a lock may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ impl Engine {
         while let Some(askers) = self.looks.take(name) {
             let mine: Vec<RequestId> = askers.iter().filter_map(|asker| asker.request).collect();
             let outline = self.in_time("contention", self.store.contention(name, &mine)).await;
-            answer(name, askers, outline);
+            answer(name, askers, outline.map(clean::outline));
         }
     }
 }

@@ -21,7 +21,7 @@ use super::observe::{Event, Observers};
 use super::options::{Retry, Timing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Loss, Opened, PlaceId, Renewal, RequestId, Session, SessionEvent};
+use crate::store::{Loss, Opened, PlaceId, Renewal, RequestId, Session, SessionEvent, clean};
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {
@@ -270,7 +270,9 @@ impl Keeper {
         match event {
             SessionEvent::Expired => self.over(Loss::Expired),
             SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
-            SessionEvent::Broken(place, reason) => self.live.lose(place.request, Loss::Broken, Some(reason)),
+            SessionEvent::Broken(place, reason) => {
+                self.live.lose(place.request, Loss::Broken, Some(clean::reason(reason)))
+            }
             SessionEvent::Doubtful => self.doubt(),
         }
     }

@@ -18,6 +18,7 @@
 
 mod breaking;
 mod capability;
+pub(crate) mod clean;
 mod contention;
 mod guess;
 mod registry;

@@ -1,0 +1,75 @@
+//! What the library warns of, as lines on stderr: it prints nothing itself.
+
+use std::fmt::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::say::say;
+
+/// The environment variable that says how much is told.
+pub(crate) const LOG_VARIABLE: &str = "FENCELOCK_LOG";
+
+/// Tells what the library says at `level` and above, from now on.
+pub(crate) fn tell(level: LevelFilter) {
+    // Nobody else sets one in this program.
+    let _ = tracing::subscriber::set_global_default(Lines(level));
+}
+
+/// Every event of the library becomes a line; its spans are of no interest here.
+struct Lines(LevelFilter);
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // What befalls a lock, `run` says in its own words.
+        let is_said = metadata.target().starts_with("fencelock::engine") && self.0 == LevelFilter::WARN;
+        *metadata.level() <= self.0 && metadata.target().starts_with("fencelock") && !is_said
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.0)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        let facts = if line.facts.is_empty() { String::new() } else { format!(" ({})", line.facts) };
+        say(format_args!("{level}: {}{facts}", line.message));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    facts: String,
+}
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match (field.name(), self.facts.is_empty()) {
+            ("message", _) => write!(self.message, "{value:?}"),
+            (name, true) => write!(self.facts, "{name} {value:?}"),
+            (name, false) => write!(self.facts, ", {name} {value:?}"),
+        };
+    }
+}
