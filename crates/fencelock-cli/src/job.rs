@@ -1,4 +1,4 @@
-//! The command that runs under the lock: a process group of its own, in front of the terminal if there is one.
+//! The command that runs under the lock: a process group of its own, which gets the terminal when it wants it.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,18 +7,27 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fencelock::Moment;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
 use crate::bound;
-use crate::say::{Failure, Outcome, code};
-use crate::terminal::Terminal;
+use crate::guardian::Guardian;
+use crate::say::{Failure, Outcome, code, say};
+use crate::signals::asks_for_an_end;
+use crate::terminal::{Terminal, is_orphaned, is_somebody_stopped, tell_our_group};
 
 /// How often a group is asked whether anybody is left in it.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
+const SUSPENDING: Duration = Duration::from_millis(500);
+
+/// How long the processes of a group may take to be gone once they were killed.
+const DYING: Duration = Duration::from_secs(2);
 
 /// What happened to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +36,8 @@ pub(crate) enum Happening {
     Stopped(Signal),
     /// Ended.
     Ended,
+    /// Its guardian is gone.
+    Unguarded,
 }
 
 /// A running command.
@@ -34,16 +45,29 @@ pub(crate) struct Job {
     child: Child,
     group: Pid,
     terminal: Option<Terminal>,
+    guard: Option<Guardian>,
     happenings: mpsc::UnboundedReceiver<Happening>,
+    sender: mpsc::UnboundedSender<Happening>,
+    /// Stopped, as far as we know, and not continued by us since.
+    is_stopped: bool,
+    /// It was stopped for want of the terminal, or while it had it.
+    wants_terminal: bool,
 }
 
 impl Job {
     /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value; with
-    /// `bound`, so that the kernel kills it with this process. Called on the main thread: the kernel means the thread.
-    pub(crate) fn start(command: &[OsString], variables: &[(&str, Option<String>)], bound: bool) -> Outcome<Self> {
+    /// `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then. Called on the
+    /// main thread: the kernel means the thread.
+    pub(crate) fn start(
+        command: &[OsString],
+        variables: &[(&str, Option<String>)],
+        bound: Option<Moment>,
+    ) -> Outcome<Self> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| Failure::new(code::USAGE, "no command is given"))?;
-        let mut prepared = if bound { bound::command(program) } else { Command::new(program) };
+        let (sender, happenings) = mpsc::unbounded_channel();
+        let mut guard = if bound.is_some() { Some(guardian(&sender)?) } else { None };
+        let mut prepared = if bound.is_some() { bound::command(program)? } else { Command::new(program) };
         prepared.args(arguments).process_group(0);
         for (variable, value) in variables {
             match value {
@@ -51,18 +75,21 @@ impl Job {
                 None => prepared.env_remove(variable),
             };
         }
+        let terminal = Terminal::of_this_session();
         let child = prepared.spawn().map_err(|error| not_started(program, &error))?;
         let group = Pid::from_raw(child.id().cast_signed());
-        let terminal = Terminal::on_stdin();
-        if let Some(terminal) = &terminal {
-            terminal.give(group);
+        if let (Some(guard), Some(certain_until)) = (&mut guard, bound) {
+            let _ = seen(group);
+            guard.guard(group);
+            guard.until(certain_until);
+            let _ = killpg(group, Signal::SIGCONT);
         }
-        let (sender, happenings) = mpsc::unbounded_channel();
+        let watched = sender.clone();
         thread::Builder::new()
             .name("fencelock-wait".to_owned())
-            .spawn(move || watch(group, &sender))
+            .spawn(move || watch(group, &watched))
             .map_err(|error| Failure::os("cannot start a thread", &error))?;
-        Ok(Self { child, group, terminal, happenings })
+        Ok(Self { child, group, terminal, guard, happenings, sender, is_stopped: false, wants_terminal: false })
     }
 
     /// What happens to it next.
@@ -70,62 +97,228 @@ impl Job {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Happening {
+        // The sender in `self` keeps the channel open: the end of the thread that watches is told by its last word.
         self.happenings.recv().await.unwrap_or(Happening::Ended)
+    }
+
+    /// Whether it ends when this process cannot keep its lock any more.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// The command may go on until `moment` without us.
+    pub(crate) fn may_go_on_until(&mut self, moment: Moment) {
+        if let Some(guard) = &mut self.guard {
+            guard.until(moment);
+        }
+    }
+
+    /// Its guardian was killed: there is a new one, which must be told until when the command may go on.
+    pub(crate) fn guard_again(&mut self) {
+        match guardian(&self.sender) {
+            Ok(mut guard) => {
+                guard.guard(self.group);
+                self.guard = Some(guard);
+            }
+            Err(failure) => say(format_args!(
+                "{}: if fencelock is killed or stopped, what the command has started runs on without the lock",
+                failure.message.unwrap_or_default()
+            )),
+        }
     }
 
     /// Sends `signal` to everybody in its group.
     pub(crate) fn signal(&self, signal: Signal) {
-        let _ = killpg(self.group, signal);
+        if killpg(self.group, signal) == Err(Errno::EPERM) {
+            self.not_permitted(signal);
+        }
     }
 
-    /// It was stopped: by the keyboard, or because it read from a terminal that was not yet its own.
-    ///
-    /// Without a terminal nobody would continue us, and the lock must be kept alive: nothing is done.
-    pub(crate) fn stopped(&self, by: Signal) {
-        let Some(terminal) = &self.terminal else { return };
-        let wants_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
-        if wants_terminal && (terminal.is_ours() || terminal.is_with(self.group)) {
-            // It was quicker than `start`, which has given it the terminal by now or does so here.
-            terminal.give(self.group);
-            self.signal(Signal::SIGCONT);
+    /// A command that became another user (as `sudo` does) gets no signals from us. Those of the keyboard reach it once it has the
+    /// terminal.
+    fn not_permitted(&self, signal: Signal) {
+        if signal == Signal::SIGCONT {
             return;
         }
-        terminal.take_back(self.group);
-        if !terminal.suspend_us(by) {
-            self.continued();
+        let keyboard = matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTSTP);
+        match &self.terminal {
+            Some(terminal) if keyboard && terminal.is_ours() => {
+                terminal.give(self.group);
+                say("the command runs as another user, and now has the terminal: press the key once more");
+            }
+            _ => say(format_args!("the command runs as another user, and cannot be sent {signal}")),
         }
     }
 
-    /// We were continued: so is the command, in front of the terminal if that is where we are.
-    pub(crate) fn continued(&self) {
+    /// Sends `signal`; a stopped command that is asked to end is continued, or it never would.
+    pub(crate) fn relay(&mut self, signal: Signal) {
+        self.signal(signal);
+        if asks_for_an_end(signal) {
+            self.go_on();
+        }
+    }
+
+    /// It was stopped: for want of the terminal, by the keyboard, or by somebody. Says whether it stays so.
+    pub(crate) fn stopped(&mut self, by: Signal) -> bool {
+        self.is_stopped = true;
+        let wants = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
+        let Some(terminal) = &self.terminal else { return true };
+        let had = terminal.is_with(self.group);
+        if wants && (had || terminal.is_ours()) {
+            self.wants_terminal = true;
+            self.go_on();
+            return false;
+        }
+        if !wants && !had {
+            return true;
+        }
+        self.wants_terminal = true;
+        if !can_be_suspended() {
+            // Nobody could continue us: what the keyboard did is undone.
+            if had {
+                self.go_on();
+            }
+            return !had;
+        }
+        terminal.take_back(self.group);
+        // That suspends everybody around us, as the keyboard would have, and then us.
+        tell_our_group(if wants { by } else { Signal::SIGTSTP });
+        false
+    }
+
+    /// Somebody in our own group wants the terminal that the command has, and gets it back; whether that was so.
+    pub(crate) fn gives_back_the_terminal(&self) -> bool {
+        let Some(terminal) = &self.terminal else { return false };
+        let ours = terminal.take_back(self.group) || terminal.is_ours();
+        if ours {
+            tell_our_group(Signal::SIGCONT);
+        }
+        ours
+    }
+
+    /// Stops the whole group; an editor gets the time to put the screen in order. `false` if it ended instead.
+    pub(crate) async fn pause(&mut self) -> bool {
+        if !self.is_stopped {
+            for signal in [Signal::SIGTSTP, Signal::SIGSTOP] {
+                self.signal(signal);
+                match tokio::time::timeout(SUSPENDING, self.stop_or_end()).await {
+                    Ok(Happening::Ended) => {
+                        let _ = self.sender.send(Happening::Ended);
+                        return false;
+                    }
+                    Ok(_) => break,
+                    Err(_) => {}
+                }
+            }
+        }
+        self.is_stopped = true;
+        // Those who were asked and are not stopped yet, or do not care.
+        self.signal(Signal::SIGSTOP);
         if let Some(terminal) = &self.terminal {
+            self.wants_terminal |= terminal.take_back(self.group);
+        }
+        true
+    }
+
+    async fn stop_or_end(&mut self) -> Happening {
+        loop {
+            match self.next().await {
+                Happening::Unguarded => self.guard_again(),
+                happening => return happening,
+            }
+        }
+    }
+
+    /// Continues the group, in front of the terminal if it wants that and it is ours to give.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(terminal) = &self.terminal
+            && self.wants_terminal
+        {
             terminal.give(self.group);
         }
+        self.is_stopped = false;
+        self.wants_terminal = false;
         self.signal(Signal::SIGCONT);
+    }
+
+    /// Continues those who stopped themselves for want of the terminal only after the group was continued, having it: programs
+    /// that ask for passwords put the terminal in order before they do.
+    pub(crate) fn nudge(&self) {
+        let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
+        if has_terminal && !self.is_stopped && is_somebody_stopped(self.group) {
+            self.signal(Signal::SIGCONT);
+        }
     }
 
     /// Reaps the command once it has ended, and takes the terminal back.
     pub(crate) fn reap(&mut self) -> Outcome<ExitStatus> {
+        let had = self.terminal.as_ref().is_some_and(|terminal| terminal.take_back(self.group));
         let status = self.child.wait().map_err(|error| Failure::os("cannot wait for the command", &error))?;
-        if let Some(terminal) = &self.terminal {
-            terminal.take_back(self.group);
-            if let Some(Ok(signal @ (Signal::SIGINT | Signal::SIGQUIT))) = status.signal().map(Signal::try_from) {
-                terminal.tell_the_others(signal);
-            }
+        if had && let Some(signal) = keyboard_signal(status) {
+            // The keyboard reached the command alone: the script around us is told, too.
+            tell_our_group(signal);
         }
         Ok(status)
+    }
+
+    /// A command that ended by itself needs no guardian: what it left running may run on.
+    pub(crate) fn dismiss_the_guardian(&mut self) {
+        self.guard = None;
     }
 
     /// Waits until nobody is left in the group of a command that was reaped, at most until `kill_at`; who is left then
     /// is killed.
     pub(crate) async fn emptied(&self, kill_at: Instant) {
-        while killpg(self.group, None) != Err(Errno::ESRCH) {
-            if Instant::now() >= kill_at {
+        let mut killed = false;
+        while self.is_somebody_left() {
+            let now = Instant::now();
+            if now >= kill_at && !killed {
                 self.signal(Signal::SIGKILL);
+                killed = true;
+            }
+            if now >= kill_at + DYING {
+                say(format_args!("processes of the command's group {} cannot be ended", self.group));
                 return;
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
+    }
+
+    fn is_somebody_left(&self) -> bool {
+        self.reap_strangers();
+        killpg(self.group, None) != Err(Errno::ESRCH)
+    }
+
+    /// Reaps whoever died and was left to us, which happens to the first process of a container.
+    pub(crate) fn reap_strangers(&self) {
+        let ours = [Some(self.group), self.guard.as_ref().map(Guardian::pid)];
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        while let Ok(status) = waitid(Id::All, look)
+            && let Some(process) = status.pid()
+            && !ours.contains(&Some(process))
+        {
+            let _ = waitpid(process, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
+
+/// Whether somebody could continue us, and we were not told to ignore what the keyboard asks.
+pub(crate) fn can_be_suspended() -> bool {
+    !crate::signals::ignored().contains(Signal::SIGTSTP) && !is_orphaned()
+}
+
+fn guardian(sender: &mpsc::UnboundedSender<Happening>) -> Outcome<Guardian> {
+    let sender = sender.clone();
+    Guardian::start(move || {
+        let _ = sender.send(Happening::Unguarded);
+    })
+}
+
+/// The signal of the keyboard that ended it, if one did.
+pub(crate) fn keyboard_signal(status: ExitStatus) -> Option<Signal> {
+    match status.signal().map(Signal::try_from) {
+        Some(Ok(signal @ (Signal::SIGINT | Signal::SIGQUIT))) => Some(signal),
+        _ => None,
     }
 }
 
@@ -149,22 +342,28 @@ pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
     Failure::new(code, format!("cannot execute {program:?}: {error}{hint}"))
 }
 
-/// Tells every stop of the process `leader`, and its end; leaves it unreaped, so that its number stays its own.
+/// Tells every stop of the process `leader`, and its end.
 fn watch(leader: Pid, sender: &mpsc::UnboundedSender<Happening>) {
+    loop {
+        let happening = seen(leader);
+        if sender.send(happening).is_err() || happening == Happening::Ended {
+            return;
+        }
+    }
+}
+
+/// Waits for the next stop of the process `leader`, or its end; leaves it unreaped, so that its number stays its own.
+fn seen(leader: Pid) -> Happening {
     let id = || Id::Pid(leader);
     loop {
-        let seen = waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT);
-        let happening = match seen {
-            Err(Errno::EINTR) => continue,
+        match waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT) {
+            Err(Errno::EINTR) => {}
             Ok(WaitStatus::Stopped(_, signal)) => {
                 // Seen without being taken, so that an end is never taken: now take it, unless it is over already.
                 let _ = waitid(id(), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
-                Happening::Stopped(signal)
+                return Happening::Stopped(signal);
             }
-            Ok(_) | Err(_) => Happening::Ended,
-        };
-        if sender.send(happening).is_err() || happening == Happening::Ended {
-            return;
+            Ok(_) | Err(_) => return Happening::Ended,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod arguments;
 mod bound;
 mod commands;
+mod guardian;
 mod job;
 mod locks;
 mod say;

@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 
 use fencelock::{Error, ErrorKind};
 
+use crate::terminal::undisturbed;
+
 /// Exit codes besides the child's own. Numbers from `sysexits.h` where it has one; 126 and 127 as shells use them.
 pub(crate) mod code {
     /// Wrong usage: arguments, names, durations, store URLs.
@@ -109,12 +111,20 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
 
 /// Says `message` on stderr. A stderr that cannot be written to is nobody's failure.
 pub(crate) fn say(message: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(&message.to_string()), false));
+    write(&harmless(&redacted(&message.to_string()), false));
 }
 
 /// The same with the line breaks that are in it: for texts of our own that have several lines.
 pub(crate) fn say_lines(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "fencelock: {}", harmless(&redacted(message), true));
+    write(&harmless(&redacted(message), true));
+}
+
+fn write(text: &str) {
+    let line = format!(
+        "fencelock: {text}
+"
+    );
+    let _ = undisturbed(|| io::stderr().lock().write_all(line.as_bytes()));
 }
 
 /// Control characters written out, so that names and purposes of strangers cannot drive a terminal.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -19,20 +19,24 @@ const RELAYED: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
+/// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
+const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
 /// The signals that arrive from now on.
 pub(crate) struct Signals {
     arrived: mpsc::UnboundedReceiver<Signal>,
 }
 
 impl Signals {
-    /// Takes over the relayed signals and SIGCONT; those that whoever started fencelock chose to ignore (as `nohup`
-    /// does) stay ignored, here and in the command. Needs a runtime.
+    /// Takes over the relayed signals, those that stop, SIGCONT and SIGCHLD; those that whoever started fencelock chose to
+    /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime.
     pub(crate) fn take_over() -> Outcome<Self> {
         let ignored = ignored();
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut unblocked = SigSet::empty();
-        for taken in RELAYED.into_iter().chain([Signal::SIGCONT]) {
-            if taken != Signal::SIGCONT && ignored.contains(taken) {
+        let always = [Signal::SIGCONT, Signal::SIGCHLD];
+        for taken in RELAYED.into_iter().chain(STOPPING).chain(always) {
+            if !always.contains(&taken) && ignored.contains(taken) {
                 continue;
             }
             unblocked.add(taken);
@@ -59,18 +63,41 @@ impl Signals {
         }
     }
 
-    /// The next one that asks for an end.
+    /// The next one that asks for an end. Nothing runs yet that must not run on without us: who is asked to stop stops.
     ///
     /// # Cancel safety
     /// As [`Signals::next`].
     pub(crate) async fn asked_to_end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) {
+            if asks_for_an_end(signal) {
                 return signal;
+            }
+            if STOPPING.contains(&signal) && !crate::terminal::is_orphaned() {
+                stop_ourselves();
             }
         }
     }
+}
+
+/// Whether `signal` asks a program to end, and one that was stopped could not.
+pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
+/// Returns once somebody has continued us.
+pub(crate) fn stop_ourselves() {
+    let _ = raise(Signal::SIGSTOP);
+}
+
+/// Dies of `signal`, so that whoever waits for us, a shell in a loop, sees that it was a signal; without a dump of memory. Returns
+/// where the kernel lets no signal end this process, as it does with the first one of a container.
+pub(crate) fn die_of(signal: Signal) {
+    if nix::unistd::getpid().as_raw() == 1 {
+        return;
+    }
+    let _ = nix::sys::prctl::set_dumpable(false);
+    let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
 }
 
 /// The signals that this process ignores, as the kernel tells; none where it does not.

@@ -1,29 +1,30 @@
-//! Who may read from the terminal: fencelock's process group, or that of the command it runs.
+//! Who may use the terminal: fencelock's process group, or that of the command it runs.
+//!
+//! The command gets it when it was stopped for want of it, and not before: until then the keyboard's signals reach fencelock's
+//! group, with the script and the pipeline around it.
 
-use std::fs;
-use std::io::{self, IsTerminal as _};
+use std::fs::{self, File, OpenOptions};
 
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::{Pid, getpgid, getpgrp, getpid, getsid, tcgetpgrp, tcsetpgrp};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp, tcsetpgrp};
 
-use crate::signals::ignored;
-
-/// The controlling terminal on stdin.
+/// The controlling terminal, whatever stdin is.
 #[derive(Debug)]
 pub(crate) struct Terminal {
+    device: File,
     own: Pid,
 }
 
 impl Terminal {
-    /// The terminal on stdin, if there is one and it controls this session.
-    pub(crate) fn on_stdin() -> Option<Self> {
-        let stdin = io::stdin();
-        (stdin.is_terminal() && tcgetpgrp(&stdin).is_ok()).then(|| Self { own: getpgrp() })
+    /// The terminal that controls this session, if one does.
+    pub(crate) fn of_this_session() -> Option<Self> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        tcgetpgrp(&device).is_ok().then(|| Self { device, own: getpgrp() })
     }
 
-    /// The group that may read from it; `None` once it is gone.
+    /// The group that may use it; `None` once it is gone.
     fn foreground(&self) -> Option<Pid> {
-        tcgetpgrp(io::stdin()).ok()
+        tcgetpgrp(&self.device).ok()
     }
 
     /// Whether it is ours to give away.
@@ -39,66 +40,77 @@ impl Terminal {
     /// Gives it to `group`, if it is ours. A terminal that went away, or a group that is gone, is no failure.
     pub(crate) fn give(&self, group: Pid) {
         if self.is_ours() {
-            set_foreground(group);
+            self.set_foreground(group);
         }
     }
 
-    /// Takes it back from `group`, if that has it.
-    pub(crate) fn take_back(&self, group: Pid) {
-        if self.is_with(group) {
-            set_foreground(self.own);
+    /// Takes it back from `group`; whether that had it.
+    pub(crate) fn take_back(&self, group: Pid) -> bool {
+        let had = self.is_with(group);
+        if had {
+            self.set_foreground(self.own);
         }
+        had
     }
 
-    /// Stops our own process group with `signal`, as the terminal would have if the command were part of it. Says
-    /// whether that can have happened: nobody could continue an orphaned group, so the kernel does not stop one.
-    pub(crate) fn suspend_us(&self, signal: Signal) -> bool {
-        let signal = match signal {
-            Signal::SIGTTIN | Signal::SIGTTOU => signal,
-            // A group that asked to be stopped; SIGSTOP itself would stop an orphaned group as well.
-            _ => Signal::SIGTSTP,
-        };
-        !ignored().contains(signal) && !is_orphaned(self.own) && kill(Pid::from_raw(0), signal).is_ok()
-    }
-
-    /// Passes a signal of the keyboard on to the rest of our own process group, which the terminal did not reach: the
-    /// script around us, say. Does nothing when the group is ours alone.
-    pub(crate) fn tell_the_others(&self, signal: Signal) {
-        if self.own != getpid() {
-            let _ = kill(Pid::from_raw(0), signal);
-        }
+    /// A group in the background that changes the foreground is sent SIGTTOU unless that is blocked.
+    fn set_foreground(&self, group: Pid) {
+        undisturbed(|| {
+            let _ = tcsetpgrp(&self.device, group);
+        });
     }
 }
 
-/// A group in the background that changes the foreground is sent SIGTTOU unless that is blocked.
-fn set_foreground(group: Pid) {
+/// Does `work` with the terminal without being asked to stop for it.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTTOU);
-    let before = stop.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK);
-    let _ = tcsetpgrp(io::stdin(), group);
+    let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let done = work();
     if let Ok(before) = before {
         let _ = before.thread_set_mask();
     }
+    done
 }
 
-/// Whether no member of the group `own` that is an ancestor of ours (or we) has a parent that could continue it: one
-/// in another group of the same session. (POSIX.1-2017, 3.269 "Orphaned Process Group".)
-fn is_orphaned(own: Pid) -> bool {
-    let session = getsid(None);
-    let mut member = getpid();
-    while let Some(parent) = parent_of(member) {
-        if getpgid(Some(parent)) == Ok(own) {
-            member = parent;
-            continue;
+/// Sends `signal` to our own process group, ourselves included: what the keyboard would have sent had the command been part of it.
+pub(crate) fn tell_our_group(signal: Signal) {
+    let _ = kill(Pid::from_raw(0), signal);
+}
+
+/// Whether nobody could continue our process group once it was stopped: no member of it that is an ancestor of ours (or we)
+/// has a parent in another group of the same session. (POSIX.1-2017, 3.269 "Orphaned Process Group".)
+pub(crate) fn is_orphaned() -> bool {
+    let (session, own) = (getsid(None), getpgrp());
+    let mut parent = Some(getppid()).filter(|parent| parent.as_raw() > 0);
+    while let Some(process) = parent {
+        if getpgid(Some(process)) != Ok(own) {
+            return getsid(Some(process)) != session;
         }
-        return getsid(Some(parent)) != session;
+        parent = parent_of(process);
     }
     true
 }
 
 fn parent_of(process: Pid) -> Option<Pid> {
+    let parent = stat_of(process)?.get(1)?.parse().ok()?;
+    (parent > 0).then(|| Pid::from_raw(parent))
+}
+
+/// Whether somebody in `group` is stopped. `false` without `/proc`.
+pub(crate) fn is_somebody_stopped(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_stopped = |process: i32| {
+        let stat = stat_of(Pid::from_raw(process))?;
+        Some(stat.first()? == "T" && stat.get(2)?.parse() == Ok(group.as_raw()))
+    };
+    numbers.filter_map(is_stopped).any(|stopped| stopped)
+}
+
+/// What the kernel tells of a process after its name: state, parent, group, session (proc(5)).
+fn stat_of(process: Pid) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may hold anything.
-    let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-    (parent > 0).then(|| Pid::from_raw(parent))
+    Some(stat.rsplit_once(')')?.1.split_whitespace().take(4).map(str::to_owned).collect())
 }

@@ -103,7 +103,8 @@ fn every_verb_works_over_tls() {
     let address = server.secure_address().unwrap();
     every_verb_works(&Place::with_store(format!("rediss://{address}?ttl_ms=60000&tls_ca={ca}")));
     // Whom nobody vouches for is not spoken to.
-    let (code, text) = ended(&mut Place::with_store(format!("rediss://{address}?ttl_ms=3000")).run(&["job"], "true"));
+    let stranger = Place::with_store(format!("rediss://{address}?ttl_ms=3000"));
+    let (code, text) = ended(&mut stranger.run(&["--connect-wait", "0", "job"], "true"));
     assert_eq!((code, text.contains(&address.to_string())), (69, true), "{text}");
 }
 
@@ -152,7 +153,7 @@ fn a_command_whose_lock_the_server_forgot_is_stopped() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
     let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
-    let running = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
+    let running = Running::start(place.run(&["--grace-after-loss", "60s", "job"], script).stderr(Stdio::piped()));
     written(&place.path("ready"));
     server.ask(&["FLUSHALL"]).unwrap();
     let output = running.end();
@@ -221,7 +222,7 @@ fn stores_lists_redis_and_its_options() {
 fn a_server_that_is_not_there_ends_with_69_and_no_password_is_shown() {
     let nobody = Port::reserve().unwrap().address().to_string();
     let place = Place::with_store(format!("redis://:s3cret@{nobody}?ttl_ms=2000"));
-    for arguments in [&["run", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]] {
+    for arguments in [&["run", "--connect-wait", "0", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]] {
         let (code, text) = ended(&mut place.fencelock(arguments));
         assert_eq!(code, 69, "{arguments:?}: {text}");
         assert!(text.contains(&nobody) && text.contains("FENCELOCK_STORE") && !text.contains("s3cret"), "{text}");

@@ -194,16 +194,18 @@ fn a_command_that_ignores_term_is_killed_with_its_whole_group() {
 }
 
 #[test]
-fn a_command_whose_lock_is_lost_is_stopped() {
-    let place = Place::new();
-    let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
-    let running = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
-    written(&place.path("ready"));
-    remove_tickets(&place.path("store"), "job.");
-    let output = running.end();
-    assert_eq!(code(&output), 76);
-    assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
-    assert_eq!(written(&place.path("told")), "told\n");
+fn a_command_whose_lock_is_lost_is_killed_and_not_asked_unless_told_so() {
+    for (options, told) in [(&[][..], false), (&["--grace-after-loss", "60s"], true)] {
+        let place = Place::new();
+        let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
+        let running = Running::start(place.run(&[options, &["job"]].concat(), script).stderr(Stdio::piped()));
+        written(&place.path("ready"));
+        remove_tickets(&place.path("store"), "job.");
+        let output = running.end();
+        assert_eq!(code(&output), 76);
+        assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
+        assert_eq!(place.path("told").exists(), told, "{options:?}");
+    }
 }
 
 /// Removes every file under `directory` whose name starts with `start`: somebody who tidies up.
@@ -232,14 +234,15 @@ fn a_killed_fencelock_leaves_the_lock_to_its_command() {
 }
 
 #[test]
-fn with_close_the_lock_goes_with_fencelock() {
+fn with_close_the_lock_and_the_command_go_with_fencelock() {
     let place = Place::new();
-    let mut running = Running::start(place.run(&["--close", "job"], "echo > ready; cat").stdin(Stdio::piped()));
-    written(&place.path("ready"));
+    let mut running = Running::start(place.run(&["--close", "job"], "echo $$ > pid; cat").stdin(Stdio::piped()));
+    let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
     let _stdin = running.0.as_mut().unwrap().stdin.take();
     running.signal(Signal::SIGKILL);
     assert_eq!(running.0.take().unwrap().wait().unwrap().code(), None);
     assert_eq!(ended(&mut place.run(&["--wait", "60s", "--quiet", "job"], "true")).0, 0);
+    until("the command is gone", || (!is_alive(command)).then_some(()));
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
         let shown = stdout(&output(&mut here(arguments)));
         assert!(shown.ends_with(&format!("store: {from_file}\n")), "{arguments:?}: {shown}");
     }
-    for limit in [&["--try"][..], &["--wait", "10ms"]] {
+    for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "10ms"]] {
         let (code, said) = ended(here(&["run"]).args(limit).args(["job", "--", "true"]));
         assert_eq!((code, said.contains(&from_file)), (75, true), "{said}");
     }

@@ -2,20 +2,8 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::terminal::Screen;
-use common::{PROGRAM, Place, is_alive, stopped, until, written};
-
-/// A shell with job control, whose prompt is `here>`.
-fn shell(place: &Place) -> Screen {
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "--noprofile", "-b", "-i"]).env("FL", PROGRAM).env("PS1", "here> ");
-    bash.env("FENCELOCK_STORE", place.url()).env_remove("PROMPT_COMMAND").current_dir(place.directory.path());
-    let mut screen = Screen::start(&bash);
-    screen.shows("here> ");
-    screen
-}
+use common::terminal::{Screen, in_front, shell};
+use common::{Place, is_alive, stopped, written};
 
 #[test]
 fn a_command_reads_what_is_typed() {
@@ -117,14 +105,4 @@ fn a_stop_that_nobody_could_continue_is_undone() {
     screen.types("typed\n");
     screen.shows("<typed>");
     assert!(is_alive(screen.pid()));
-}
-
-/// Waits until the process's group has the terminal and the process runs.
-fn in_front(process: i32) {
-    until("the command is in front", || {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        let fields: Vec<_> = stat.rsplit(')').next()?.split_whitespace().collect();
-        // After the name: state, parent, group, session, terminal, foreground group (proc(5)).
-        (fields.first()? != &"T" && fields.get(2)? == fields.get(5)?).then_some(())
-    });
 }

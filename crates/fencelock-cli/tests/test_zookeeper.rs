@@ -90,7 +90,7 @@ fn a_command_whose_node_is_deleted_is_stopped() {
     let parent = shared().parent();
     let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
-    let running = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
+    let running = Running::start(place.run(&["--grace-after-loss", "60s", "job"], script).stderr(Stdio::piped()));
     written(&place.path("ready"));
     by_hand(async |client| {
         let (children, _) = client.get_children(&format!("{parent}/job")).await.unwrap();
@@ -208,7 +208,9 @@ fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
     let silent = no_zookeeper("");
     for server in [nobody, web, silent] {
         let place = Place::with_store(format!("zk://me:s3cret@{server}/locks?tick_ms=100&ttl_ms=2000"));
-        for arguments in [&["run", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]] {
+        for arguments in
+            [&["run", "--connect-wait", "0", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]]
+        {
             let (code, text) = ended(&mut place.fencelock(arguments));
             assert_eq!(code, 69, "{arguments:?}: {text}");
             assert!(text.contains(&server) && text.contains("FENCELOCK_STORE"), "{text}");

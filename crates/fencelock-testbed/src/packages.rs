@@ -31,6 +31,12 @@ pub const REDIS: Package = Package {
     files: &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/setpriv", "util-linux")],
 };
 
+/// Programs that want a terminal for themselves, under which the command is tried.
+pub const TERMINAL_PROGRAMS: Package = Package {
+    server: "A program for terminals",
+    files: &[("/usr/bin/vim", "vim"), ("/usr/bin/less", "less"), ("/usr/bin/ssh-keygen", "openssh-client")],
+};
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]

@@ -17,6 +17,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::arguments;
 use crate::bound::Bound;
+use crate::guardian::Guard;
 use crate::say::{Failure, Outcome, code, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
 use crate::warnings::{self, LOG_VARIABLE};
@@ -63,6 +64,8 @@ enum Verb {
     BenchWorkers(bench::Workers),
     #[command(hide = true)]
     Bound(Bound),
+    #[command(hide = true)]
+    Guard(Guard),
 }
 
 /// What `ls` and `show` exit with when a lock can be held twice.
@@ -82,6 +85,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Bench(bench) => bench.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
         Verb::Bound(bound) => bound.run(),
+        Verb::Guard(guard) => guard.run(),
     }
 }
 

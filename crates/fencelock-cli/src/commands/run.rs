@@ -2,21 +2,21 @@
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::store::Liveness;
-use fencelock::{AnyGuard, Client, Error, ErrorKind, Name};
+use fencelock::{AnyGuard, Client, Error, ErrorKind, Name, Retry};
 use nix::sys::signal::Signal;
 
 use super::beside::say_who_is_beside;
-use super::held::{Held, Limits};
+use super::held::{Ending, Held, Limits, certain_until};
 use super::{StoreArguments, connect, farewell};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
 use crate::say::{Failure, Outcome, chain, code, say};
 use crate::settings::Chosen;
-use crate::signals::Signals;
+use crate::signals::{Signals, die_of};
 
 /// Waiting for longer than this is worth a word.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -48,6 +48,10 @@ pub(crate) struct Run {
     /// Give up at once if the lock is not free.
     #[arg(long = "try", conflicts_with = "wait")]
     at_once: bool,
+    /// Keep trying for this long to reach the store, and count --wait only from then on; as long as --wait if not given, 30s
+    /// without either, and a single attempt with --try.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    connect_wait: Option<Duration>,
     /// Exit with this code when the lock was busy or the wait limit passed.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
     busy_exit_code: u8,
@@ -64,7 +68,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
           allow_hyphen_values = true)]
     grace: Duration,
-    /// With file:, do not let the command keep the lock if fencelock itself is killed.
+    /// How long a command may go on after its lock is lost, and others may have it: 0 kills it at once.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = arguments::duration_or_zero(),
+          allow_hyphen_values = true)]
+    grace_after_loss: Duration,
+    /// With file:, end the command if fencelock itself is killed, instead of leaving the lock to it.
     #[arg(long)]
     close: bool,
     /// The command and its arguments.
@@ -86,24 +94,58 @@ impl Run {
     }
 
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        match self.run_to_its_end(store).await? {
+            Ending::Code(code) => Ok(code),
+            Ending::Signal(signal) => {
+                die_of(signal);
+                Ok(128 + u8::try_from(signal as i32).unwrap_or(0))
+            }
+        }
+    }
+
+    async fn run_to_its_end(&self, store: &StoreArguments) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
         let chosen = store.choose(self.quiet)?;
         chosen.refuse_memory()?;
+        let started = Instant::now();
+        let builder = Client::builder().connect_timeout(self.connect_limit());
         let client = tokio::select! {
-            client = connect(Client::builder(), &chosen, !self.close) => client?,
+            client = connect(builder, &chosen, !self.close) => client?,
             signal = signals.asked_to_end() => return Ok(interrupted(signal)),
+            () = self.say_that_it_is_not_reached(&chosen) => pending().await,
         };
-        let ended = self.run_with(&client, &chosen, &mut signals).await;
+        let limit = self.wait_limit(started.elapsed());
+        let ended = self.run_with(&client, &chosen, limit, &mut signals).await;
         // The lock is given back or lost by now; what is left is the session.
         farewell(&client).await;
         ended
     }
 
-    async fn run_with(&self, client: &Client, chosen: &Chosen, signals: &mut Signals) -> Outcome<u8> {
+    /// How long the store may be out of reach at the start. An outage later on is the library's to wait for, as long as here.
+    fn connect_limit(&self) -> Duration {
+        let otherwise = if self.at_once { Duration::ZERO } else { Retry::default().give_up_after };
+        self.connect_wait.or(self.wait).unwrap_or(otherwise)
+    }
+
+    /// How long the lock may be waited for once the store was reached after `connecting`.
+    fn wait_limit(&self, connecting: Duration) -> Duration {
+        match (self.wait, self.connect_wait) {
+            (Some(limit), None) => limit.saturating_sub(connecting),
+            (limit, _) => limit.unwrap_or(Duration::MAX),
+        }
+    }
+
+    async fn run_with(
+        &self,
+        client: &Client,
+        chosen: &Chosen,
+        limit: Duration,
+        signals: &mut Signals,
+    ) -> Outcome<Ending> {
         let guard = tokio::select! {
             biased;
             signal = signals.asked_to_end() => Err(signal),
-            guard = self.acquire(client, chosen) => Ok(guard?),
+            guard = self.acquire(client, chosen, limit) => Ok(guard?),
         };
         match guard {
             Ok(guard) => self.hold(client, guard, signals).await,
@@ -118,10 +160,10 @@ impl Run {
         }
     }
 
-    /// Takes what was asked for, waiting as long as was asked.
-    async fn take(&self, client: &Client) -> fencelock::Result<AnyGuard> {
+    /// Takes what was asked for, waiting `limit` at most.
+    async fn take(&self, client: &Client, limit: Duration) -> fencelock::Result<AnyGuard> {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
-        let (name, limit) = (&self.name, self.wait.unwrap_or(Duration::MAX));
+        let name = &self.name;
         if self.shared || self.exclusive {
             let lock = client.rwlock(name)?.purpose(purpose).wait(limit);
             return match (self.shared, self.at_once) {
@@ -141,16 +183,25 @@ impl Run {
         Ok(acquired?.into_any())
     }
 
-    async fn acquire(&self, client: &Client, chosen: &Chosen) -> Outcome<AnyGuard> {
+    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<AnyGuard> {
         let acquired = if self.at_once {
-            self.take(client).await
+            self.take(client, limit).await
         } else {
             tokio::select! {
-                acquired = self.take(client) => acquired,
+                acquired = self.take(client, limit) => acquired,
                 () = self.say_for_whom(client, chosen) => pending().await,
             }
         };
         acquired.map_err(|error| self.not_acquired(error, chosen))
+    }
+
+    /// Says once that the store is not reached, if that takes long, and then nothing any more.
+    async fn say_that_it_is_not_reached(&self, chosen: &Chosen) {
+        if !self.quiet {
+            tokio::time::sleep(SILENCE).await;
+            say(format_args!("{} is not reached yet, and is tried for {:?}", chosen.shown(), self.connect_limit()));
+        }
+        pending().await
     }
 
     /// Says once for whom we wait, if we wait for long, and then nothing any more.
@@ -179,27 +230,31 @@ impl Run {
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
-    async fn hold(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Outcome<u8> {
+    async fn hold(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Outcome<Ending> {
         let variables = [
             ("FENCELOCK_NAME", Some(self.name.to_string())),
             ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
         ];
-        let limits = Limits::new(self.grace, self.max_hold, client.timing());
+        let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, client.timing());
         // Where the lock does not live on with the command, the command must not live on without fencelock.
-        let bound = client.capability().liveness != Liveness::Process;
-        let ended = match Job::start(&self.command, &variables, bound) {
-            Ok(job) => tokio::select! {
+        let bound = self.close || client.capability().liveness != Liveness::Process;
+        let certain_until = certain_until(&guard);
+        // After a pause of ours it may be lost already: the release says so.
+        let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
+        {
+            Ok(Ok(job)) => tokio::select! {
                 biased;
-                ended = Held::new(&guard, job, limits).serve(signals) => ended,
+                ended = Held::new(&guard, job, limits, certain_until).serve(signals) => ended,
                 never = say_who_is_beside(client, &self.name), if !self.quiet => match never {},
             },
-            Err(failure) => Err(failure),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Ok(Ending::Code(code::LOST)),
         };
         match guard.release().await {
             Ok(()) => ended,
             Err(error) if error.kind() == ErrorKind::Lost => {
                 say(format_args!("the lock {} was lost: {}", self.name, chain(&error)));
-                ended.map(|_| code::LOST)
+                ended.map(|_| Ending::Code(code::LOST))
             }
             Err(error) => {
                 say(format_args!("the lock {} was not given back: {}", self.name, chain(&error)));
@@ -209,8 +264,12 @@ impl Run {
     }
 }
 
-fn interrupted(signal: Signal) -> u8 {
-    128 + u8::try_from(signal as i32).unwrap_or(0)
+/// The wait ended by `signal`: loops and scripts around us end with us when it was the keyboard's.
+fn interrupted(signal: Signal) -> Ending {
+    match signal {
+        Signal::SIGINT | Signal::SIGQUIT => Ending::Signal(signal),
+        other => Ending::Code(128 + u8::try_from(other as i32).unwrap_or(0)),
+    }
 }
 
 /// The program's name, which says enough to recognise a job and holds no secrets that arguments may hold.

@@ -5,8 +5,9 @@
 pub(crate) mod hand;
 pub(crate) mod terminal;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -109,7 +110,7 @@ impl Place {
     /// `run --try` and `run --wait` say who holds what they do not get, and leave nothing.
     pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
         let holder = self.holder("job");
-        for limit in [&["--try"][..], &["--wait", "50ms"]] {
+        for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "50ms"]] {
             let (code, text) = ended(&mut self.run(&[limit, &["job"]].concat(), "true"));
             assert_eq!(code, 75);
             assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");
@@ -175,8 +176,13 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// The exit code as a shell sees it: 128 + n for one who died of signal n.
 pub(crate) fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+    code_of(output.status)
+}
+
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or_else(|| panic!("{status:?}"))
 }
 
 /// The exit code and what was said on stderr.
@@ -238,4 +244,10 @@ pub(crate) fn stopped(pid: i32) {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
     });
+}
+
+/// The processes that `parent` started and that are still there.
+pub(crate) fn children(parent: Pid) -> Vec<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use nix::pty::openpty;
 
-use super::until;
+use super::{PROGRAM, Place, code_of, until};
 
 /// A program that believes a person is typing.
 pub(crate) struct Screen {
@@ -70,9 +70,9 @@ impl Screen {
         self.shown.lock().unwrap().clone()
     }
 
-    /// Waits for the end; the exit code.
+    /// Waits for the end; the exit code as a shell sees it.
     pub(crate) fn code(mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap()
+        code_of(self.child.wait().unwrap())
     }
 }
 
@@ -81,4 +81,27 @@ impl Drop for Screen {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A shell with job control, whose prompt is `here>`.
+pub(crate) fn shell(place: &Place) -> Screen {
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "--noprofile", "-b", "-i"]).env("FL", PROGRAM).env("PS1", "here> ");
+    bash.env("TERM", "xterm")
+        .env("FENCELOCK_STORE", place.url())
+        .env_remove("PROMPT_COMMAND")
+        .current_dir(place.directory.path());
+    let mut screen = Screen::start(&bash);
+    screen.shows("here> ");
+    screen
+}
+
+/// Waits until the process's group has the terminal and the process runs.
+pub(crate) fn in_front(process: i32) {
+    until("the command is in front", || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let fields: Vec<_> = stat.rsplit(')').next()?.split_whitespace().collect();
+        // After the name: state, parent, group, session, terminal, foreground group (proc(5)).
+        (fields.first()? != &"T" && fields.get(2)? == fields.get(5)?).then_some(())
+    });
 }

@@ -1,0 +1,233 @@
+//! The guardian: a process in a session of its own that ends the command's whole group when fencelock cannot.
+//!
+//! fencelock can be killed or stopped, and then neither renews the lock nor ends the command. The guardian holds the other end of a
+//! pipe: when that closes, fencelock is dead. Through the pipe it is told the group, and until when the lock is certain; a
+//! fencelock that was stopped does not move that moment on, and the group is killed when it comes. The moment is counted
+//! on the clock that goes on while the machine sleeps.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::{Child, ChildStdin, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::Moment;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::{Pid, chdir, setsid};
+
+use crate::bound::ourselves;
+use crate::say::{Failure, Outcome, say};
+
+/// The hidden verb's name.
+const VERB: &str = "guard";
+
+/// The guardian as fencelock sees it. Killed when dropped: whoever drops it has no group to guard any more.
+pub(crate) struct Guardian {
+    child: Child,
+    orders: ChildStdin,
+    told: Option<Moment>,
+}
+
+impl Guardian {
+    /// Starts it, and calls `gone` on a thread of its own when it is no more.
+    pub(crate) fn start(gone: impl FnOnce() + Send + 'static) -> Outcome<Self> {
+        let failed = |error: &io::Error| Failure::os("cannot start the guardian of the command", error);
+        let mut command = ourselves(VERB)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let (Some(orders), Some(mut answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed(&io::Error::other("no pipe")));
+        };
+        let guardian = Self { child, orders, told: None };
+        // A guardian that was stopped reads nothing: a full pipe must not hold up fencelock.
+        fcntl(&guardian.orders, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(&error.into()))?;
+        answers.read_exact(&mut [0]).map_err(|error| failed(&error))?;
+        thread::Builder::new()
+            .name("fencelock-guard".to_owned())
+            .spawn(move || {
+                let _ = answers.read(&mut [0]);
+                gone();
+            })
+            .map_err(|error| failed(&error))?;
+        Ok(guardian)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// The group to be ended.
+    pub(crate) fn guard(&mut self, group: Pid) {
+        self.tell(&Order::Group(group));
+    }
+
+    /// The group may go on until then.
+    pub(crate) fn until(&mut self, moment: Moment) {
+        if self.told.replace(moment) != Some(moment) {
+            self.tell(&Order::Until(moment));
+        }
+    }
+
+    /// An order that does not arrive leaves the guardian stricter than it has to be, or it is gone, which is noticed.
+    fn tell(&mut self, order: &Order) {
+        let _ = self.orders.write_all(order.line().as_bytes());
+    }
+}
+
+impl Drop for Guardian {
+    /// A kill also ends a guardian that was stopped.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What fencelock tells its guardian: a line of text each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Group(Pid),
+    Until(Moment),
+}
+
+impl Order {
+    fn line(&self) -> String {
+        match self {
+            Self::Group(group) => format!("group {group}\n"),
+            Self::Until(moment) => format!("until {}\n", moment.as_nanos()),
+        }
+    }
+
+    fn of(line: &str) -> Option<Self> {
+        let (word, number) = line.split_once(' ')?;
+        match word {
+            "group" => number.parse().ok().filter(|group| *group > 1).map(|group| Self::Group(Pid::from_raw(group))),
+            "until" => number.parse().ok().map(|nanos| Self::Until(Moment::from_nanos(nanos))),
+            _ => None,
+        }
+    }
+}
+
+/// Not for people: `run` starts this beside a command whose lock can lapse.
+#[derive(Debug, Args)]
+pub(crate) struct Guard {}
+
+impl Guard {
+    /// Guards the group that it is told until its stdin closes.
+    #[allow(clippy::unused_self, reason = "as every verb")]
+    pub(crate) fn run(&self) -> Outcome<u8> {
+        let failed = |error: Errno| Failure::os("the guardian cannot guard", &error.into());
+        // No keyboard and no closing terminal reaches a session of its own, and no supervisor's TERM ends it before fencelock.
+        SigSet::all().thread_block().map_err(failed)?;
+        setsid().map_err(failed)?;
+        let _ = chdir("/");
+        let mut watch = Watch::new().map_err(failed)?;
+        io::stdout().lock().write_all(b"+").and_then(|()| io::stdout().lock().flush())?;
+        watch.keep().map_err(failed)?;
+        Ok(0)
+    }
+}
+
+/// The guardian's own state.
+struct Watch {
+    timer: TimerFd,
+    group: Option<Pid>,
+    unread: String,
+}
+
+impl Watch {
+    fn new() -> nix::Result<Self> {
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(Self { timer, group: None, unread: String::new() })
+    }
+
+    /// Follows orders until fencelock is dead.
+    fn keep(&mut self) -> nix::Result<()> {
+        loop {
+            let (ordered, is_over) = self.wait()?;
+            // First the orders: they may have moved the moment on.
+            if ordered && !self.follow_orders()? {
+                if self.end() {
+                    say("fencelock was killed: its command was killed by the guardian");
+                }
+                return Ok(());
+            }
+            if is_over && !ordered && self.timer.wait().is_ok() {
+                // fencelock says so itself if it goes on.
+                self.end();
+            }
+        }
+    }
+
+    /// Waits for orders or for the moment that was ordered.
+    fn wait(&self) -> nix::Result<(bool, bool)> {
+        let stdin = io::stdin();
+        let mut both =
+            [PollFd::new(stdin.as_fd(), PollFlags::POLLIN), PollFd::new(self.timer.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut both, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok((both[0].any() == Some(true), both[1].any() == Some(true))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what there is; `false` at the end.
+    fn follow_orders(&mut self) -> nix::Result<bool> {
+        let mut buffer = [0; 4096];
+        let count = match nix::unistd::read(io::stdin(), &mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(count) => count,
+            Err(Errno::EINTR | Errno::EAGAIN) => 0,
+            Err(_) => return Ok(false),
+        };
+        self.unread.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        while let Some(end) = self.unread.find('\n') {
+            let line: String = self.unread.drain(..=end).collect();
+            match Order::of(line.trim_end()) {
+                Some(Order::Group(group)) => self.group = Some(group),
+                Some(Order::Until(moment)) => self.set_timer(moment)?,
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn set_timer(&self, moment: Moment) -> nix::Result<()> {
+        if moment == Moment::NEVER {
+            return self.timer.unset();
+        }
+        // A moment of nothing would disarm it.
+        let at = TimeSpec::from_duration(moment.since(Moment::ORIGIN).max(Duration::from_nanos(1)));
+        self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+    }
+
+    /// Kills everybody in the group, stopped ones too; whether there was anybody.
+    fn end(&self) -> bool {
+        let killed = self.group.map(|group| killpg(group, Signal::SIGKILL));
+        if killed == Some(Err(Errno::EPERM)) {
+            say("the guardian cannot kill the command, which runs as another user and goes on without the lock");
+        }
+        killed == Some(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        for order in [Order::Group(Pid::from_raw(77)), Order::Until(Moment::from_nanos(5)), Order::Until(Moment::NEVER)]
+        {
+            assert_eq!(Order::of(order.line().trim_end()), Some(order));
+        }
+        for wrong in ["", "group", "group 0", "group 1", "group -1", "group x", "until -1", "stop 3"] {
+            assert_eq!(Order::of(wrong), None, "{wrong}");
+        }
+    }
+}

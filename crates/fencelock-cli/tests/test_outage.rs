@@ -1,0 +1,42 @@
+//! A store that is not there at the start, or goes away: waited for within the limit, and never taken for a busy lock.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use common::{Place, Running, ended};
+use fencelock_testbed::redis::{Server, Settings};
+
+fn server() -> (Server, Place) {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=3000", server.url()));
+    (server, place)
+}
+
+#[test]
+fn a_store_that_comes_back_within_the_limit_is_waited_for() {
+    for options in [&["--wait", "60s"][..], &["--connect-wait", "60s", "--wait", "1s"], &["--connect-wait", "60s"]] {
+        let (server, place) = server();
+        server.kill();
+        let mut command = place.run(&[options, &["job"]].concat(), "exit 5");
+        let mut running = Running::start(command.stderr(Stdio::piped()));
+        let mut said = String::new();
+        let told = running.0.as_mut().unwrap().stderr.take().unwrap();
+        BufReader::new(told).read_line(&mut said).unwrap();
+        assert!(said.contains("is not reached yet") && said.contains("60s"), "{said}");
+        server.restart().unwrap();
+        assert_eq!(running.code(), 5, "{options:?}");
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_never_a_busy_lock() {
+    let (server, place) = server();
+    server.kill();
+    for limit in [&["--try"][..], &["--wait", "1500ms"], &["--connect-wait", "0"], &["--connect-wait", "1s"]] {
+        let (code, said) = ended(&mut place.run(&[limit, &["-q", "-E", "0", "job"]].concat(), "true"));
+        assert_eq!(code, 69, "{limit:?}: {said}");
+        assert!(!said.contains("busy") && said.contains("redis://"), "{said}");
+    }
+}
