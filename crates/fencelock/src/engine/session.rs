@@ -288,7 +288,11 @@ impl Keeper {
     fn answered(&mut self, answer: Result<Renewal>) {
         let Some(request) = self.in_flight.take() else { return };
         match answer {
-            Ok(renewal) if renewal.expired => self.over(Loss::Expired),
+            Ok(renewal) if renewal.expired => {
+                // What is known of single places says more.
+                renewal.gone.into_iter().for_each(|(place, loss)| self.live.lose(place.request, loss, None));
+                self.over(Loss::Expired);
+            }
             Ok(renewal) => self.confirmed(&request, renewal),
             Err(error) if error.kind() == ErrorKind::Lost => self.over(Loss::Expired),
             Err(error) => self.failed(&error),

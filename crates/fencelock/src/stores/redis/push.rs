@@ -167,9 +167,12 @@ impl Hub {
     /// The server was started anew, or may have been, which is told to those who hold.
     pub(super) fn restarted(&self) {
         if self.over() == Over::No {
-            let inner = self.lock();
-            let held = inner.slots.values().filter(|slot| matches!(slot.stand(), Stand::Granted { .. }));
-            held.for_each(|slot| self.tell(SessionEvent::Gone(slot.place.clone(), Loss::Restarted)));
+            let is_held = |slot: &&Arc<Slot>| matches!(slot.stand(), Stand::Granted { .. });
+            let held: Vec<_> = self.lock().slots.values().filter(is_held).cloned().collect();
+            for slot in held {
+                self.set(&slot, Stand::Gone(Loss::Restarted));
+                self.tell(SessionEvent::Gone(slot.place.clone(), Loss::Restarted));
+            }
         }
         self.end(Over::Here);
     }

@@ -54,7 +54,7 @@ impl Core {
         let sent = self.link.clock.now();
         let renewal = |gone, expired| Renewal { confirmed: sent, gone, expired };
         if self.hub.over() != Over::No {
-            return Ok(renewal(Vec::new(), true));
+            return Ok(renewal(self.hub.gone(places), true));
         }
         let (known, held) = (self.hub.broken(), self.hub.held_in());
         let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
