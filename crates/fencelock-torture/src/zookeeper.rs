@@ -83,7 +83,8 @@ impl ZooKeeper {
 
     /// The store on `servers`, whose sessions live for [`ZooKeeper::TTL`].
     pub(crate) fn url(servers: &str, parent: &str, tick_ms: u64) -> String {
-        format!("zk://{servers}{parent}?tick_ms={tick_ms}&ttl_ms={}", Self::TTL.as_millis())
+        // Queues that do not fit into an answer are to be had with fewer nodes.
+        format!("zk://{servers}{parent}?tick_ms={tick_ms}&ttl_ms={}&max_answer_bytes=1048575", Self::TTL.as_millis())
     }
 
     fn reached(&self) -> MutexGuard<'_, Vec<Reached>> {

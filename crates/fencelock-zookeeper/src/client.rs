@@ -152,7 +152,7 @@ impl Client {
     /// The names of a node's children, in no order.
     ///
     /// # Errors
-    /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`]; [`ErrorKind::TooLarge`] when the names do not fit into one frame.
+    /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`]; [`ErrorKind::TooLarge`] when the names are longer than [`Config::max_answer`].
     pub fn get_children(&self, path: &str) -> Answer<(Vec<String>, Stat)> {
         self.read(Op::GetChildren, path, None, |reply, _| decode(&reply, response::children))
     }
@@ -272,7 +272,8 @@ impl Handle {
     fn begin_to_close(&self) {
         let over = Error::new(ErrorKind::Closed, "close", "the client was closed");
         // After its timeout the session is gone without our doing.
-        let until = self.shared.session().timeout.max(self.shared.request_deadline);
+        let timeout = self.shared.session().timeout.min(self.shared.config.session_timeout);
+        let until = timeout.max(self.shared.request_deadline);
         self.shared.outbox.close(Instant::now() + until, over);
     }
 }

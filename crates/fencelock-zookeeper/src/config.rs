@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::connect_string::{self, Server};
+use crate::dial::Addresses;
 use crate::error::{Error, ErrorKind, Result};
 use crate::net::{Net, Tcp};
 use crate::tls::Tls;
@@ -22,6 +23,10 @@ pub struct Config {
     pub(crate) tls: Option<Tls>,
     pub(crate) keep_alive: bool,
     pub(crate) max_frame: usize,
+    pub(crate) max_answer: usize,
+    pub(crate) patience: Option<Duration>,
+    pub(crate) attempt: Option<Duration>,
+    pub(crate) addresses: Arc<Addresses>,
     pub(crate) net: Arc<dyn Net>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -38,6 +43,9 @@ impl Config {
 
     /// The longest frame unless told otherwise, in bytes: what servers take unless their `jute.maxbuffer` is set.
     pub const DEFAULT_MAX_FRAME: usize = 0xf_ffff;
+
+    /// The longest answer unless told otherwise, in bytes: 64 MiB, about a million names of children.
+    pub const DEFAULT_MAX_ANSWER: usize = 64 << 20;
 
     /// To the servers of `connect`: `host[:port][,host[:port]]…[/chroot]`, an IPv6 address in brackets, the port 2181 unless given. With a
     /// chroot, every path given to and received from the client is relative to it; it has to exist.
@@ -56,6 +64,10 @@ impl Config {
             tls: None,
             keep_alive: true,
             max_frame: Self::DEFAULT_MAX_FRAME,
+            max_answer: Self::DEFAULT_MAX_ANSWER,
+            patience: None,
+            attempt: None,
+            addresses: Arc::default(),
             net: Arc::new(Tcp),
             clock: Arc::new(SystemClock),
         })
@@ -107,11 +119,36 @@ impl Config {
         self
     }
 
-    /// The longest frame to send or take, in bytes, its length field aside; 1 MiB − 1 by default. To be raised together with `jute.maxbuffer`
-    /// of the servers, which close the connection on longer ones.
+    /// The longest frame to send, in bytes, its length field aside; 1 KiB to 2^31 − 1, 1 MiB − 1 by default. To be raised together with
+    /// `jute.maxbuffer` of the servers, which close the connection on longer ones.
     #[must_use]
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame = bytes;
+        self
+    }
+
+    /// The longest answer to take, in bytes, its length field aside; 1 KiB to 2^31 − 1, 64 MiB by default. Servers send what they are asked
+    /// for, however long it is. An answer beyond this is passed over as it comes, and is [`ErrorKind::TooLarge`].
+    #[must_use]
+    pub fn max_answer(mut self, bytes: usize) -> Self {
+        self.max_answer = bytes;
+        self
+    }
+
+    /// How long a server that owes an answer may be silent before another one is dialled; 50 ms to 2^31 ms, an eighth of the session timeout by
+    /// default, a third where only one address of one server is known. Together with the time that dialling takes it must fit into what is left of certainty when a renewal is overdue:
+    /// whoever confirms every sixth of the timeout has a sixth left for both.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// How long one server may take to be connected to and to answer the first frame; up to 2^31 ms, a sixth of the session timeout by default.
+    /// The next server is dialled a moment after the last, a fiftieth of the session timeout and 200 ms at most, whether that has answered or not.
+    #[must_use]
+    pub fn attempt(mut self, attempt: Duration) -> Self {
+        self.attempt = Some(attempt);
         self
     }
 
@@ -145,16 +182,18 @@ impl Config {
         if self.session_timeout < Duration::from_millis(1) || self.session_timeout > longest {
             return refuse(format!("the session timeout {:?} is not from 1 ms to 2^31 ms", self.session_timeout));
         }
-        for deadline in [self.request_deadline_or_default(), self.connect_deadline_or_default()] {
+        let given = [self.patience, self.attempt].into_iter().flatten();
+        for deadline in
+            [self.request_deadline_or_default(), self.connect_deadline_or_default()].into_iter().chain(given)
+        {
             if deadline.is_zero() || deadline > longest {
                 return refuse(format!("the deadline {deadline:?} is not from 1 ns to 2^31 ms"));
             }
         }
-        if self.max_frame < SMALLEST_FRAME || i32::try_from(self.max_frame).is_err() {
-            return refuse(format!(
-                "the frame limit {} is not from {SMALLEST_FRAME} to 2^31 - 1 bytes",
-                self.max_frame
-            ));
+        for limit in [self.max_frame, self.max_answer] {
+            if limit < SMALLEST_FRAME || i32::try_from(limit).is_err() {
+                return refuse(format!("the frame limit {limit} is not from {SMALLEST_FRAME} to 2^31 - 1 bytes"));
+            }
         }
         Ok(())
     }
@@ -174,6 +213,9 @@ impl fmt::Debug for Config {
             .field("tls", &self.tls)
             .field("keep_alive", &self.keep_alive)
             .field("max_frame", &self.max_frame)
+            .field("max_answer", &self.max_answer)
+            .field("patience", &self.patience)
+            .field("attempt", &self.attempt)
             .field("net", &self.net)
             .field("clock", &self.clock)
             .finish()
@@ -203,6 +245,9 @@ mod tests {
             config().connect_deadline(Duration::MAX),
             config().max_frame(10),
             config().max_frame(1 << 31),
+            config().max_answer(10),
+            config().patience(Duration::ZERO),
+            config().attempt(Duration::MAX),
         ] {
             assert_eq!(wrong.check().unwrap_err().kind(), ErrorKind::Config, "{wrong:?}");
         }

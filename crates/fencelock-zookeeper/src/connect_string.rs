@@ -9,7 +9,7 @@ use crate::path;
 const DEFAULT_PORT: u16 = 2181;
 
 /// A server as the connect string names it: a name or an address (without brackets), and a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) port: u16,

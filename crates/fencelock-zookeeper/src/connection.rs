@@ -31,9 +31,10 @@ pub(crate) struct Connection {
     out: Outgoing,
     /// Requests between the line and the buffer; empty except within a poll.
     taken: VecDeque<Request>,
-    /// A third of the session timeout: for so long nothing may be sent before a ping is, and for so long the server may be silent that owes an
-    /// answer.
+    /// For so long the server may be silent that owes an answer.
     patience: Duration,
+    /// For so long nothing may be sent before a ping is.
+    idle: Duration,
     last_sent: Instant,
     /// Since when the server owes an answer and has sent nothing.
     silent_since: Option<Instant>,
@@ -81,11 +82,11 @@ impl Connection {
         shared: Arc<Shared>,
         stream: Box<dyn Stream>,
         conversation: Conversation,
-        patience: Duration,
+        (patience, idle): (Duration, Duration),
         ready: Option<oneshot::Sender<()>>,
     ) -> Self {
         let now = Instant::now();
-        let frames = FrameReader::new(shared.config.max_frame);
+        let frames = FrameReader::new(shared.config.max_answer);
         let mut connection = Self {
             shared,
             stream,
@@ -94,6 +95,7 @@ impl Connection {
             out: Outgoing::default(),
             taken: VecDeque::new(),
             patience,
+            idle,
             last_sent: now,
             silent_since: None,
             closing: None,
@@ -232,7 +234,7 @@ impl Connection {
         if self.closing.is_some_and(|deadline| deadline <= now) {
             return Err(End::CloseFailed("the server did not answer in time".to_owned()));
         }
-        if self.pings_when_idle() && self.last_sent + self.patience <= now {
+        if self.pings_when_idle() && self.last_sent + self.idle <= now {
             self.last_sent = now;
             self.conversation.ping(self.shared.config.clock.now(), &mut self.out.bytes);
         }
@@ -264,8 +266,8 @@ impl Connection {
 
     fn next_due(&self) -> Instant {
         // While bytes wait for the socket no ping helps, and the silence is counted from the first try.
-        let idle = self.pings_when_idle().then_some(self.last_sent);
-        let patience = [idle, self.silent_since].into_iter().flatten().map(|since| since + self.patience);
+        let idle = self.pings_when_idle().then_some(self.last_sent + self.idle);
+        let patience = [idle, self.silent_since.map(|since| since + self.patience)].into_iter().flatten();
         let deadlines = [self.conversation.next_deadline(), self.closing].into_iter().flatten();
         patience.chain(deadlines).min().unwrap_or_else(|| Instant::now() + self.patience)
     }

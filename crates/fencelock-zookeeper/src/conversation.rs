@@ -210,8 +210,8 @@ impl Conversation {
     }
 
     fn too_large(&self, request: &Request, length: usize) -> Error {
-        let limit = self.shared.config.max_frame;
-        let message = format!("the answer has {length} bytes, and the frame limit is {limit}");
+        let limit = self.shared.config.max_answer;
+        let message = format!("the answer has {length} bytes, and the limit for answers is {limit}");
         // The server has done what it was asked; only what it said is lost.
         self.place(request, Error::new(ErrorKind::TooLarge, request.frame.op().name(), message).unknown())
     }

@@ -1,16 +1,19 @@
-//! Finds a server that gives a session: names resolved anew each time, in random order, with pauses between the rounds.
+//! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next
+//! one a moment after the last: a server that is silent keeps nobody from the others. The first one that welcomes wins.
 
-use std::fmt;
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use crate::config::Config;
 use crate::connect_string::Server;
 use crate::error::{Error, ErrorKind};
-use crate::handshake::{Denial, Hello, Welcome, shake};
+use crate::handshake::{Hello, Welcome};
 use crate::net::Stream;
+use crate::race::{Found, Race};
+use crate::shared::Shared;
 
 /// A session on a connection, and to whom.
 pub(crate) struct Established {
@@ -31,164 +34,149 @@ struct Failure {
     why: String,
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.server, self.why)
+/// The addresses that names had when they were last resolved, for when they cannot be. Shared by all clients of one
+/// [`Config`](crate::Config).
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(Mutex<HashMap<Server, Vec<SocketAddr>>>);
+
+impl Addresses {
+    pub(crate) fn remember(&self, server: &Server, addresses: &[SocketAddr]) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(server.clone(), addresses.to_vec());
+    }
+
+    pub(crate) fn of(&self, server: &Server) -> Vec<SocketAddr> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(server).cloned().unwrap_or_default()
     }
 }
 
-/// Looks for servers, and remembers why the last ones would not do.
+/// Looks for servers, and remembers why they would not do.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    /// Of the last round that was finished, and of the one that is not.
-    failures: [Vec<Failure>; 2],
-    /// The longest that one attempt may take.
-    attempt: Duration,
+    /// The newest word on each server.
+    failures: Vec<Failure>,
+    /// Who was asked and has not answered yet, since when.
+    under_way: Vec<(String, Instant)>,
+    times: Times,
+    /// The pause after each failure of a server, in a row.
     pause: Duration,
-    longest_pause: Duration,
     /// The server that failed last is tried last.
     avoid: Option<String>,
     /// Whether to pause before the first attempt.
     wary: bool,
 }
 
-impl Dialer {
+/// The times that dialling goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// The longest that one attempt may take.
+    pub(crate) attempt: Duration,
+    /// How long after one server the next one is dialled, unless that one has failed.
+    pub(crate) stagger: Duration,
+    /// The longest pause between two tries of one server.
+    pub(crate) longest_pause: Duration,
+}
+
+impl Times {
+    const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
+    const STAGGER: Duration = Duration::from_millis(200);
 
     /// For a session with this timeout.
-    pub(crate) fn new(session_timeout: Duration) -> Self {
-        let mut dialer = Self {
-            failures: [Vec::new(), Vec::new()],
-            attempt: Duration::ZERO,
-            pause: Self::FIRST_PAUSE,
-            longest_pause: Duration::ZERO,
-            avoid: None,
-            wary: false,
-        };
-        dialer.found(session_timeout);
-        dialer
+    pub(crate) fn of(session_timeout: Duration, attempt: Option<Duration>) -> Self {
+        Self {
+            attempt: attempt.unwrap_or((session_timeout / 6).max(Self::SHORTEST_ATTEMPT)),
+            // Two silent servers and a third that answers fit into what `Config::patience` leaves.
+            stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
+            longest_pause: (session_timeout / 12).clamp(Self::FIRST_PAUSE, Duration::from_secs(1)),
+        }
+    }
+}
+
+impl Dialer {
+    /// For a session with this timeout.
+    pub(crate) fn new(times: Times) -> Self {
+        let (failures, under_way) = (Vec::new(), Vec::new());
+        Self { failures, under_way, times, pause: Times::FIRST_PAUSE, avoid: None, wary: false }
     }
 
-    /// A session was given, with this timeout.
-    pub(crate) fn found(&mut self, session_timeout: Duration) {
-        self.failures.iter_mut().for_each(Vec::clear);
-        self.attempt = (session_timeout / 6).max(Duration::from_millis(100));
-        self.longest_pause = (session_timeout / 12).clamp(Self::FIRST_PAUSE, Duration::from_secs(1));
+    /// A session was given.
+    pub(crate) fn found(&mut self, times: Times) {
+        self.failures.clear();
+        self.under_way.clear();
+        self.times = times;
     }
 
     /// The connection to `server` ended after it had lived for `lived`; one that hardly lived counts as a failed attempt.
     pub(crate) fn ended(&mut self, server: String, lived: Duration) {
         self.avoid = Some(server);
-        self.wary = lived < 2 * self.attempt;
+        self.wary = lived < 2 * self.times.attempt;
         if !self.wary {
-            self.pause = Self::FIRST_PAUSE;
+            self.pause = Times::FIRST_PAUSE;
         }
     }
 
-    /// Waits at random between half the pause and the whole of it, so that clients that lost one server do not come back as one; each pause
-    /// is twice the last.
-    async fn pause(&mut self) {
+    /// At random between half the pause and the whole of it, so that clients that lost one server do not come back as one; each
+    /// pause is twice the last.
+    fn next_pause(&mut self) -> Duration {
         let pause = self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        self.pause = (self.pause * 2).min(self.longest_pause);
-        sleep(pause).await;
+        self.pause = (self.pause * 2).min(self.times.longest_pause);
+        pause
     }
 
-    /// Tries all servers, again and again.
-    pub(crate) async fn dial(&mut self, config: &Config, hello: Hello<'_>) -> Result<Established, Expired> {
+    /// Dials all servers, again and again.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves no session behind: a new one that is still given is closed.
+    pub(crate) async fn dial(&mut self, shared: &Arc<Shared>, hello: Hello) -> Result<Established, Expired> {
+        self.under_way.clear();
         if std::mem::take(&mut self.wary) {
-            self.pause().await;
+            let pause = self.next_pause();
+            sleep(pause).await;
         }
+        let mut race = Race::new(shared, hello, self.times, self.avoid.as_deref());
+        let mut failures = 0;
         loop {
-            let mut servers: Vec<&Server> = config.servers.iter().collect();
-            fastrand::shuffle(&mut servers);
-            servers.sort_by_key(|server| self.is_avoided(server));
-            for server in servers {
-                if let Some(established) = self.try_server(config, server, hello).await? {
-                    return Ok(established);
+            match race.next().await {
+                Found::Started(server) => self.under_way.push((server, Instant::now())),
+                Found::Failed { server, again, kind, why } => {
+                    self.failed(server, kind, why);
+                    failures += 1;
+                    // As many failures as there are servers are one round of them.
+                    let pause = if failures % race.size() == 0 { self.next_pause() } else { self.pause.mul_f64(0.75) };
+                    race.resolve(again, pause);
                 }
-            }
-            self.failures.swap(0, 1);
-            self.failures[1].clear();
-            self.pause().await;
-        }
-    }
-
-    fn is_avoided(&self, server: &Server) -> bool {
-        let server = server.to_string();
-        // What is shown of a server begins with its name, and ends there or goes on with an address.
-        let rest = self.avoid.as_ref().and_then(|avoid| avoid.strip_prefix(&server));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    }
-
-    async fn try_server(
-        &mut self,
-        config: &Config,
-        server: &Server,
-        hello: Hello<'_>,
-    ) -> Result<Option<Established>, Expired> {
-        let resolved = timeout(self.attempt, config.net.resolve(&server.host, server.port)).await;
-        let mut addresses = match resolved {
-            Ok(Ok(addresses)) if !addresses.is_empty() => addresses,
-            Ok(Ok(_)) => return Ok(self.failed(server.to_string(), "has no address".to_owned())),
-            Ok(Err(error)) => return Ok(self.failed(server.to_string(), format!("cannot be resolved: {error}"))),
-            Err(_) => return Ok(self.failed(server.to_string(), self.too_long("be resolved"))),
-        };
-        fastrand::shuffle(&mut addresses);
-        for address in addresses {
-            let shown = shown(server, address);
-            let attempt = attempt(config, server, address, hello);
-            match timeout(self.attempt, attempt).await {
-                Ok(Ok((stream, welcome))) => return Ok(Some(Established { stream, server: shown, welcome })),
-                Ok(Err(Denial::Expired)) => return Err(Expired),
-                Ok(Err(Denial::NotHere(kind, why))) => self.failures[1].push(Failure { server: shown, kind, why }),
-                Err(_) => drop(self.failed(shown, self.too_long("answer"))),
+                Found::Session(established) => return Ok(established),
+                Found::Expired => return Err(Expired),
             }
         }
-        Ok(None)
     }
 
-    fn too_long(&self, what: &str) -> String {
-        format!("did not {what} within {:.1} s", self.attempt.as_secs_f64())
-    }
-
-    fn failed(&mut self, server: String, why: String) -> Option<Established> {
-        self.failures[1].push(Failure { server, kind: ErrorKind::Unreachable, why });
-        None
+    fn failed(&mut self, server: String, kind: ErrorKind, why: String) {
+        self.under_way.retain(|(other, _)| *other != server);
+        self.failures.retain(|other| other.server != server);
+        self.failures.push(Failure { server, kind, why });
     }
 
     /// What came of trying so far: which servers were tried, and why each would not do.
     pub(crate) fn error(&self, operation: &'static str, within: Duration) -> Error {
-        let [last, this] = &self.failures;
-        // The newest word on each server.
-        let older = last.iter().filter(|old| !this.iter().any(|new| new.server == old.server));
-        let failures: Vec<&Failure> = this.iter().chain(older).collect();
-        let kinds = || failures.iter().map(|failure| failure.kind);
+        let mut newest = self.failures.clone();
+        for (server, since) in &self.under_way {
+            newest.retain(|other| other.server != *server);
+            let why = too_long("answer", since.elapsed());
+            newest.push(Failure { server: server.clone(), kind: ErrorKind::Unreachable, why });
+        }
+        newest.sort_by(|a, b| a.server.cmp(&b.server));
+        let kinds = || newest.iter().map(|failure| failure.kind);
         let kind = kinds().next().filter(|first| kinds().all(|kind| kind == *first)).unwrap_or(ErrorKind::Unreachable);
         let seconds = within.as_secs_f64();
-        let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        let told: Vec<String> = newest.iter().map(|failure| format!("{} {}", failure.server, failure.why)).collect();
         let told = if told.is_empty() { "none answered".to_owned() } else { told.join("; ") };
         Error::new(kind, operation, format!("no server gave a session within {seconds:.1} s: {told}"))
     }
 }
 
-fn shown(server: &Server, address: SocketAddr) -> String {
-    let (server, address) = (server.to_string(), address.to_string());
-    if server == address { server } else { format!("{server} ({address})") }
-}
-
-async fn attempt(
-    config: &Config,
-    server: &Server,
-    address: SocketAddr,
-    hello: Hello<'_>,
-) -> Result<(Box<dyn Stream>, Welcome), Denial> {
-    let unreachable = |why: String| Denial::NotHere(ErrorKind::Unreachable, why);
-    let stream = config.net.connect(address).await;
-    let mut stream = stream.map_err(|error| unreachable(format!("cannot be reached: {error}")))?;
-    if let Some(tls) = &config.tls {
-        let wrapped = tls.wrap(stream, &server.host).await;
-        stream = wrapped.map_err(|error| unreachable(error.message().to_owned()))?;
-    }
-    let welcome = shake(&mut *stream, hello, &*config.clock).await?;
-    Ok((stream, welcome))
+pub(crate) fn too_long(what: &str, within: Duration) -> String {
+    format!("did not {what} within {:.1} s", within.as_secs_f64())
 }

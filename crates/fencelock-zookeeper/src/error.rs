@@ -38,7 +38,7 @@ pub enum ErrorKind {
     NoChildrenForEphemerals,
     /// The access control list is empty, malformed, or names credentials that the session does not have.
     InvalidAcl,
-    /// A frame is longer than [`Config::max_frame`](crate::Config::max_frame).
+    /// A request is longer than [`Config::max_frame`](crate::Config::max_frame), or an answer than [`Config::max_answer`](crate::Config::max_answer).
     TooLarge,
     /// A quota on the server is exceeded.
     QuotaExceeded,
@@ -50,6 +50,14 @@ pub enum ErrorKind {
     Protocol,
     /// The client was closed.
     Closed,
+    /// The server has too many requests to take this one.
+    Throttled,
+    /// The server or the ensemble failed or timed out inside; whether the request took effect is not known.
+    ServerFailed,
+    /// The server does not know this operation: it is too old.
+    Unimplemented,
+    /// The session is local to one server, which makes no ephemeral nodes for it.
+    LocalSession,
     /// Another error of the server, by its code.
     Other(i32),
 }
@@ -65,13 +73,14 @@ struct Inner {
     path: Option<String>,
     server: Option<String>,
     message: Cow<'static, str>,
+    code: Option<i32>,
     outcome_unknown: bool,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Box::new(Inner { kind, operation, path: None, server: None, message, outcome_unknown: false }))
+        Self(Box::new(Inner { kind, operation, path: None, server: None, message, code: None, outcome_unknown: false }))
     }
 
     pub(crate) fn on_path(mut self, path: impl Into<String>) -> Self {
@@ -81,6 +90,11 @@ impl Error {
 
     pub(crate) fn on_server(mut self, server: impl Into<String>) -> Self {
         self.0.server = Some(server.into());
+        self
+    }
+
+    pub(crate) fn with_code(mut self, code: i32) -> Self {
+        self.0.code = Some(code);
         self
     }
 
@@ -104,6 +118,12 @@ impl Error {
     #[must_use]
     pub fn outcome_unknown(&self) -> bool {
         self.0.outcome_unknown
+    }
+
+    /// The code that the server answered with, as ZooKeeper numbers its errors; `None` when the error is not a server's.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        self.0.code
     }
 
     /// The operation that failed: `create`, `connect`, …

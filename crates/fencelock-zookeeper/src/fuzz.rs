@@ -35,7 +35,7 @@ pub fn records(bytes: &[u8]) {
 pub fn connection(bytes: &[u8], piece: usize) {
     const LIMIT: usize = 2048;
     let Ok(config) = Config::new("fuzz/app") else { return };
-    let shared = Arc::new(Shared::new(config.auth("digest", "a:b").max_frame(LIMIT)));
+    let shared = Arc::new(Shared::new(config.auth("digest", "a:b").max_frame(LIMIT).max_answer(LIMIT)));
     let contacts = Contacts::new(Duration::from_secs(1));
     let mut conversation = Conversation::new(Arc::clone(&shared), "fuzz".to_owned(), contacts, 0);
     let mut out = Vec::new();

@@ -13,9 +13,9 @@ use crate::proto::handshake::{Response, Ticket, request};
 use crate::proto::response::Header;
 
 /// What is said to a server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hello<'a> {
-    pub(crate) ticket: &'a Ticket,
+#[derive(Debug, Clone)]
+pub(crate) struct Hello {
+    pub(crate) ticket: Ticket,
     /// The session timeout to ask for.
     pub(crate) timeout: Duration,
     /// The newest transaction that was seen: a server that knows less hangs up.
@@ -43,8 +43,8 @@ pub(crate) enum Denial {
 }
 
 /// Says hello, and takes in the answer. Reads not a byte more than that.
-pub(crate) async fn shake(stream: &mut dyn Stream, hello: Hello<'_>, clock: &dyn Clock) -> Result<Welcome, Denial> {
-    let frame = request(hello.ticket, hello.timeout, hello.seen);
+pub(crate) async fn shake(stream: &mut dyn Stream, hello: &Hello, clock: &dyn Clock) -> Result<Welcome, Denial> {
+    let frame = request(&hello.ticket, hello.timeout, hello.seen);
     let sent = clock.now();
     let io = |error: std::io::Error| Denial::NotHere(ErrorKind::Unreachable, hung_up(&error));
     stream.write_all(&frame).await.map_err(io)?;
@@ -58,7 +58,7 @@ pub(crate) async fn shake(stream: &mut dyn Stream, hello: Hello<'_>, clock: &dyn
     let mut record = vec![0; length];
     stream.read_exact(&mut record).await.map_err(io)?;
     let answered = clock.now();
-    judge(read(&record)?, hello.ticket, sent, answered)
+    judge(read(&record)?, &hello.ticket, sent, answered)
 }
 
 /// The record of the answer. A server that cannot give a session because it only reads answers with the header of a failed request instead.

@@ -23,14 +23,14 @@
 //!
 //! # What it does and does not do
 //!
-//! - **Sessions** are continued on any of the servers: names are resolved anew, servers tried in random order, with pauses that grow and differ
-//!   from client to client. A server that owes an answer and is silent for a third of the session timeout is left for another. A session that
+//! - **Sessions** are continued on any of the servers: names are resolved anew, servers dialled side by side in random order, a moment apart, with pauses that grow and differ
+//!   from client to client. A server that owes an answer and is silent for an eighth of the session timeout is left for another. A session that
 //!   is answered with another one is over: [`Event::Expired`].
 //! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
 //! - **Watches** hear one event, across reconnects ([`Watch`]).
 //! - **Read-only servers** are refused: they know nothing of the locks of the others.
-//! - **Limits**: frames are measured before they are sent, and before there is room made for what comes ([`Config::max_frame`]).
+//! - **Limits**: frames are measured before they are sent ([`Config::max_frame`]), and before there is room made for what comes ([`Config::max_answer`]).
 //! - There are no transactions of several operations, no nodes with a time to live, no SASL, and no reconfiguration: locks need none of them.
 
 mod acl;
@@ -54,6 +54,7 @@ mod node;
 mod outbox;
 mod path;
 mod proto;
+mod race;
 mod rewatch;
 mod session;
 mod shared;

@@ -4,13 +4,15 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::conversation::{Conversation, End};
-use crate::dial::{Dialer, Established, Expired};
+use crate::dial::{Dialer, Established, Expired, Times};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Event;
 use crate::handshake::Hello;
@@ -23,14 +25,19 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let config = &shared.config;
     let within = config.connect_deadline_or_default();
     let deadline = Instant::now() + within;
-    let mut dialer = Dialer::new(config.session_timeout);
-    let none = Ticket::none();
-    let hello = Hello { ticket: &none, timeout: config.session_timeout, seen: 0 };
-    let dialled = timeout_at(deadline, dialer.dial(config, hello)).await;
+    let mut dialer = Dialer::new(Times::of(config.session_timeout, config.attempt));
+    let hello = Hello { ticket: Ticket::none(), timeout: config.session_timeout, seen: 0 };
+    let dialled = timeout_at(deadline, dialer.dial(shared, hello)).await;
     let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
     let (ready, told) = oneshot::channel();
-    let session =
-        Session { shared: Arc::clone(shared), ticket: none, seen: 0, dialer, ready: Some(ready), over: false };
+    let session = Session {
+        shared: Arc::clone(shared),
+        ticket: Ticket::none(),
+        seen: 0,
+        dialer,
+        ready: Some(ready),
+        over: false,
+    };
     tokio::spawn(session.run(established));
     match timeout_at(deadline, told).await {
         Ok(Ok(())) => Ok(()),
@@ -41,6 +48,19 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
         Err(_) => Err(Error::new(ErrorKind::Deadline, "connect", "no server took the credentials in time")),
     }
 }
+
+/// How long a server may be silent, how long nothing may be sent, and how the next server is looked for, with a session that was
+/// granted this timeout. One that grants more than was asked for makes nobody wait longer.
+fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
+    let timeout = granted.min(config.session_timeout);
+    // Where there is no other server, nothing is won by leaving this one early.
+    let is_only = matches!(&config.servers[..], [server] if config.addresses.of(server).len() <= 1);
+    let patience = config.patience.unwrap_or(if is_only { timeout / 3 } else { timeout / 8 });
+    (patience.max(SHORTEST_PATIENCE), timeout / 3, Times::of(timeout, config.attempt))
+}
+
+/// A shorter silence is not told from a busy machine.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The task that keeps the session.
 struct Session {
@@ -73,16 +93,16 @@ impl Session {
         let mut contacts = Contacts::new(welcome.timeout);
         contacts.answered(welcome.sent, welcome.answered);
         self.ticket = welcome.ticket;
-        self.dialer.found(welcome.timeout);
+        let (patience, idle, times) = times(&self.shared.config, welcome.timeout);
+        self.dialer.found(times);
         self.shared.confirm(welcome.sent);
         let info = SessionInfo { id: self.ticket.id, timeout: welcome.timeout, server: server.clone() };
         if self.shared.connected(info) > 1 {
             self.shared.events.push(Event::Reconnected { server: server.clone() });
         }
         let conversation = Conversation::new(Arc::clone(&self.shared), server.clone(), contacts, self.seen);
-        let patience = welcome.timeout / 3;
         let shared = Arc::clone(&self.shared);
-        let mut connection = Connection::new(shared, stream, conversation, patience, self.ready.take());
+        let mut connection = Connection::new(shared, stream, conversation, (patience, idle), self.ready.take());
         let end = connection.serve().await;
         (self.seen, self.ready) = connection.end(&error(&end));
         self.dialer.ended(server, begun.elapsed());
@@ -98,9 +118,9 @@ impl Session {
         let without = format!("there was no connection before the deadline, since {why}");
         self.shared.events.push(Event::Disconnected { why });
         let shared = Arc::clone(&self.shared);
-        let hello = Hello { ticket: &self.ticket, timeout: shared.config.session_timeout, seen: self.seen };
+        let hello = Hello { ticket: self.ticket.clone(), timeout: shared.config.session_timeout, seen: self.seen };
         let over = tokio::select! {
-            dialled = self.dialer.dial(&shared.config, hello) => match dialled {
+            dialled = self.dialer.dial(&shared, hello) => match dialled {
                 Ok(established) => return Some(established),
                 // A session that was to be closed, and is gone, is closed.
                 Err(Expired) if shared.outbox.is_closing() => End::Closed,

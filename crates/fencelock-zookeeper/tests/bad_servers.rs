@@ -294,3 +294,127 @@ async fn a_sequence_number_at_its_end_is_handed_on_as_it_is() {
         assert_eq!(soon(created).await.unwrap().path, path);
     }
 }
+
+/// Takes connections and says nothing, as a server does that was stopped.
+async fn silent(count: usize) -> Vec<Fake> {
+    let mut fakes = Vec::new();
+    for _ in 0..count {
+        fakes.push(Fake::new().await);
+    }
+    fakes
+}
+
+fn connect_string(servers: impl IntoIterator<Item = SocketAddr>) -> String {
+    servers.into_iter().map(|address| address.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[tokio::test]
+async fn silent_servers_keep_nobody_from_the_one_that_answers() {
+    let silent = silent(4).await;
+    let servers = connect_string(silent.iter().map(|fake| fake.address).chain([shared().address()]));
+    let config = Config::new(&servers).unwrap().session_timeout(Duration::from_secs(60));
+    for _ in 0..5 {
+        let start = Instant::now();
+        let (client, _) = soon(Client::connect(config.clone())).await.unwrap();
+        // One attempt may take 10 s; the five are dialled within one.
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(client.session().server, shared().address().to_string());
+    }
+}
+
+#[tokio::test]
+async fn the_error_names_every_server_that_was_tried_the_silent_ones_too() {
+    let silent = silent(3).await;
+    let closed = nobody();
+    let servers = connect_string(silent.iter().map(|fake| fake.address).chain([closed]));
+    let error = refused(Config::new(&servers).unwrap()).await;
+    for address in silent.iter().map(|fake| fake.address).chain([closed]) {
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_given_too_late_is_closed() {
+    let (late, other) = (Fake::new().await, Fake::new().await);
+    let servers = connect_string([late.address, other.address]);
+    let connecting = tokio::spawn(Client::connect(Config::new(&servers).unwrap()));
+    let mut peers = Vec::new();
+    for fake in [&late, &other] {
+        let mut peer = fake.accept().await;
+        peer.read().await;
+        peers.push(peer);
+    }
+    let (mut winner, mut loser) = (peers.pop().unwrap(), peers.pop().unwrap());
+    winner.write(&welcome(7, 10_000, false)).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    assert_eq!(client.session().id, 7);
+    loser.write(&welcome(8, 10_000, false)).await;
+    // Its operation is -11, "close".
+    assert_eq!(soon(loser.read()).await[4..8], (-11_i32).to_be_bytes());
+    let waits = client.exists("/");
+    assert_eq!(soon(winner.read()).await[4..8], 3_i32.to_be_bytes(), "the session that was taken goes on");
+    drop(waits);
+}
+
+#[tokio::test]
+async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
+    let (first, second) = (Fake::new().await, Fake::new().await);
+    let servers = connect_string([first.address, second.address]);
+    let connecting = tokio::spawn(Client::connect(Config::new(&servers).unwrap()));
+    let mut begun = tokio::select! {
+        peer = first.accept() => peer,
+        peer = second.accept() => peer,
+    };
+    begun.read().await;
+    begun.write(&welcome(7, 10_000, false)).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    drop(begun);
+    let (mut one, mut two) = (soon(first.accept()).await, soon(second.accept()).await);
+    one.read().await;
+    two.read().await;
+    one.write(&welcome(7, 10_000, false)).await;
+    soon(two.hung_up()).await;
+    assert_eq!(client.session().id, 7);
+}
+
+/// Resolves a name once, and never again.
+#[derive(Debug, Default)]
+struct Once(std::sync::atomic::AtomicBool);
+
+impl Net for Once {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            match self.0.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                false => Ok(vec![shared().address()]),
+                true => Err(io::Error::other("there is no such name")),
+            }
+        })
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+        Tcp.connect(address)
+    }
+}
+
+#[tokio::test]
+async fn addresses_that_were_known_do_when_a_name_cannot_be_resolved_any_more() {
+    let config = Config::new("name").unwrap().net(Arc::new(Once::default())).connect_deadline(common::PATIENCE);
+    for _ in 0..2 {
+        let (client, _) = soon(Client::connect(config.clone())).await.unwrap();
+        client.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_grants_a_month_makes_nobody_wait_longer() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, i32::MAX).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    let unanswered = client.exists("/");
+    peer.read().await;
+    assert!(soon(unanswered).await.unwrap_err().outcome_unknown());
+    event(&mut events, |event| matches!(event, Event::Disconnected { .. })).await;
+    drop((peer, fake));
+    soon(client.close()).await.unwrap_err();
+}

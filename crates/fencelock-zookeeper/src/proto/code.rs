@@ -13,6 +13,7 @@ pub(crate) fn error(code: i32, operation: &'static str) -> Error {
         "" => Error::new(kind, operation, format!("the server answered with error {code}")),
         message => Error::new(kind, operation, message),
     };
+    let error = error.with_code(code);
     if outcome_unknown(code) { error.unknown() } else { error }
 }
 
@@ -25,11 +26,14 @@ fn outcome_unknown(code: i32) -> bool {
 
 fn meaning(code: i32) -> (ErrorKind, &'static str) {
     match code {
-        -1 => (ErrorKind::Other(code), "the server reports a system error"),
+        -1 => (ErrorKind::ServerFailed, "the server reports a system error"),
         -4 => (ErrorKind::ConnectionLoss, "the server lost its connection to the others"),
         -5 => (ErrorKind::BadArguments, "the server could not read the request"),
-        -6 => (ErrorKind::Other(code), "the server does not know this operation"),
-        -7 => (ErrorKind::Other(code), "the operation timed out inside the server"),
+        -6 => (
+            ErrorKind::Unimplemented,
+            "the server does not know this operation: it is older than ZooKeeper 3.5, or configured without it",
+        ),
+        -7 => (ErrorKind::ServerFailed, "the operation timed out inside the server"),
         -8 => (ErrorKind::BadArguments, "the server refused an argument"),
         NO_NODE => (ErrorKind::NoNode, "there is no such node"),
         -102 => (ErrorKind::NoAuth, "the access control list does not allow it"),
@@ -42,9 +46,10 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         -115 => (ErrorKind::AuthFailed, "the server refused the credentials"),
         -118 => (ErrorKind::SessionMoved, "the session was continued on another connection"),
         -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
+        -120 => (ErrorKind::LocalSession, "the session is local to this server, which makes no ephemeral nodes for it"),
         -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
         -125 => (ErrorKind::QuotaExceeded, "a quota is exceeded"),
-        -127 => (ErrorKind::Other(code), "the server has too many requests to take this one"),
+        -127 => (ErrorKind::Throttled, "the server has too many requests to take this one"),
         _ => (ErrorKind::Other(code), ""),
     }
 }
@@ -56,7 +61,7 @@ mod tests {
     #[test]
     fn a_code_that_nobody_knows_is_shown() {
         let error = error(-999, "create");
-        assert_eq!(error.kind(), ErrorKind::Other(-999));
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Other(-999), Some(-999)));
         assert!(error.to_string().contains("-999"));
         assert!(error.outcome_unknown(), "nobody knows what it says of the request either");
     }
@@ -64,7 +69,8 @@ mod tests {
     #[test]
     fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
         let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
-        let refusals = [-127, -125, -124, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
+        let refusals =
+            [-127, -125, -124, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
         assert_eq!(certain, refusals);
     }
 }

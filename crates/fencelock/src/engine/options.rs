@@ -19,7 +19,7 @@ pub(crate) struct TimingOptions {
 /// | value | default | allowed |
 /// |---|---|---|
 /// | ttl | 10 s | 100 ms to 24 h; ZooKeeper: at least 4 ticks |
-/// | renew interval | ttl / 4; ZooKeeper: ttl / 6 | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times, plus ttl / 4 |
+/// | renew interval | ttl / 4; ZooKeeper: ttl / 6 | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times (the third one ttl / 6 at least, in which another server is found), plus ttl / 4 |
 /// | margin | the larger of ttl / 10 and 500 ms; ZooKeeper: at least one tick too | under the ttl, see above |
 /// | request deadline | ttl / 3 | 1 ms to ttl |
 ///
@@ -90,7 +90,7 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     }
     if pace.needed(timing.ttl, timing.renew_interval, timing.margin) > timing.ttl {
         return Some(
-            "two renew intervals and the margin (on ZooKeeper another interval and ttl / 4) must fit in the ttl, or one slow renewal would lose every lock",
+            "two renew intervals and the margin (on ZooKeeper another interval, of ttl / 6 at least, and ttl / 4) must fit in the ttl, or one slow renewal or silent server would lose every lock",
         );
     }
     None
@@ -158,12 +158,21 @@ mod tests {
 
     #[test]
     fn a_store_may_ask_for_more_time() {
-        let pace = Pace { renewals_per_ttl: 6, least_margin: TTL / 5, least_ttl: TTL / 2, proof_lag: Some(4) };
+        let pace = Pace {
+            renewals_per_ttl: 6,
+            least_margin: TTL / 5,
+            least_ttl: TTL / 2,
+            proof_lag: Some(4),
+            failover: Some(6),
+        };
         let timing = TimingOptions::default().resolve(&pace).unwrap();
         assert_eq!((timing.renew_interval, timing.margin), (TTL / 6, TTL / 5));
         let short = TimingOptions { ttl: Some(TTL / 3), ..Default::default() };
         let slow = TimingOptions { renew_interval: Some(TTL / 5), ..Default::default() };
         assert!(slow.resolve(&pace).is_err() && slow.resolve(&Pace::DEFAULT).is_ok());
+        // However often it is renewed: to leave a silent server takes its time.
+        let often = TimingOptions { renew_interval: Some(TTL / 50), margin: Some(TTL * 11 / 20), ..Default::default() };
+        assert!(often.resolve(&pace).is_err() && often.resolve(&Pace { failover: None, ..pace }).is_ok());
         assert!(short.resolve(&pace).unwrap_err().to_string().contains("ttl allowed 5s to 24h"));
     }
 

@@ -48,6 +48,9 @@ pub struct Pace {
     /// How old the proof of life is that a renewal brings: `None` when it counts from the renewal's own sending, `Some(n)`
     /// when it may be older by one renew interval and ttl / n.
     pub proof_lag: Option<u32>,
+    /// Which part of the ttl it may take to notice that a server fell silent and to be with another one: `Some(n)` for ttl / n; `None`
+    /// where there is no other.
+    pub failover: Option<u32>,
 }
 
 impl Pace {
@@ -57,12 +60,15 @@ impl Pace {
         least_margin: Duration::from_millis(500),
         least_ttl: Duration::from_millis(100),
         proof_lag: None,
+        failover: None,
     };
 
-    /// How much of `ttl` must be left for renewals that come every `renew_interval`, one of them late, and the margin.
+    /// How much of `ttl` must be left for renewals that come every `renew_interval`, one of them late or left unanswered by a server that
+    /// fell silent, and the margin.
     pub(crate) fn needed(&self, ttl: Duration, renew_interval: Duration, margin: Duration) -> Duration {
         let lag = self.proof_lag.map_or(Duration::ZERO, |part| (ttl / part.max(1)).saturating_add(renew_interval));
-        renew_interval.saturating_mul(2).saturating_add(margin).saturating_add(lag)
+        let late = renew_interval.max(self.failover.map_or(Duration::ZERO, |part| ttl / part.max(1)));
+        renew_interval.saturating_add(late).saturating_add(margin).saturating_add(lag)
     }
 }
 

@@ -54,6 +54,17 @@ async fn a_ttl_that_the_servers_do_not_grant_is_told() {
 }
 
 #[tokio::test]
+async fn a_ttl_that_the_servers_raise_is_refused_unless_their_tick_is_known() {
+    let raised = Settings { min_session_timeout_ms: 12_000, ..Settings::default() };
+    let servers = Ensemble::start(raised).unwrap();
+    let url = |options: &str| format!("zk://{}/locks{options}", servers.server(0).address());
+    let error = refused(&url("")).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("set tick_ms"), "{error}");
+    assert!(error.to_string().contains("granted 12s"), "{error}");
+    connected(&url("?tick_ms=500")).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_access_lists_forbid_is_denied_and_nothing_is_left() {
     let lab = Lab::new().await;
     let with = |who: &str| lab.url("").replacen("zk://", &format!("zk://{who}@"), 1);
@@ -113,7 +124,7 @@ async fn an_exceeded_quota_is_told() {
 }
 
 #[tokio::test]
-async fn more_children_than_a_frame_holds_are_told_and_nothing_is_left() {
+async fn more_children_than_an_answer_holds_are_told_and_hide_no_other_name() {
     let lab = Lab::new().await;
     lab.put("job/one", CreateMode::Persistent).await;
     let filler = |number: usize| lab.path(&format!("job/{}-{number}", "x".repeat(80)));
@@ -121,12 +132,16 @@ async fn more_children_than_a_frame_holds_are_told_and_nothing_is_left() {
     for put in futures_util::future::join_all(puts).await {
         put.unwrap();
     }
-    let client = lab.client("&max_frame_bytes=4096").await;
+    let client = lab.client("&max_answer_bytes=4096").await;
     let refused = client.mutex("job").unwrap().acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
-    assert!(refused.to_string().contains("max_frame_bytes"), "{refused}");
+    assert!(refused.to_string().contains("max_answer_bytes"), "{refused}");
     assert_eq!(lab.children("job").await.len(), 61);
-    // A longer frame takes them.
+    // A name whose queue cannot be listed is there all the same, and hides none of the others.
+    lab.put("z/lock-", CreateMode::EphemeralSequential).await;
+    let names = client.names("", None, 10).await.unwrap();
+    assert_eq!(names.iter().map(fencelock::Name::as_str).collect::<Vec<_>>(), ["job", "z"]);
+    // A longer answer takes them.
     let client = lab.client("").await;
     client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
 }

@@ -19,7 +19,7 @@
 //! | IPv6 | `reach::a_server_is_reached_by_an_address_of_ipv6_and_by_a_name` | `a_server_is_reached_by_ipv6` |
 //! | several addresses of one name | | `all_addresses_of_a_name_are_tried` |
 //! | 64 descriptors | `edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told` | |
-//! | more than a frame holds | `edges::more_children_than_a_frame_holds_are_told_and_nothing_is_left` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
+//! | more than an answer holds | `edges::more_children_than_an_answer_holds_are_told_and_hide_no_other_name` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
 mod alone;

@@ -13,7 +13,7 @@ use crate::store::StoreUrl;
 
 /// The options of a `zk:` URL, besides those that every store takes.
 pub(crate) const OPTIONS: &[&str] =
-    &["dialect", "tick_ms", "handover", "max_frame_bytes", "tls_ca", "tls_cert", "tls_key"];
+    &["dialect", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "tls_ca", "tls_cert", "tls_key"];
 
 /// ZooKeeper's default for `tickTime`.
 pub(super) const TICK: Duration = Duration::from_secs(2);
@@ -37,9 +37,12 @@ pub(super) struct Config {
     pub(super) dialect: &'static Dialect,
     /// The servers' `tickTime`.
     pub(super) tick: Duration,
+    /// Whether the URL says so, or it is presumed.
+    pub(super) tick_is_given: bool,
     pub(super) hand_over: HandOver,
-    /// The longest frame either way; `None` for the client's default.
+    /// The longest request, and the longest answer; `None` for the client's default.
     pub(super) max_frame: Option<usize>,
+    pub(super) max_answer: Option<usize>,
     /// `user:password`. Secret.
     pub(super) credentials: Option<String>,
     pub(super) tls: Option<wire::Tls>,
@@ -52,13 +55,19 @@ impl Config {
         if credentials.as_ref().is_some_and(|given| !given.contains(':')) {
             return Err(bad("credentials are given as user:password"));
         }
+        let tick = url.take_ms("tick_ms")?;
         let config = Self {
             servers: url.authority().to_owned(),
             parent,
             dialect: dialect(url.take("dialect"))?,
-            tick: url.take_ms("tick_ms")?.unwrap_or(TICK),
+            tick: tick.unwrap_or(TICK),
+            tick_is_given: tick.is_some(),
             hand_over: hand_over(url.take("handover"))?,
-            max_frame: max_frame(url.take("max_frame_bytes"))?,
+            max_frame: limit(
+                url.take("max_frame_bytes"),
+                "max_frame_bytes is 4096 to 1073741824, as the servers' jute.maxbuffer",
+            )?,
+            max_answer: limit(url.take("max_answer_bytes"), "max_answer_bytes is 4096 to 1073741824")?,
             credentials,
             tls: tls(&mut url)?,
         };
@@ -91,6 +100,9 @@ impl Config {
         let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").with("cause", error))?;
         if let Some(bytes) = self.max_frame {
             client = client.max_frame(bytes);
+        }
+        if let Some(bytes) = self.max_answer {
+            client = client.max_answer(bytes);
         }
         if let Some(credentials) = &self.credentials {
             client = client.auth("digest", credentials.clone());
@@ -165,13 +177,13 @@ fn hand_over(given: Option<String>) -> Result<HandOver> {
     }
 }
 
-fn max_frame(given: Option<String>) -> Result<Option<usize>> {
+fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> {
     /// A longer frame than the servers' largest possible one helps nobody.
     const MOST: usize = 1 << 30;
     let Some(given) = given else { return Ok(None) };
     match given.parse() {
         Ok(bytes @ 4096..=MOST) => Ok(Some(bytes)),
-        _ => Err(bad("max_frame_bytes is 4096 to 1073741824, as the servers' jute.maxbuffer")),
+        _ => Err(bad(allowed)),
     }
 }
 
@@ -237,7 +249,8 @@ mod tests {
             ("zk://h/locks?dialect=etcd", "curator kazoo shared"),
             ("zk://h/locks?tick_ms=0", "1 ms"),
             ("zk://h/locks?handover=maybe", "`list`"),
-            ("zk://h/locks?max_frame_bytes=1", "4096"),
+            ("zk://h/locks?max_frame_bytes=1", "max_frame_bytes is 4096"),
+            ("zk://h/locks?max_answer_bytes=1", "max_answer_bytes is 4096"),
             ("zk://h/locks?tls_cert=/c&tls_key=/k", "along with"),
             ("zk://h/locks?tls_ca=/no/such/file", "/no/such/file"),
         ] {

@@ -41,8 +41,23 @@ fn meaning(kind: Wire) -> (ErrorKind, bool, &'static str) {
         Wire::NodeExists | Wire::NotEmpty | Wire::BadVersion => {
             (ErrorKind::Layout, false, "a node is not as it must be")
         }
-        Wire::TooLarge => (ErrorKind::Exhausted, false, "more than fits in a frame (max_frame_bytes, jute.maxbuffer)"),
+        Wire::TooLarge => (
+            ErrorKind::Exhausted,
+            false,
+            "more than fits into a request (max_frame_bytes, jute.maxbuffer) or into an answer (max_answer_bytes)",
+        ),
         Wire::QuotaExceeded => (ErrorKind::Exhausted, false, "a quota of the servers is exceeded"),
+        Wire::Throttled => (ErrorKind::Unreachable, true, "the servers have too many requests to take this one"),
+        Wire::ServerFailed => (ErrorKind::Unreachable, true, "the servers failed to do what they were asked"),
+        Wire::Unimplemented => (
+            ErrorKind::Unsupported,
+            false,
+            "the servers do not know the operation: they have to be ZooKeeper 3.5 or newer",
+        ),
+        Wire::LocalSession => {
+            let message = "the servers make no ephemeral nodes for local sessions: set localSessionsUpgradingEnabled=true there, or localSessionsEnabled=false";
+            (ErrorKind::Config, false, message)
+        }
         Wire::Closed => (ErrorKind::Closed, false, "the session was closed"),
         _ => (ErrorKind::Internal, false, "the servers answered with an error that this release does not know"),
     }
@@ -80,7 +95,11 @@ mod tests {
             (Wire::TooLarge, ErrorKind::Exhausted, false),
             (Wire::QuotaExceeded, ErrorKind::Exhausted, false),
             (Wire::Closed, ErrorKind::Closed, false),
-            (Wire::Other(-6), ErrorKind::Internal, false),
+            (Wire::Throttled, ErrorKind::Unreachable, true),
+            (Wire::ServerFailed, ErrorKind::Unreachable, true),
+            (Wire::Unimplemented, ErrorKind::Unsupported, false),
+            (Wire::LocalSession, ErrorKind::Config, false),
+            (Wire::Other(-999), ErrorKind::Internal, false),
         ] {
             let (meant, again, _) = meaning(kind);
             assert_eq!((meant, again), (expected, retryable), "{kind:?}");

@@ -62,6 +62,14 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
+/// To notice that a server is silent and to be with another one may take this part of the ttl, a sixth. It is what certainty leaves, at
+/// the worst moment, when a renewal stays unanswered: `Pace::needed` counts it in, and the client's patience, an eighth of the
+/// ttl, takes three quarters of it.
+const FAILOVER: u32 = 6;
+
+/// How long somebody who only reads looks for a server, and then waits for an answer.
+const READING: Duration = Duration::from_secs(3);
+
 /// The shortest ttl, in ticks of the servers.
 const LEAST_TICKS: u32 = 4;
 
@@ -84,6 +92,8 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
             least_margin: tick.max(Pace::DEFAULT.least_margin),
             least_ttl: tick * LEAST_TICKS,
             proof_lag: Some(4),
+            // Three quarters of it to notice, and one to dial and shake hands.
+            failover: Some(FAILOVER),
         },
         blocking: false,
     }
@@ -130,6 +140,13 @@ impl ZooKeeperStore {
                 .with("asked", format!("{asked:?}"))
                 .with("tick", format!("{:?}", self.config.tick)));
         }
+        if granted > asked && !self.config.tick_is_given {
+            let message = "the servers granted a longer session timeout than was asked for: their tickTime may be half of it, and a ttl needs four; set tick_ms to their tickTime, and ttl_ms to four of them at least";
+            return Err(Error::new(ErrorKind::Config, "open session", message)
+                .with("granted", format!("{granted:?}"))
+                .with("asked", format!("{asked:?}"))
+                .with("presumed_tick", format!("{:?}", self.config.tick)));
+        }
         if granted != asked {
             tracing::warn!(?asked, ?granted, "the servers granted another session timeout than was asked for");
         }
@@ -149,7 +166,9 @@ impl ZooKeeperStore {
                 answered => return answered.map_err(|error| fault(operation, &error)),
             }
         }
-        let connected = wire::Client::connect(self.config.client()?).await;
+        // As long as the first request may take: both are within what a caller with the default ttl waits for.
+        let config = self.config.client()?.connect_deadline(READING).request_deadline(READING);
+        let connected = wire::Client::connect(config).await;
         let (client, _) = connected.map_err(|error| fault(operation, &error))?;
         ask(client).await.map_err(|error| fault(operation, &error))
     }

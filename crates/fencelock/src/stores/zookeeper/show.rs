@@ -157,6 +157,11 @@ pub(super) async fn names(
         for (below, listed) in batch.iter().zip(future::join_all(lists).await) {
             let (children, is_ephemeral) = match (listed, below.is_empty()) {
                 (Err(error), false) if error.kind() == Wire::NoAuth => continue,
+                // So many children are a queue; who asks for it is told what is wrong. What is nested below it is not known.
+                (Err(error), false) if error.kind() == Wire::TooLarge => {
+                    found.add(below);
+                    continue;
+                }
                 (listed, _) => or_nothing(listed)?
                     .map_or((Vec::new(), false), |(children, stat)| (children, stat.ephemeral_owner != 0)),
             };

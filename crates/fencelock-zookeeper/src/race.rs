@@ -1,0 +1,293 @@
+//! Servers dialled side by side: each name resolved, each address tried, the first welcome taken.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::connect_string::Server;
+use crate::dial::{Established, Times, too_long};
+use crate::error::ErrorKind;
+use crate::handshake::{Denial, Hello, Welcome, shake};
+use crate::net::Stream;
+use crate::proto::request;
+use crate::shared::Shared;
+
+/// What came next.
+pub(crate) enum Found {
+    /// This server is asked now.
+    Started(String),
+    /// This one gave no session; `again` is what it is called among the servers.
+    Failed { server: String, again: usize, kind: ErrorKind, why: String },
+    /// A session.
+    Session(Established),
+    /// The session to be continued is over, as a server said.
+    Expired,
+}
+
+/// What tasks tell.
+enum News {
+    /// The addresses of a server, or why it has none.
+    Resolved(usize, Result<Vec<SocketAddr>, String>),
+    /// What became of the attempt at an address of a server.
+    Tried(Dialled, Result<Established, Denial>),
+}
+
+/// An address of a server, by its number among the servers.
+type Dialled = (usize, SocketAddr);
+
+pub(crate) struct Race {
+    shared: Arc<Shared>,
+    hello: Hello,
+    times: Times,
+    /// What is shown of this server begins with its name.
+    avoid: Option<String>,
+    waiting: Vec<Dialled>,
+    running: Vec<Dialled>,
+    /// Which servers are being resolved, or will be.
+    unresolved: Vec<bool>,
+    next_start: Instant,
+    tell: UnboundedSender<News>,
+    news: UnboundedReceiver<News>,
+    /// Whether a server has welcomed us; later welcomes are one too many.
+    is_won: Arc<AtomicBool>,
+    resolving: JoinSet<()>,
+    attempts: JoinSet<()>,
+}
+
+impl Race {
+    pub(crate) fn new(shared: &Arc<Shared>, hello: Hello, times: Times, avoid: Option<&str>) -> Self {
+        let (tell, news) = unbounded_channel();
+        let mut race = Self {
+            shared: Arc::clone(shared),
+            hello,
+            times,
+            avoid: avoid.map(str::to_owned),
+            waiting: Vec::new(),
+            running: Vec::new(),
+            unresolved: vec![false; shared.config.servers.len()],
+            next_start: Instant::now() + times.stagger,
+            tell,
+            news,
+            is_won: Arc::default(),
+            resolving: JoinSet::new(),
+            attempts: JoinSet::new(),
+        };
+        (0..race.size()).for_each(|server| race.resolve(server, Duration::ZERO));
+        race
+    }
+
+    /// How many servers there are.
+    pub(crate) fn size(&self) -> usize {
+        self.shared.config.servers.len()
+    }
+
+    /// Resolves a server after `pause`, and then dials its addresses.
+    pub(crate) fn resolve(&mut self, number: usize, pause: Duration) {
+        while self.resolving.try_join_next().is_some() {}
+        if std::mem::replace(&mut self.unresolved[number], true) {
+            return;
+        }
+        let (shared, tell, attempt) = (Arc::clone(&self.shared), self.tell.clone(), self.times.attempt);
+        self.resolving.spawn(async move {
+            sleep(pause).await;
+            let resolved = resolve(&shared, &shared.config.servers[number], attempt).await;
+            let _ = tell.send(News::Resolved(number, resolved));
+        });
+    }
+
+    /// Waits for what comes next.
+    pub(crate) async fn next(&mut self) -> Found {
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = self.news.recv() => {
+                    if let Some(found) = self.hear(news) {
+                        return found;
+                    }
+                }
+                () = sleep_until(self.next_start), if !self.waiting.is_empty() => return Found::Started(self.start()),
+            }
+        }
+    }
+
+    fn hear(&mut self, news: News) -> Option<Found> {
+        match news {
+            News::Resolved(number, resolved) => {
+                self.unresolved[number] = false;
+                match resolved {
+                    Ok(addresses) => self.take(number, &addresses),
+                    Err(why) => {
+                        let (server, kind) = (self.server(number).to_string(), ErrorKind::Unreachable);
+                        return Some(Found::Failed { server, again: number, kind, why });
+                    }
+                }
+                None
+            }
+            News::Tried(_, Ok(established)) => Some(Found::Session(established)),
+            News::Tried(_, Err(Denial::Expired)) => Some(Found::Expired),
+            News::Tried(dialled, Err(Denial::NotHere(kind, why))) => {
+                self.running.retain(|other| *other != dialled);
+                self.next_start = Instant::now();
+                let server = shown(self.server(dialled.0), dialled.1);
+                Some(Found::Failed { server, again: dialled.0, kind, why })
+            }
+        }
+    }
+
+    fn server(&self, number: usize) -> &Server {
+        &self.shared.config.servers[number]
+    }
+
+    fn take(&mut self, number: usize, addresses: &[SocketAddr]) {
+        for address in addresses {
+            let dialled = (number, *address);
+            if !self.waiting.contains(&dialled) && !self.running.contains(&dialled) {
+                self.waiting.push(dialled);
+            }
+        }
+        // Names that are resolved first are not to be dialled first for that.
+        if self.running.is_empty() && !self.unresolved.contains(&true) {
+            self.next_start = Instant::now();
+        }
+    }
+
+    /// Dials one of those that wait, the one to avoid only if there is no other. What it is called.
+    fn start(&mut self) -> String {
+        while self.attempts.try_join_next().is_some() {}
+        self.next_start = Instant::now() + self.times.stagger;
+        fastrand::shuffle(&mut self.waiting);
+        let liked = self.waiting.iter().position(|(number, _)| !self.is_avoided(self.server(*number)));
+        let dialled = self.waiting.swap_remove(liked.unwrap_or(0));
+        self.running.push(dialled);
+        let shown = shown(self.server(dialled.0), dialled.1);
+        let attempt = Attempt {
+            shared: Arc::clone(&self.shared),
+            hello: self.hello.clone(),
+            dialled,
+            shown: shown.clone(),
+            limit: self.times.attempt,
+            is_won: Arc::clone(&self.is_won),
+            tell: self.tell.clone(),
+        };
+        self.attempts.spawn(attempt.run());
+        shown
+    }
+
+    fn is_avoided(&self, server: &Server) -> bool {
+        let server = server.to_string();
+        // What is shown of a server begins with its name, and ends there or goes on with an address.
+        let rest = self.avoid.as_ref().and_then(|avoid| avoid.strip_prefix(&server));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+}
+
+impl Drop for Race {
+    /// Attempts at a new session go on in the background, to close what they are still given. Those to continue a session are
+    /// ended: there is one session, and nothing to close.
+    fn drop(&mut self) {
+        if self.hello.ticket.id != 0 {
+            return;
+        }
+        self.is_won.store(true, Ordering::Release);
+        self.news.close();
+        while let Ok(news) = self.news.try_recv() {
+            if let News::Tried(_, Ok(established)) = news {
+                self.attempts.spawn(dismiss(established.stream, self.times.attempt));
+            }
+        }
+        self.attempts.detach_all();
+    }
+}
+
+async fn resolve(shared: &Shared, server: &Server, within: Duration) -> Result<Vec<SocketAddr>, String> {
+    let config = &shared.config;
+    let resolved = timeout(within, config.net.resolve(&server.host, server.port)).await;
+    let why = match resolved {
+        Ok(Ok(addresses)) if !addresses.is_empty() => {
+            config.addresses.remember(server, &addresses);
+            return Ok(addresses);
+        }
+        Ok(Ok(_)) => "has no address".to_owned(),
+        Ok(Err(error)) => format!("cannot be resolved: {error}"),
+        Err(_) => too_long("be resolved", within),
+    };
+    let known = config.addresses.of(server);
+    if known.is_empty() { Err(why) } else { Ok(known) }
+}
+
+fn shown(server: &Server, address: SocketAddr) -> String {
+    let (server, address) = (server.to_string(), address.to_string());
+    if server == address { server } else { format!("{server} ({address})") }
+}
+
+/// One address that is dialled.
+struct Attempt {
+    shared: Arc<Shared>,
+    hello: Hello,
+    dialled: Dialled,
+    shown: String,
+    limit: Duration,
+    is_won: Arc<AtomicBool>,
+    tell: UnboundedSender<News>,
+}
+
+impl Attempt {
+    async fn run(self) {
+        let is_new = self.hello.ticket.id == 0;
+        let tried = match timeout(self.limit, self.reach()).await {
+            Ok(Ok((stream, welcome))) => {
+                if self.is_won.swap(true, Ordering::AcqRel) {
+                    if is_new {
+                        dismiss(stream, self.limit).await;
+                    }
+                    return;
+                }
+                Ok(Established { stream, server: self.shown, welcome })
+            }
+            Ok(Err(denial)) => Err(denial),
+            Err(_) => Err(Denial::NotHere(ErrorKind::Unreachable, too_long("answer", self.limit))),
+        };
+        let unheard = self.tell.send(News::Tried(self.dialled, tried));
+        if let Err(unheard) = unheard
+            && let News::Tried(_, Ok(established)) = unheard.0
+            && is_new
+        {
+            dismiss(established.stream, self.limit).await;
+        }
+    }
+
+    async fn reach(&self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
+        let config = &self.shared.config;
+        let unreachable = |why: String| Denial::NotHere(ErrorKind::Unreachable, why);
+        let stream = config.net.connect(self.dialled.1).await;
+        let mut stream = stream.map_err(|error| unreachable(format!("cannot be reached: {error}")))?;
+        if let Some(tls) = &config.tls {
+            let host = &config.servers[self.dialled.0].host;
+            let wrapped = tls.wrap(stream, host).await;
+            stream = wrapped.map_err(|error| unreachable(error.message().to_owned()))?;
+        }
+        if self.hello.ticket.id == 0 && self.is_won.load(Ordering::Acquire) {
+            return Err(unreachable("was not needed any more".to_owned()));
+        }
+        let welcome = shake(&mut *stream, &self.hello, &*config.clock).await?;
+        Ok((stream, welcome))
+    }
+}
+
+/// Closes a session that nobody needs, instead of leaving it to its timeout.
+async fn dismiss(mut stream: Box<dyn Stream>, within: Duration) {
+    let closing = async {
+        stream.write_all(request::close().bytes()).await?;
+        stream.flush().await?;
+        let mut rest = [0; 256];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(within, closing).await;
+}
