@@ -166,8 +166,8 @@ impl Directory {
             Ok(file) => file,
             // Nothing that an owner could have locked.
             Err(Errno::NOENT | Errno::NXIO) => return Ok(false),
-            // Its owner keeps others from opening it, and so lives.
-            Err(Errno::WOULDBLOCK) => return Ok(true),
+            // Its owner keeps others from opening it, and so lives; or it may, for all that this user can find out.
+            Err(Errno::WOULDBLOCK | Errno::ACCESS | Errno::PERM) => return Ok(true),
             Err(errno) => return Err(errno),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {

@@ -185,8 +185,7 @@ impl Core {
         if !gone.is_empty() {
             self.leave_to_events(&mut gone);
         }
-        // What is wrong with the dead is told to those who meet them with a purpose.
-        let _ = self.directory.sweep_with_renewal(confirmed);
+        self.directory.sweep_with_renewal(confirmed);
         Ok(Renewal { confirmed, gone, expired: false })
     }
 

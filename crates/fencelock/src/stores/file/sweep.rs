@@ -57,25 +57,27 @@ pub(super) struct Janitor {
 }
 
 impl Directory {
-    /// Cleans up before a session is opened.
-    pub(super) fn sweep(&self) -> rustix::io::Result<()> {
-        self.tidy_up(Effort::OPENING)?;
-        self.sweep_half_made_sessions()?;
-        sweep_temporary(&self.root.fd)?;
-        sweep_temporary(&rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty())?)
+    /// Cleans up before a session is opened. What cannot be cleaned up stays: in a directory that others use, one file of
+    /// somebody else's must not keep everybody from opening it.
+    pub(super) fn sweep(&self) {
+        let _ = self.tidy_up(Effort::OPENING);
+        let _ = self.sweep_half_made_sessions();
+        let _ = sweep_temporary(&self.root.fd);
+        let buckets = rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty());
+        let _ = buckets.and_then(|buckets| sweep_temporary(&buckets));
     }
 
-    /// Goes on with the dead that are known, and looks for more now and then.
-    pub(super) fn sweep_with_renewal(&self, now: Moment) -> rustix::io::Result<()> {
+    /// Goes on with the dead that are known, and looks for more now and then. What cannot be cleaned up stays, as above.
+    pub(super) fn sweep_with_renewal(&self, now: Moment) {
         let mut janitor = self.janitor();
         if janitor.dead.is_empty() {
             if janitor.search_at.is_some_and(|at| now < at) {
-                return Ok(());
+                return;
             }
             janitor.search_at = Some(now.after(SEARCHES));
         }
         drop(janitor);
-        self.tidy_up(Effort::RENEWAL)
+        let _ = self.tidy_up(Effort::RENEWAL);
     }
 
     /// Removes dead sessions, so far as `effort` reaches: first their tickets, then their files, so that no crash in
@@ -122,7 +124,7 @@ impl Directory {
         sessions.rotate_left(first);
         for session in sessions.into_iter().take(count) {
             janitor.tested = Some(session);
-            if !self.is_alive(session)? {
+            if !self.is_alive(session).unwrap_or(true) {
                 janitor.dead.insert(session);
             }
         }
@@ -132,7 +134,7 @@ impl Directory {
     /// A half-made session file that nobody has locked is abandoned; an owner that was about to lock it makes another.
     fn sweep_half_made_sessions(&self) -> rustix::io::Result<()> {
         for name in temporary_names(&self.root.sessions)? {
-            if !self.is_locked(&name)? {
+            if !self.is_locked(&name).unwrap_or(true) {
                 let _ = rustix::fs::unlinkat(&self.root.sessions, name.as_str(), AtFlags::empty());
             }
         }

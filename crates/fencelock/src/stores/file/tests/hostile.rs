@@ -198,3 +198,48 @@ async fn in_a_sticky_directory_nobody_can_remove_what_others_put_there() {
         }
     }
 }
+
+/// Does `step` as another user of the same group, and only that: the kernel knows users of threads.
+fn as_user<T: Send>(user: u32, step: impl FnOnce() -> T + Send) -> T {
+    let stranger = move || {
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        rustix::thread::set_thread_uid(rustix::thread::Uid::from_raw(user)).unwrap();
+        step()
+    };
+    std::thread::scope(|scope| scope.spawn(stranger).join().unwrap())
+}
+
+#[test]
+fn what_one_user_left_unreadable_keeps_no_other_user_out() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can act as other users.
+    }
+    for mode in [0o770, 0o1777] {
+        let (_around, path) = with_mode(mode);
+        never_waits(use_it(path.clone())).unwrap();
+        // A session that was being made when its process was killed, and one with a place in a queue.
+        let slot = Slot::of(&Name::new("a").unwrap());
+        let ticket = Ticket { key: Key { seq: 1, session: 1, number: 1 }, claim: Claim::MUTEX };
+        let file = format!("{}/{}", Directory::bucket_path(slot.bucket), ticket.file_name(&slot.encoded));
+        let leave = "umask 077 && : > sessions/tmp.half && : > sessions/$1 && ln -s 1 $2";
+        let mut command = Command::new("sh");
+        command.args(["-c", leave, "sh", &session_name(1), &file]).current_dir(&path).uid(STRANGER);
+        assert!(command.status().unwrap().success());
+        let others = path.clone();
+        as_user(STRANGER + 1, || {
+            never_waits(async move {
+                let store = open(&others).unwrap();
+                let mut client = Client::on(&store);
+                token(&*place(client.attempt("b").await));
+                assert!(matches!(client.attempt("a").await, Entered::Busy), "nobody knows that its owner is dead");
+                assert!(!client.session.renew([].into()).await.unwrap().expired);
+            });
+        });
+        assert!(path.join("sessions/tmp.half").exists() && path.join(&file).is_symlink(), "they were to stay");
+        as_user(STRANGER, || {
+            let theirs = path.clone();
+            never_waits(async move { token(&*place(Client::on(&open(&theirs).unwrap()).attempt("a").await)) });
+        });
+        assert!(!path.join("sessions/tmp.half").exists() && !path.join(&file).is_symlink(), "their owner may tell");
+    }
+}
