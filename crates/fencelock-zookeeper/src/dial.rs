@@ -163,7 +163,10 @@ impl Dialer {
     pub(crate) fn error(&self, operation: &'static str, within: Duration) -> Error {
         let mut newest = self.failures.clone();
         for (server, since) in &self.under_way {
-            newest.retain(|other| other.server != *server);
+            // What a server was heard to say tells more than that it has not said it again yet.
+            if newest.iter().any(|other| other.server == *server) {
+                continue;
+            }
             let why = too_long("answer", since.elapsed());
             newest.push(Failure { server: server.clone(), kind: ErrorKind::Unreachable, why });
         }
