@@ -96,6 +96,11 @@ impl World {
         self.client_for(self.fixture.long_ttl()).await
     }
 
+    /// The same for a law that makes so many requests that a busy machine takes its time over them.
+    pub(crate) async fn patient_client(&self) -> Verdict<Client> {
+        self.client_for(self.fixture.long_ttl() * 4).await
+    }
+
     /// A client in a process of its own, unrenewed.
     pub(crate) async fn client_for(&self, ttl: Duration) -> Verdict<Client> {
         let process = self.fixture.process().await?;

@@ -140,16 +140,17 @@ async fn watches_hear_after_a_reconnect_what_happened_before_it() {
 async fn more_watches_than_one_frame_holds_survive() {
     let (observer, parent) = client_and_parent().await;
     let (proxy, client, mut events) = through(Duration::from_secs(30)).await;
-    let (mut created, mut watches) = (Vec::new(), Vec::new());
+    let mut watches = Vec::new();
     let path = |number: usize| format!("{parent}/{}-{number}", "n".repeat(60));
-    for number in 0..3000 {
-        created.push(observer.create(&path(number), b"", CreateMode::Ephemeral, &[Acl::open()]));
-    }
-    for answer in created {
-        answer.await.unwrap();
-    }
-    for answer in (0..3000).map(|number| client.get_data_watched(&path(number))).collect::<Vec<_>>() {
-        watches.push(soon(answer).await.unwrap().2);
+    // A few at a time: each request has a deadline from when it was asked for.
+    for some in (0..3000).collect::<Vec<_>>().chunks(100) {
+        let create = |number: &usize| observer.create(&path(*number), b"", CreateMode::Ephemeral, &[Acl::open()]);
+        for answer in some.iter().map(create).collect::<Vec<_>>() {
+            soon(answer).await.unwrap();
+        }
+        for answer in some.iter().map(|number| client.get_data_watched(&path(*number))).collect::<Vec<_>>() {
+            watches.push(soon(answer).await.unwrap().2);
+        }
     }
     proxy.reset();
     event(&mut events, is_reconnected).await;

@@ -11,7 +11,7 @@ use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits};
 pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
     let (job, mut clients) = (name("job")?, Vec::new());
     for _ in 0..4 {
-        clients.push(world.client().await?);
+        clients.push(world.patient_client().await?);
     }
     clients[0].needs_order()?;
     let (reporter, mut news) = mpsc::unbounded_channel();

@@ -50,7 +50,8 @@ async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
     let give_up_after = Duration::from_secs(2);
     let retry = Retry { give_up_after, ..Retry::default() };
     let options = Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>).retry(retry);
-    let waiter = options.connect(&format!("redis://{}?ttl_ms=6000", proxy.address())).await.unwrap();
+    let waiter =
+        options.connect_timeout(PATIENCE).connect(&format!("redis://{}?ttl_ms=6000", proxy.address())).await.unwrap();
     let holder = Client::connect(&server.url()).await.unwrap();
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let waiting = acquiring(&waiter, "job");
