@@ -1,6 +1,6 @@
 //! Jobs side by side: what waits runs beside what computes, so that the cores are busy and nothing that measures time starves.
 //!
-//! What runs when is decided here, without starting anything; [`run`] starts the jobs and shows what they print.
+//! What runs when is decided here, without starting anything; [`run()`] starts the jobs and shows what they print.
 
 mod report;
 mod run;
@@ -15,7 +15,7 @@ pub(crate) enum Class {
     Alone,
     /// It keeps a core busy.
     Computes,
-    /// It keeps almost half a core busy: workers that contend for locks, servers that start.
+    /// It keeps a good part of a core busy, in bursts: workers that contend for locks, servers that start.
     Contends,
     /// It waits for time to pass or for servers.
     Waits,
@@ -29,8 +29,8 @@ impl Class {
     fn needs(self) -> usize {
         match self {
             Self::Alone | Self::Computes => 100,
-            Self::Contends => 45,
-            Self::Waits => 20,
+            Self::Contends => 65,
+            Self::Waits => 33,
             // What is left.
             Self::Builds => 0,
         }
@@ -112,18 +112,18 @@ mod tests {
     #[test]
     fn the_longest_start_first_and_shorter_ones_take_what_is_left_of_the_cores() {
         let mut board = board(&[(Computes, 8), (Waits, 1), (Contends, 9), (Computes, 7), (Waits, 2), (Waits, 3)]);
-        // 45, 100, and twice 20 percent: two cores have no 20 percent left.
-        assert_eq!(all_that_start(&mut board), [2, 0, 5, 4]);
+        // 65, 100 and 33 percent: two cores have no 33 percent left.
+        assert_eq!(all_that_start(&mut board), [2, 0, 5]);
         board.end(2);
-        assert_eq!(all_that_start(&mut board), [1]);
+        assert_eq!(all_that_start(&mut board), [4, 1]);
         board.end(0);
         assert_eq!(all_that_start(&mut board), [3]);
     }
 
     #[test]
     fn what_waits_fills_the_cores() {
-        assert_eq!(all_that_start(&mut board(&[(Waits, 1); 19])).len(), 10);
-        assert_eq!(all_that_start(&mut board(&[(Contends, 1); 19])).len(), 4);
+        assert_eq!(all_that_start(&mut board(&[(Waits, 1); 19])).len(), 6);
+        assert_eq!(all_that_start(&mut board(&[(Contends, 1); 19])).len(), 3);
     }
 
     #[test]
