@@ -15,7 +15,8 @@ const TRIES: usize = 8;
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     core.alive("enter")?;
     let slot = core.hub.begin(&entry.name, entry.id, core.link.layout.bucket_of(&entry.name));
-    for _ in 0..TRIES {
+    let mut overtaken = 0;
+    while overtaken < TRIES {
         let reply = match ask(core, &entry).await {
             Ok(reply) => reply,
             Err(error) => {
@@ -40,8 +41,11 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
                 core.hub.forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
+            // Each time a thousand of the dead are gone, so this ends.
+            Enter::Again => continue,
             Enter::Stale(epoch) => {
                 core.link.raise(epoch);
+                overtaken += 1;
                 continue;
             }
             Enter::Gone => {

@@ -27,7 +27,18 @@ if known then
   departed(queue)
 end
 
+-- Whether this script did all that it may, and found only dead ones: what stands in the way is not known yet, and there
+-- are a thousand fewer for the next one.
+local function knows_nothing()
+  if budget > 0 then return false end
+  for _, alive in pairs(lives) do
+    if alive then return false end
+  end
+  return true
+end
+
 if queue.count > 0 and queue.capacity ~= capacity then bury_front(queue) end
+if queue.count > 0 and queue.capacity ~= capacity and knows_nothing() then return done({'again'}) end
 if queue.count > 0 and queue.capacity ~= capacity then
   local first = places_at(queue, 0, 0)[1]
   return done({'conflict', first.weight, first.capacity})
@@ -38,7 +49,7 @@ local function admitted()
 end
 
 if not admitted() and not is_covered(queue, weight) then sweep(queue, weight) end
-if not admitted() and args[5] then return done({'busy'}) end
+if not admitted() and args[5] then return done({knows_nothing() and 'again' or 'busy'}) end
 local place = {
   id = id, granted = admitted(), seq = seq, weight = weight, capacity = capacity, since = time[1] .. ':' .. time[2],
   lease = lease, session = own_session, purpose = purpose,

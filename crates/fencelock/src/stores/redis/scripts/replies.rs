@@ -67,6 +67,8 @@ pub(in crate::stores::redis) enum Enter {
     },
     /// Somebody is ahead, and nothing was left behind.
     Busy,
+    /// All who were looked at are dead, and gone now; there are more. To be sent again.
+    Again,
     /// Somebody ahead believes in another capacity; nothing was left behind.
     Conflict(Claim),
     /// The session has this higher epoch; nothing was done.
@@ -302,6 +304,7 @@ pub(super) fn enter(answer: Value) -> Result<Enter> {
                 Enter::Waiting { seq: number(seq)?, ahead: ahead(holders, waiters)?, look_in: look_in(boundary)? }
             }
             ("busy", []) => Enter::Busy,
+            ("again", []) => Enter::Again,
             ("conflict", [weight, capacity]) => Enter::Conflict(claim(weight, capacity)?),
             ("stale", [epoch]) => Enter::Stale(number(epoch)?),
             ("gone", []) => Enter::Gone,

@@ -5,6 +5,7 @@
 mod bed;
 mod costs;
 mod crowds;
+mod deaths;
 mod differential;
 mod edges;
 mod leases;
