@@ -26,6 +26,7 @@
 mod away;
 mod clocks;
 mod cuts;
+mod janitor;
 mod lab;
 #[path = "../wakes/mod.rs"]
 mod line;

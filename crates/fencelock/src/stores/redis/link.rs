@@ -11,6 +11,7 @@ use futures_util::future::{Shared, WeakShared};
 use super::config::Config;
 use super::connection::{Connection, Ears};
 use super::fault::forbidden;
+use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
 use super::push::{Hub, Over};
 use super::repair::repair;
@@ -32,6 +33,7 @@ pub(super) struct Member {
     pub(super) owner: Owner,
     pub(super) ttl: Duration,
     pub(super) hub: Arc<Hub>,
+    pub(super) janitor: Arc<Janitor>,
 }
 
 /// The way to one server, for one session or for nobody.
@@ -197,9 +199,12 @@ impl Link {
             member.hub.connected(number);
             let weak = Arc::downgrade(&connection);
             let (link, hub) = (Arc::clone(&self.layout), Arc::clone(&member.hub));
+            let clear_up = clear_up(weak.clone(), Arc::clone(&link), Arc::clone(&member.janitor));
             let repair = repair(weak, link, member.session, hub, Arc::clone(&self.clock));
             // The task that would do it has ended if nobody takes it.
-            let _ = chores.send(Box::pin(repair));
+            let _ = chores.send(Box::pin(async move {
+                futures_util::join!(repair, clear_up);
+            }));
         }
         Ok(connection)
     }

@@ -8,6 +8,7 @@ mod connection;
 mod dial;
 mod enter;
 mod fault;
+mod janitor;
 mod layout;
 mod link;
 mod meter;
@@ -30,10 +31,10 @@ use tokio::sync::mpsc;
 
 use self::config::Config;
 use self::connection::Connection;
-use self::layout::{BUCKETS, LAYOUT_NAME, Layout};
+use self::janitor::Janitor;
+use self::layout::{LAYOUT_NAME, Layout};
 use self::link::{Link, Member};
 use self::push::{Hub, REPAIR};
-use self::scripts::Swept;
 use self::session::{Core, RedisSession};
 use crate::engine::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,13 +119,13 @@ impl RedisStore {
         })?;
         let (sender, mut events) = mpsc::unbounded_channel();
         let hub = Arc::new(Hub::new(sender));
-        let member = Member { session, owner: owner.clone(), ttl, hub: Arc::clone(&hub) };
+        let janitor = Arc::new(Janitor::new(session));
+        let member =
+            Member { session, owner: owner.clone(), ttl, hub: Arc::clone(&hub), janitor: Arc::clone(&janitor) };
         let link = Link::new(&self.config, &self.layout, clock, ttl, Some(member));
         link.connection().await?;
         let confirmed = link.confirmed();
-        // Clients begin anywhere, so that together they soon have been everywhere.
-        let swept = Swept { bucket: (session % u64::from(BUCKETS)) as u16, cursor: "0".to_owned() };
-        let core = Arc::new(Core { link, hub, id: session, ttl, swept: Mutex::new(swept) });
+        let core = Arc::new(Core { link, hub, id: session, ttl, janitor });
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed })

@@ -1,6 +1,6 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -8,11 +8,11 @@ use futures_util::future;
 
 use super::connection::Connection;
 use super::enter;
-use super::layout::BUCKETS;
+use super::janitor::Janitor;
 use super::link::Link;
 use super::push::{Hub, Over};
 use super::repair::portions;
-use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed, Swept};
+use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Entered, Entry, PlaceId, Renewal, RequestId, Session};
@@ -24,8 +24,7 @@ pub(super) struct Core {
     /// Drawn at random when it was opened.
     pub(super) id: u64,
     pub(super) ttl: Duration,
-    /// Where clearing up after the dead goes on.
-    pub(super) swept: Mutex<Swept>,
+    pub(super) janitor: Arc<Janitor>,
 }
 
 impl Core {
@@ -63,7 +62,9 @@ impl Core {
         }
         // All of it is on its way at once, so that it takes one round trip.
         let calls = portions.iter().map(|portion| self.renew_portion(&connection, portion, &known));
-        let (lives, ()) = futures_util::join!(future::try_join_all(calls), self.clear_up(&connection));
+        let lives = future::try_join_all(calls).await;
+        // Whatever became of it: its answer is not waited for.
+        self.janitor.call();
         if lives?.contains(&false) {
             self.hub.end(Over::There);
             return Ok(renewal(Vec::new(), true));
@@ -84,19 +85,6 @@ impl Core {
             }
         }
         Ok(true)
-    }
-
-    /// Clears away some of what dead sessions left. Nothing depends on it.
-    async fn clear_up(&self, connection: &Connection) {
-        let from = self.swept().clone();
-        match connection.run("clear up", &scripts::janitor(&self.link.layout, &from)).await {
-            Ok(swept) => *self.swept() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
-            Err(error) => tracing::debug!(%error, "what dead sessions left could not be cleared away"),
-        }
-    }
-
-    fn swept(&self) -> MutexGuard<'_, Swept> {
-        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives up these places, and the session with the last of them. A name that somebody broke is passed over: without

@@ -1,0 +1,46 @@
+//! Clears away what dead sessions left, a little with each renewal. Nothing waits for it, and nothing depends on it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::connection::Connection;
+use super::layout::{BUCKETS, Layout};
+use super::scripts::{self, Swept};
+
+/// The one of a session.
+pub(super) struct Janitor {
+    /// Where to go on.
+    swept: Mutex<Swept>,
+    wanted: Notify,
+}
+
+impl Janitor {
+    /// Clients begin anywhere, so that together they soon have been everywhere.
+    pub(super) fn new(session: u64) -> Self {
+        let swept = Swept { bucket: (session % u64::from(BUCKETS)) as u16, cursor: "0".to_owned() };
+        Self { swept: Mutex::new(swept), wanted: Notify::new() }
+    }
+
+    /// Asks for one request, on the connection of the moment. Asked twice before it is sent, it is sent once.
+    pub(super) fn call(&self) {
+        self.wanted.notify_one();
+    }
+
+    fn swept(&self) -> MutexGuard<'_, Swept> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Clears away some whenever it is asked to. Ends with the connection.
+pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<Layout>, janitor: Arc<Janitor>) {
+    loop {
+        janitor.wanted.notified().await;
+        let Some(connection) = connection.upgrade() else { return };
+        let from = janitor.swept().clone();
+        match connection.run("clear up", &scripts::janitor(&layout, &from)).await {
+            Ok(swept) => *janitor.swept() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
+            Err(error) => tracing::debug!(%error, "what dead sessions left could not be cleared away"),
+        }
+    }
+}
