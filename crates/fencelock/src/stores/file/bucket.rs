@@ -12,10 +12,12 @@ use super::ceiling::unlock;
 use super::directory::Directory;
 use super::files::{READ_DIRECTORY, make_directory};
 use super::line::{Known, Line};
+use super::lives::Left;
 use super::platform;
 use super::ticket::Ticket;
 use super::turn::Turn;
 use super::watch::Rung;
+use crate::queue::Claim;
 
 /// A bucket of one directory, shared by all sessions of this process.
 #[derive(Debug)]
@@ -23,6 +25,9 @@ pub(super) struct Bucket {
     index: u16,
     state: Mutex<State>,
 }
+
+/// How many tickets of dead sessions one try removes. The others are out of its way all the same.
+const REAPED_AT_MOST: usize = 1000;
 
 /// The state, locked. Whoever is to be woken is woken once it is unlocked: a waker may run anything, even what locks it
 /// again.
@@ -205,6 +210,8 @@ impl State {
 
     /// Lists the bucket and takes it over. Exact about arrivals only under the lock.
     pub(super) fn relist(&mut self, directory: &Directory, fd: &OwnedFd) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        directory.listings.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let mut listed: HashMap<Arc<str>, Vec<Known>> = HashMap::new();
         platform::list(fd, |file| {
             let Some((encoded, ticket)) = Ticket::parse(file) else { return };
@@ -227,29 +234,28 @@ impl State {
         Ok(())
     }
 
-    /// Removes the tickets of dead sessions from one queue.
-    pub(super) fn reap(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str) -> rustix::io::Result<()> {
-        let Some(line) = self.lines.get_mut(encoded) else { return Ok(()) };
-        let mut others: Vec<u64> =
-            line.iter().filter(|known| !known.local).map(|known| known.ticket.key.session).collect();
-        others.sort_unstable();
-        others.dedup();
-        for session in others {
-            if directory.is_alive(session)? {
-                continue;
-            }
-            let dead: Vec<_> =
-                line.iter().map(|known| known.ticket).filter(|ticket| ticket.key.session == session).collect();
-            for ticket in dead {
-                // A ticket that cannot be removed is dead all the same.
-                let _ = directory.remove(&bucket.path(&ticket, encoded));
-                line.depart(&ticket, &mut self.rung);
-            }
+    /// Takes out of one queue who keeps `claim` out at its tail without being there and alive, and removes tickets of the
+    /// dead, a bounded number. Whether a ticket is gone that a lighter one may have replaced: a listing tells. Under the lock.
+    pub(super) fn reap(
+        &mut self,
+        directory: &Directory,
+        bucket: &Bucket,
+        encoded: &str,
+        claim: Claim,
+    ) -> rustix::io::Result<bool> {
+        let Some(line) = self.lines.get_mut(encoded) else { return Ok(false) };
+        let Left { gone, dead } = directory.who_left(line, claim, |ticket| bucket.path(ticket, encoded))?;
+        for ticket in &gone {
+            line.depart(ticket, &mut self.rung);
+        }
+        for ticket in line.depart_sessions(&dead, &mut self.rung).iter().take(REAPED_AT_MOST) {
+            // A ticket that cannot be removed is dead all the same.
+            let _ = directory.remove(&bucket.path(ticket, encoded));
         }
         if line.is_empty() {
             self.lines.remove(encoded);
         }
-        Ok(())
+        Ok(gone.iter().any(Ticket::can_lighten))
     }
 
     /// Looks without the lock who of one queue is still there. Only departures and lighter claims of places known

@@ -39,6 +39,11 @@ pub(super) struct Directory {
     /// Of how many tickets more than the name was read.
     #[cfg(test)]
     pub(super) contents_read: std::sync::atomic::AtomicU64,
+    /// How often a session of another process was tested, and how often a bucket was listed under its lock.
+    #[cfg(test)]
+    pub(super) sessions_tested: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
+    pub(super) listings: std::sync::atomic::AtomicU64,
     buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
     /// The buckets with an open descriptor, the longest open first.
     open: Mutex<VecDeque<u16>>,
@@ -78,6 +83,10 @@ impl Directory {
             janitor: Mutex::default(),
             #[cfg(test)]
             contents_read: Default::default(),
+            #[cfg(test)]
+            sessions_tested: Default::default(),
+            #[cfg(test)]
+            listings: Default::default(),
             buckets: Mutex::default(),
             open: Mutex::default(),
         };

@@ -176,7 +176,7 @@ impl Request<'_> {
         };
         let last = core.directory.last_number(index)?;
         let alone = state.is_complete(last);
-        if state.turn.is_over(now, alone, is_wanted) {
+        if state.turn.is_over(now, is_wanted) {
             return Ok(Step::GivesWay);
         }
         let mut fresh = false;
@@ -197,22 +197,23 @@ impl Request<'_> {
         self.join(&mut state, lock, last)
     }
 
-    /// What the rule says at the tail. Those in the way are looked at again if they may be gone or dead.
+    /// What the rule says at the tail. Who would refuse this request is looked at again: it may be gone or dead.
     fn admission(&self, state: &mut State, lock: &BucketLock, fresh: bool) -> rustix::io::Result<Admission> {
-        let directory = &self.core.directory;
-        let judge = |state: &mut State| {
-            state.line(&self.slot.encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, self.entry.claim))
-        };
-        let admission = judge(state);
-        let has_others = state.line(&self.slot.encoded).is_some_and(|line| line.iter().any(|known| !known.local));
-        if admission == Admission::Admitted || !has_others {
-            return Ok(admission);
-        }
-        if !fresh {
-            state.relist(directory, lock.fd())?;
-        }
-        if admission != Admission::Wait || !self.entry.wait {
-            state.reap(directory, self.bucket, &self.slot.encoded)?;
+        let (directory, encoded, claim) = (&self.core.directory, &self.slot.encoded, self.entry.claim);
+        let judge = |state: &mut State| state.line(encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, claim));
+        match judge(state) {
+            Admission::Admitted => return Ok(Admission::Admitted),
+            Admission::Wait if self.entry.wait => {
+                let has_others = state.line(encoded).is_some_and(|line| line.iter().any(|known| !known.local));
+                if has_others && !fresh {
+                    state.relist(directory, lock.fd())?;
+                }
+            }
+            Admission::Wait | Admission::Conflict(_) => {
+                while state.reap(directory, self.bucket, encoded, claim)? {
+                    state.relist(directory, lock.fd())?;
+                }
+            }
         }
         Ok(judge(state))
     }

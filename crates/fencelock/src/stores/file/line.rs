@@ -197,6 +197,29 @@ impl Line {
         self.known.iter()
     }
 
+    /// Who may keep `claim` out at the tail: those of another capacity, who do whatever they hold, before the others.
+    pub(super) fn in_the_way(&self, claim: Claim) -> impl Iterator<Item = &Known> {
+        let differs = move |known: &&Known| known.ticket.claim.capacity() != claim.capacity();
+        self.known.iter().filter(differs).chain(self.known.iter().filter(move |known| !differs(known)))
+    }
+
+    /// Removes what other processes' sessions have here, in one pass, and tells whoever waits for it; front first.
+    pub(super) fn depart_sessions(&mut self, sessions: &HashSet<u64>, rung: &mut Rung) -> Vec<Ticket> {
+        let mut gone = Vec::new();
+        if !sessions.is_empty() {
+            self.known.retain_mut(|known| {
+                let stays = known.local || !sessions.contains(&known.ticket.key.session);
+                if !stays {
+                    known.ring(rung);
+                    gone.push(known.ticket);
+                }
+                stays
+            });
+            self.index_all();
+        }
+        gone
+    }
+
     /// What the rule says about `claim` at the place `key`.
     pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
         if claim == Claim::MUTEX {

@@ -3,7 +3,7 @@
 //! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
 //! and their closing is not the event that the owner's closing is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +15,11 @@ use tokio::runtime::Id;
 use super::directory::Directory;
 use super::files::open_file;
 use super::layout::SESSIONS;
+use super::line::{Known, Line};
 use super::platform::Interest;
-use super::ticket::base32;
+use super::ticket::{Ticket, base32};
 use super::watch::{Bell, Subscription, Watching, this_runtime, watch};
+use crate::queue::Claim;
 use crate::store::Owner;
 
 /// The file name of a session.
@@ -154,9 +156,53 @@ impl Lives {
     }
 }
 
+/// Who is in a queue by what is known, and is not any more.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Tickets whose files are gone.
+    pub(super) gone: Vec<Ticket>,
+    /// Sessions that are over.
+    pub(super) dead: HashSet<u64>,
+}
+
 impl Directory {
+    /// Who of those that keep `claim` out at the tail of a queue has left. Looks at no more of them than it takes to be sure
+    /// that the others keep it out: of a held mutex at the holder, however many wait.
+    pub(super) fn who_left(
+        &self,
+        line: &Line,
+        claim: Claim,
+        path: impl Fn(&Ticket) -> String,
+    ) -> rustix::io::Result<Left> {
+        let (mut left, mut alive) = (Left::default(), HashSet::new());
+        let mut room = claim.capacity() - claim.weight();
+        for Known { ticket, local, .. } in line.in_the_way(claim) {
+            let session = ticket.key.session;
+            if left.dead.contains(&session) {
+                continue;
+            }
+            if !local && !alive.contains(&session) && !self.is_alive(session)? {
+                left.dead.insert(session);
+                continue;
+            }
+            alive.insert(session);
+            if !local && !self.exists(&path(ticket))? {
+                left.gone.push(*ticket);
+                continue;
+            }
+            let fits = ticket.claim.capacity() == claim.capacity();
+            match room.checked_sub(ticket.claim.weight()).filter(|_| fits) {
+                Some(rest) => room = rest,
+                None => break,
+            }
+        }
+        Ok(left)
+    }
+
     /// Tests whether a session of another process is alive.
     pub(super) fn is_alive(&self, session: u64) -> rustix::io::Result<bool> {
+        #[cfg(test)]
+        self.sessions_tested.fetch_add(1, Ordering::SeqCst);
         self.is_locked(&session_name(session))
     }
 

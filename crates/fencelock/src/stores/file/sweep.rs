@@ -31,7 +31,7 @@ struct Effort {
     sessions: usize,
     /// Buckets that are listed.
     buckets: usize,
-    /// Tickets that are removed before it stops; a bucket is not left half done.
+    /// Tickets that are removed at most.
     tickets: usize,
 }
 
@@ -92,13 +92,17 @@ impl Directory {
         }
         let mut buckets = self.buckets_on_disk()?;
         buckets.retain(|bucket| *bucket >= janitor.next_bucket);
-        let mut removed = 0;
+        let mut room = effort.tickets;
         for (listed, bucket) in buckets.into_iter().enumerate() {
-            if listed == effort.buckets || removed >= effort.tickets {
-                janitor.next_bucket = bucket;
+            janitor.next_bucket = bucket;
+            if listed == effort.buckets {
                 return Ok(());
             }
-            removed += self.sweep_bucket(bucket, &mut janitor);
+            self.sweep_bucket(bucket, &mut janitor, &mut room);
+            if room == 0 {
+                // More may be left in this bucket.
+                return Ok(());
+            }
         }
         janitor.next_bucket = 0;
         let left = std::mem::take(&mut janitor.left);
@@ -141,9 +145,9 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the tickets of the dead from one bucket; says how many there were. A bucket that cannot be listed may hold
-    /// tickets of all of them.
-    fn sweep_bucket(&self, bucket: u16, janitor: &mut Janitor) -> usize {
+    /// Removes tickets of the dead from one bucket, `room` of them at most, and takes them off that. A bucket that cannot be
+    /// listed may hold tickets of all of them.
+    fn sweep_bucket(&self, bucket: u16, janitor: &mut Janitor, room: &mut usize) {
         let mut found = Vec::new();
         let listed = self.list_bucket(bucket, |file| {
             if let Some((_, ticket)) = Ticket::parse(file)
@@ -155,12 +159,20 @@ impl Directory {
         if listed.is_err() {
             janitor.left.clone_from(&janitor.dead);
         }
-        for (session, file) in &found {
-            if self.remove(&format!("{}/{file}", Self::bucket_path(bucket))).is_err() {
-                janitor.left.insert(*session);
+        // Where one ticket of a session cannot be removed, the others of it here are not tried: there may be thousands.
+        let mut refused = HashSet::new();
+        for (session, file) in found {
+            if *room == 0 {
+                break;
+            }
+            if !refused.contains(&session) {
+                match self.remove(&format!("{}/{file}", Self::bucket_path(bucket))) {
+                    Ok(_) => *room -= 1,
+                    Err(_) => drop(refused.insert(session)),
+                }
             }
         }
-        found.len()
+        janitor.left.extend(refused);
     }
 }
 

@@ -19,7 +19,7 @@ const FRESH_MS: u64 = 20;
 /// The low bits of a mark say whose it is, the others when it was made, in milliseconds.
 const WHOSE_BITS: u32 = 22;
 
-/// How long this process has had a bucket to itself.
+/// How long this process has been using a bucket.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// When it began, and when the lock was taken last.
@@ -38,11 +38,11 @@ impl Turn {
         gives_way
     }
 
-    /// Asked with the lock in hand: whether to give it back unused, since the turn is over and somebody waits. `alone`
-    /// says that nobody else has drawn a number since this process did.
-    pub(super) fn is_over(&mut self, now: Moment, alone: bool, wanted: impl FnOnce() -> bool) -> bool {
+    /// Asked with the lock in hand: whether to give it back unused, since the turn is over and somebody waits. That others
+    /// had the lock in between makes no difference: two that alternate would else keep it from a third for ever.
+    pub(super) fn is_over(&mut self, now: Moment, wanted: impl FnOnce() -> bool) -> bool {
         let since = match self.used {
-            Some((since, last)) if alone && now.since(last) < TURN => since,
+            Some((since, last)) if now.since(last) < TURN => since,
             _ => now,
         };
         self.used = Some((since, now));
@@ -115,19 +115,30 @@ mod tests {
     fn who_had_its_turn_gives_way_to_who_waits_and_then_goes_on() {
         let at = |micros| START.after(Duration::from_micros(micros));
         let mut turn = Turn::default();
-        let mut uses = |micros, alone, wanted: bool| turn.is_over(at(micros), alone, || wanted);
-        assert!(!uses(0, true, true) && !uses(900, true, true));
-        assert!(!uses(1100, true, false), "nobody waits");
-        assert!(!uses(1200, true, true), "a new turn");
-        assert!(!uses(2100, true, true) && !uses(2300, false, true), "somebody else had it");
-        assert!(!uses(9000, true, true), "it was not used for long");
-        assert!(!uses(9900, true, true) && uses(10_100, true, true));
+        let mut uses = |micros, wanted: bool| turn.is_over(at(micros), || wanted);
+        assert!(!uses(0, true) && !uses(900, true));
+        assert!(!uses(1100, false), "nobody waits");
+        assert!(!uses(1200, true), "a new turn");
+        assert!(!uses(9000, true), "it was not used for long");
+        assert!(!uses(9900, true) && uses(10_100, true));
         assert!(turn.gives_way(at(10_200), || true));
         assert!(!turn.gives_way(at(10_300), || false), "who waited has it");
-        assert!(!turn.is_over(at(10_400), true, || true) && !turn.is_over(at(11_300), true, || true));
-        assert!(turn.is_over(at(11_500), true, || true) && turn.gives_way(at(14_400), || true));
+        assert!(!turn.is_over(at(10_400), || true) && !turn.is_over(at(11_300), || true));
+        assert!(turn.is_over(at(11_500), || true) && turn.gives_way(at(14_400), || true));
         assert!(!turn.gives_way(at(14_600), || true), "who waits had its chance");
-        assert!(!turn.is_over(at(14_700), true, || true));
+        assert!(!turn.is_over(at(14_700), || true));
+    }
+
+    #[test]
+    fn two_that_alternate_both_give_way_to_a_third() {
+        let mut turns = [Turn::default(), Turn::default()];
+        let gave_way_at = |turn: &mut Turn, offset: u64| {
+            (0..50)
+                .map(|use_| use_ * 200 + offset)
+                .find(|at| turn.is_over(START.after(Duration::from_micros(*at)), || true))
+        };
+        let gave_way = [gave_way_at(&mut turns[0], 0), gave_way_at(&mut turns[1], 100)];
+        assert_eq!(gave_way, [Some(1000), Some(1100)]);
     }
 
     #[test]

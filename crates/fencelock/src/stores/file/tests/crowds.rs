@@ -110,11 +110,20 @@ async fn who_waits_behind_its_own_process_is_told_and_looks_for_nothing() {
 
 #[tokio::test]
 async fn the_dead_are_removed_a_bounded_number_at_a_time_until_nothing_is_left() {
+    removed_step_by_step(|number| format!("random/{number}")).await;
+}
+
+#[tokio::test]
+async fn the_dead_of_one_name_are_removed_a_bounded_number_at_a_time_until_nothing_is_left() {
+    removed_step_by_step(|_| "job".to_owned()).await;
+}
+
+async fn removed_step_by_step(name: impl Fn(usize) -> String) {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
     let mut dying = Client::on(&near);
     for number in 0..3000 {
-        let _ = dying.enter(&format!("random/{number}"), Claim::MUTEX).await;
+        let _ = dying.enter(&name(number), Claim::MUTEX).await;
     }
     dying.core.forsake();
     let client = Client::on(&far);
@@ -192,4 +201,70 @@ async fn a_process_that_comes_syncs_nothing_unless_the_one_before_was_killed_bef
     counters.set_len(8 * 4096).unwrap();
     assert_eq!(enter_anew().await, 1, "nothing says that the ceiling is on disk");
     assert_eq!(enter_anew().await, 0);
+}
+
+#[tokio::test]
+async fn a_try_that_meets_a_dead_crowd_gets_the_lock_and_removes_a_bounded_number() {
+    let directory = directory();
+    let stores = [store(&directory), store(&directory), store(&directory)];
+    let [mut dying, mut client, mut other] = [0, 1, 2].map(|number| Client::on(&stores[number]));
+    drop(queue_up(&mut dying, 3000).await);
+    dying.core.forsake();
+    let held = place(client.attempt("job").await);
+    token(&*held);
+    assert_eq!(tickets(&directory), 2001);
+    for left in [1001, 1, 1] {
+        assert!(matches!(other.attempt("job").await, Entered::Busy), "the one behind the dead holds it");
+        assert!(matches!(client.attempt("job").await, Entered::Busy));
+        assert!(tickets(&directory) <= left);
+        // An arrival: the next try of each lists again, and finds the dead that are left.
+        other.enter("job", Claim::MUTEX).await.leave().await.unwrap();
+    }
+    token(&*held);
+}
+
+#[tokio::test]
+async fn a_refused_try_tests_the_holder_alone_and_lists_nothing_however_many_processes_wait() {
+    let directory = directory();
+    let stores: Vec<_> = (0..30).map(|_| store(&directory)).collect();
+    let mut clients: Vec<_> = stores.iter().map(Client::on).collect();
+    let mut places = Vec::new();
+    for client in &mut clients {
+        places.push(client.enter("job", Claim::MUTEX).await);
+    }
+    let far = store(&directory);
+    let mut trying = Client::on(&far);
+    let so_far = || {
+        let directory = far.directory();
+        [&directory.sessions_tested, &directory.listings].map(|count| count.load(Ordering::SeqCst))
+    };
+    assert!(matches!(trying.attempt("job").await, Entered::Busy));
+    let before = so_far();
+    assert!(matches!(trying.attempt("job").await, Entered::Busy));
+    assert_eq!(so_far(), [before[0] + 1, before[1]]);
+    places[0].leave().await.unwrap();
+    clients[1].core.forsake();
+    assert!(matches!(trying.attempt("job").await, Entered::Busy));
+    assert_eq!(so_far(), [before[0] + 4, before[1]], "one that left, one that died, and one that holds it");
+    for client in &clients {
+        client.core.forsake();
+    }
+    token(&*place(trying.attempt("job").await));
+    assert_eq!(so_far()[1], before[1]);
+}
+
+#[tokio::test]
+async fn a_try_sees_that_a_writer_it_knows_goes_on_as_a_reader() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut client, mut trying) = (Client::on(&near), Client::on(&far));
+    let mut held = client.enter("job", Claim::WRITER).await;
+    let mut attempt = async |claim| {
+        let entry = trying.entry("job", claim, false);
+        trying.session.enter(entry).await.unwrap()
+    };
+    assert!(matches!(attempt(Claim::READER).await, Entered::Busy));
+    held.lighten(Claim::READER).await.unwrap();
+    assert!(matches!(attempt(Claim::WRITER).await, Entered::Busy), "its reader holds the lock");
+    token(&*place(attempt(Claim::READER).await));
 }
