@@ -3,10 +3,10 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencelock::memory::MemoryStore;
+use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Outline, Page, Queue, RequestId, Store};
 use fencelock::{Capability, Client, Clock, ErrorKind, Io, Name, Owner, Result};
 use futures_util::future::{BoxFuture, join_all};
@@ -18,6 +18,18 @@ struct Counting {
     store: MemoryStore,
     outlines: AtomicUsize,
     whole_queues: AtomicUsize,
+    panics: AtomicBool,
+}
+
+impl Counting {
+    fn new(store: MemoryStore) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            outlines: AtomicUsize::new(0),
+            whole_queues: AtomicUsize::new(0),
+            panics: AtomicBool::new(false),
+        })
+    }
 }
 
 impl Store for Counting {
@@ -40,6 +52,7 @@ impl Store for Counting {
 
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         self.outlines.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics.load(Ordering::SeqCst), "this store panics");
         self.store.contention(name, mine)
     }
 
@@ -55,8 +68,7 @@ fn two_thousand_that_give_up_together_look_a_few_times_and_each_is_told_its_posi
         let world = World::new();
         let holder = world.process().await;
         let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
-        let store = world.store.another_process();
-        let store = Arc::new(Counting { store, outlines: AtomicUsize::new(0), whole_queues: AtomicUsize::new(0) });
+        let store = Counting::new(world.store.another_process());
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
         let mutex = client.mutex("a").unwrap();
         let crowd = (0..CROWD).map(|_| {
@@ -83,3 +95,35 @@ fn two_thousand_that_give_up_together_look_a_few_times_and_each_is_told_its_posi
         world.assert_no_place_is_left().await;
     });
 }
+
+#[test]
+fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most() {
+    on_one_thread(async {
+        let world = World::new();
+        let holder = world.process().await;
+        let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+        let process = world.store.another_process();
+        let store = Counting::new(process.clone());
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
+        let waiting = |limit| {
+            let mutex = client.mutex("a").unwrap();
+            tokio::spawn(async move { mutex.acquire_within(limit).await.unwrap_err() })
+        };
+        for panics in [false, true] {
+            let (first, second) = (waiting(secs(3)), waiting(secs(5)));
+            world.advance(secs(1)).await;
+            let _hangs = (!panics).then(|| process.delay_next(Operation::Contention));
+            store.panics.store(panics, Ordering::SeqCst);
+            world.advance(secs(2) + LATEST).await;
+            first.await.unwrap();
+            store.panics.store(false, Ordering::SeqCst);
+            world.advance(secs(2)).await;
+            let told = second.await.unwrap();
+            let contention = told.contention().unwrap_or_else(|| panic!("{told}"));
+            assert!(contention.holder.is_some(), "after a look that panics ({panics}): {told}");
+        }
+    });
+}
+
+/// What a look may add to a wait.
+const LATEST: Duration = Duration::from_millis(100);

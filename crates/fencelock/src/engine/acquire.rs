@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Engine;
 use super::clock::Moment;
 use super::hold::Hold;
+use super::look::{Answer, LATEST};
 use super::observe::Event;
 use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
@@ -38,6 +39,13 @@ pub(crate) enum Wait {
 
 const WAIT_IS_OVER: &str = "the wait limit passed";
 
+/// How long before its end a wait asks who holds the lock, so that slow links have time to answer: at most half of it.
+const LOOK_AHEAD: Duration = Duration::from_secs(1);
+
+/// How long a store that was heard of may keep still before a look that it did not answer means that it is away. Only
+/// waits that are shorter end sooner.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// Acquires, or says why not. Dropped at any point, it leaves nothing in the store once clean-up has run.
 pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>> {
     let started = engine.clock.now();
@@ -47,9 +55,13 @@ pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>
         Wait::For(limit) => started.after(limit),
         Wait::Forever => Moment::NEVER,
     };
+    let look_at = match wish.wait {
+        Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
+        _ => until,
+    };
     let name = wish.name.clone();
-    let acquire =
-        Acquire { engine: Arc::clone(&engine), wish, until, was_answered: false, failures: Failures::default() };
+    let (heard, look, failures) = (None, None, Failures::default());
+    let acquire = Acquire { engine: Arc::clone(&engine), wish, until, look_at, heard, look, failures };
     let acquired = acquire.run().await;
     match &acquired {
         Ok(hold) => {
@@ -67,8 +79,11 @@ struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
     until: Moment,
-    /// The store answered a request of this acquire: only then can a wait that is over be called contention.
-    was_answered: bool,
+    /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
+    look_at: Moment,
+    /// When the store answered for this place last: only then can a wait that is over be called contention.
+    heard: Option<Moment>,
+    look: Option<Answer>,
     failures: Failures,
 }
 
@@ -106,6 +121,8 @@ impl Acquire {
                     if self.is_late() {
                         return Err(Box::pin(self.timed_out(None)).await);
                     }
+                    // What was heard of the place that went away says nothing of the next one.
+                    (self.heard, self.look) = (None, None);
                 }
             }
         }
@@ -248,21 +265,27 @@ impl Acquire {
     /// Waits for news. `Some` when the place went away with its session.
     async fn wait(&mut self, attempt: &mut Attempt<'_>, slot: &WaitSlot) -> Result<Option<Loss>> {
         let Stage::Placed(place) = &mut attempt.stage else { return Ok(Some(Loss::Removed)) };
+        let end = if self.look.is_none() { self.look_at } else { self.until };
         let news = tokio::select! {
             biased;
-            news = place.next(self.until) => news,
+            news = place.next(end) => news,
             // The end of the session is told here as well.
             cause = slot.lost() => return Ok(Some(cause)),
             // A store that overruns its time must not make us overrun ours.
-            () = self.engine.clock.sleep_until(self.until) => Ok(place.standing()),
+            () = self.engine.clock.sleep_until(end) => Ok(place.standing()),
         };
         match news {
+            Ok(Standing::Waiting(_)) if self.engine.clock.now() >= end => {
+                // A timer of our own has run out: the store has said nothing.
+                self.forget_what_passed(attempt.live);
+                self.look.get_or_insert_with(|| self.engine.look(&self.wish.name, Some(attempt.id.request)));
+                if self.is_late() {
+                    return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
+                }
+            }
             Ok(standing) => {
                 self.succeeded();
                 let granted = matches!(standing, Standing::Granted(_));
-                if !granted && self.is_late() {
-                    return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
-                }
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
             Err(error) if error.kind() == ErrorKind::Lost => {
@@ -284,7 +307,7 @@ impl Acquire {
     }
 
     fn succeeded(&mut self) {
-        self.was_answered = true;
+        self.heard = Some(self.engine.clock.now());
         self.failures = Failures::default();
     }
 
@@ -335,20 +358,26 @@ impl Acquire {
 
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let is_silent = || self.engine.current().is_none_or(|live| live.is_suspect());
-        if !self.was_answered || self.failures.last.is_some() || is_silent() {
-            let last = self.failures.last.take();
-            return self.outage(last);
-        }
-        match self.engine.contention(&self.wish.name, mine, self.until).await {
-            Err(error) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
-            looked => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
+        let last = self.failures.last.take();
+        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else { return self.outage(last) };
+        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last) };
+        let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
+        let told = self.engine.told(look, self.until).await;
+        // Late timers are not the store's silence.
+        let over = self.engine.clock.now().min(self.until.after(LATEST));
+        match told {
+            Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
+            None if over.since(heard.max(live.answered())) > QUIET => self.outage(None),
+            None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
+            Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
         }
     }
 
     /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
     fn outage(&self, last: Option<Error>) -> Error {
+        let was_lost = last.as_ref().is_some_and(|last| last.kind() == ErrorKind::Lost);
         let message = match self.wish.queues() {
+            true if was_lost => "the session was lost, and the store did not answer before the wait limit passed",
             true => "the store did not answer before the wait limit passed",
             false => "the store did not answer within the request deadline",
         };
@@ -368,7 +397,9 @@ impl Acquire {
     }
 
     async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
-        let looked = self.engine.contention(&self.wish.name, mine, self.until).await;
+        let look = self.engine.look(&self.wish.name, mine);
+        let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
+        let looked = self.engine.told(look, self.until).await.unwrap_or_else(unknown);
         self.contended(kind, message, looked)
     }
 

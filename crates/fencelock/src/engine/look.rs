@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use super::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId, clean};
 
@@ -17,11 +17,14 @@ use crate::store::{Contention, Outline, RequestId, clean};
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest that it may add to a wait that is over.
-const LATEST: Duration = Duration::from_millis(100);
+pub(super) const LATEST: Duration = Duration::from_millis(100);
 
 /// Those who want to know of each queue and are not being asked for yet. A name is here while its queue is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
+
+/// Where the outcome of a look comes; an error when nobody looks any more.
+pub(super) type Answer = oneshot::Receiver<Result<Contention>>;
 
 /// One that gave up, and where the answer goes.
 #[derive(Debug)]
@@ -55,36 +58,68 @@ impl Looks {
 }
 
 impl Engine {
-    /// Who is in the queue of `name`, and where `mine` stands in it, for one who waits until then: unknown when the store
-    /// has not told by a moment later, or within a second.
+    /// Asks who is in the queue of `name`, and where `mine` stands in it.
     ///
     /// Those who ask while the queue is looked at are answered by the next look, all of them by one: a crowd that gives
     /// up at once must not have the store asked once for each, with renewals waiting behind all of them.
-    pub(crate) async fn contention(
-        self: &Arc<Self>,
-        name: &Name,
-        mine: Option<RequestId>,
-        until: Moment,
-    ) -> Result<Contention> {
-        let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
+    pub(crate) fn look(self: &Arc<Self>, name: &Name, mine: Option<RequestId>) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.looks.join(name, Asker { request: mine, answer }) {
-            let (engine, name) = (Arc::clone(self), name.clone());
-            self.spawner.spawn(async move { engine.look_for_everybody(&name).await });
+            let looking = Looking { engine: Arc::clone(self), name: name.clone(), is_done: false };
+            self.spawner.spawn(looking.for_everybody());
         }
-        let told = tokio::select! {
-            biased;
-            told = answered => told.ok(),
-            () = self.clock.sleep_until(limit) => None,
-        };
-        told.unwrap_or_else(|| Ok(Contention::unknown(name.clone())))
+        answered
     }
 
-    async fn look_for_everybody(&self, name: &Name) {
-        while let Some(askers) = self.looks.take(name) {
+    /// What a look told one who waits until then; `None` when the store has said nothing by a moment later, or within
+    /// a second.
+    pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Result<Contention>> {
+        let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
+        tokio::select! {
+            biased;
+            told = look => told.ok(),
+            () = self.clock.sleep_until(limit) => None,
+        }
+    }
+}
+
+/// The task that looks at one queue for all who ask.
+struct Looking {
+    engine: Arc<Engine>,
+    name: Name,
+    is_done: bool,
+}
+
+impl Looking {
+    async fn for_everybody(mut self) {
+        while let Some(askers) = self.engine.looks.take(&self.name) {
             let mine: Vec<RequestId> = askers.iter().filter_map(|asker| asker.request).collect();
-            let outline = self.in_time("contention", self.store.contention(name, &mine)).await;
-            answer(name, askers, outline.map(clean::outline));
+            let outline = self.outline(&mine).await;
+            answer(&self.name, askers, outline.map(clean::outline));
+        }
+        self.is_done = true;
+    }
+
+    /// One look. It ends when nobody wants its answer any more, so that those who have asked since get another.
+    async fn outline(&self, mine: &[RequestId]) -> Result<Outline> {
+        let engine = &self.engine;
+        tokio::select! {
+            biased;
+            outline = engine.in_time("contention", engine.store.contention(&self.name, mine)) => outline,
+            () = engine.clock.sleep_until(engine.clock.now().after(LOOK_LIMIT)) => {
+                let message = "the store did not say within a second who holds the lock";
+                Err(Error::new(ErrorKind::Unreachable, "contention", message).retryable())
+            }
+        }
+    }
+}
+
+impl Drop for Looking {
+    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: nobody would
+    /// look again.
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.engine.looks.askers().remove(&self.name);
         }
     }
 }

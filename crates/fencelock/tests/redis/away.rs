@@ -96,6 +96,23 @@ async fn a_wait_for_a_server_that_is_gone_or_silent_is_an_outage() {
     }
 }
 
+#[tokio::test]
+async fn a_wait_whose_server_goes_silent_or_away_in_its_midst_is_an_outage() {
+    for breaks in [Server::pause as fn(&Server), Server::kill] {
+        let server = server(Settings::default());
+        // Renewals come too seldom to say anything of it.
+        let (holder, other) = (client(&server.url(), 120_000).await, client(&server.url(), 120_000).await);
+        let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let lock = other.mutex("job").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(10)).await });
+        until_queued(&holder, "job", 2).await;
+        breaks(&server);
+        let error = soon(waiting).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+        assert!(error.contention().is_none(), "{error:?}");
+    }
+}
+
 fn server_with_password() -> Server {
     server(Settings { password: Some("secret".to_owned()), ..Settings::default() })
 }
