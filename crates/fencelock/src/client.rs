@@ -219,8 +219,10 @@ impl Client {
     /// [`Loss::Closed`](crate::Loss::Closed).
     ///
     /// # Errors
-    /// When the store could not be told; what was held there then goes with the session's ttl.
+    /// When the store could not be told; what was held there then goes with the session's ttl. [`ErrorKind::Config`], and
+    /// nothing is closed, where [`Io::CurrentRuntime`] is used on another runtime.
     pub async fn close(&self) -> Result<()> {
+        self.engine.spawner.check_place()?;
         let engine = Arc::clone(&self.engine);
         self.engine.spawner.run_to_end(async move { engine.close().await }).await
     }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use fencelock::blocking;
 use fencelock::memory::MemoryStore;
 use fencelock::store::{Page, Store};
-use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io, Name};
+use fencelock::{Client, ClientBuilder, ErrorKind, Guard, GuardState, Health, Io, Name};
 use support::{ms, on_one_thread, secs};
 
 /// ttl 800 ms, renewed every 200 ms, certain for 600 ms.
@@ -159,23 +160,29 @@ fn a_client_of_one_runtime_says_so_on_another() {
     let options = Client::builder().io(Io::CurrentRuntime);
     let client = home.block_on(options.connect_store(shared(&store))).unwrap();
     let guard = home.block_on(client.mutex("a").unwrap().acquire()).unwrap();
-    let elsewhere = async || {
+    let [one, another] = ["c", "d"].map(|name| home.block_on(client.mutex(name).unwrap().acquire()).unwrap());
+    let ran = Cell::new(false);
+    let elsewhere = async |spare: Guard| {
         let name = Name::new("a").unwrap();
         let errors = [
             client.mutex("b").unwrap().acquire().await.unwrap_err(),
             client.queue(&name).await.unwrap_err(),
             guard.release().await.unwrap_err(),
+            spare.run(async |_| ran.set(true)).await.unwrap_err(),
+            client.close().await.unwrap_err(),
         ];
+        assert!(!ran.get(), "a body ran under a lock that nobody could give back");
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");
             assert!(error.to_string().contains("Io::CurrentRuntime"), "{error}");
         }
     };
-    other.block_on(elsewhere());
-    futures_executor::block_on(elsewhere());
+    other.block_on(elsewhere(one));
+    futures_executor::block_on(elsewhere(another));
     home.block_on(async {
         guard.release().await.unwrap();
         client.mutex("b").unwrap().acquire().await.unwrap().release().await.unwrap();
+        client.close().await.unwrap();
     });
     assert_eq!(store.census().places, 0);
 }

@@ -218,13 +218,16 @@ impl<K> Guard<K> {
     /// gets is lent: keeping it keeps nothing locked, releasing it does nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost).
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost); [`ErrorKind::Config`](crate::ErrorKind::Config), before `body` runs,
+    /// where [`Io::CurrentRuntime`](crate::Io::CurrentRuntime) is used on another runtime.
     pub async fn run<T, F, Fut>(self, body: F) -> Result<T>
     where
         F: FnOnce(Self) -> Fut,
         Fut: Future<Output = T>,
     {
         self.check()?;
+        // Before the body runs: afterwards nobody could give the lock back in the open.
+        self.share.hold.engine().spawner.check_place()?;
         let lent = Self::of(Share {
             hold: Arc::clone(&self.share.hold),
             given_up: AtomicBool::new(true),
