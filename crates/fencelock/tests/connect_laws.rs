@@ -3,10 +3,13 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencelock::memory::Operation;
-use fencelock::{Client, ErrorKind, Health, Io, Result};
+use fencelock::memory::{MemoryStore, Operation};
+use fencelock::store::{Opened, Page, Queue, Store};
+use fencelock::{Capability, Client, Clock, ErrorKind, Health, Io, Name, Owner, Result};
+use futures_util::future::BoxFuture;
 use support::{World, ms, on_one_thread, secs, settle};
 use tokio::task::JoinHandle;
 
@@ -136,6 +139,62 @@ fn a_client_that_is_closed_or_dropped_while_a_session_is_opened_leaves_none() {
             world.advance(secs(11)).await;
             assert_eq!(world.store.census(), Default::default());
         }
+    });
+}
+
+/// A store that counts how often a session is asked of it, and panics then when it is told to.
+#[derive(Debug)]
+struct Opens {
+    store: MemoryStore,
+    asked: AtomicUsize,
+    panics: AtomicBool,
+}
+
+impl Opens {
+    fn new(store: MemoryStore) -> Arc<Self> {
+        Arc::new(Self { store, asked: AtomicUsize::new(0), panics: AtomicBool::new(false) })
+    }
+}
+
+impl Store for Opens {
+    fn capability(&self) -> &Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics.load(Ordering::SeqCst), "this store panics");
+        self.store.open(owner, ttl, clock)
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        self.store.names(prefix, from, limit)
+    }
+}
+
+#[test]
+fn a_store_that_panics_is_not_told_as_a_client_that_was_closed() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.store.another_process();
+        let store = Opens::new(process.clone());
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
+        store.panics.store(true, Ordering::SeqCst);
+        process.expire_sessions();
+        settle().await;
+        let error = client.mutex("a").unwrap().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+        store.panics.store(false, Ordering::SeqCst);
+        world.advance(secs(2)).await;
+        client.mutex("a").unwrap().acquire().await.unwrap().release().await.unwrap();
     });
 }
 

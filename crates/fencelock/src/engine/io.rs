@@ -123,7 +123,7 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Internal, "background work", "the runtime that it ran on was stopped, or it panicked")
         .outcome_unknown()
 }

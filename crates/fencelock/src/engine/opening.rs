@@ -9,6 +9,7 @@ use futures_util::future::Shared;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::io;
 use super::observe::Event;
 use super::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
@@ -56,7 +57,9 @@ impl Engine {
             // Nobody may be waiting any more.
             let _ = done.send(opened);
         });
-        async move { outcome.await.unwrap_or_else(|_| Err(closed())).map_err(Arc::new) }.boxed().shared()
+        let is_closed = self.closed.clone();
+        let given_up = move |_| Err(if is_closed.is_cancelled() { closed() } else { io::stopped() });
+        async move { outcome.await.unwrap_or_else(given_up).map_err(Arc::new) }.boxed().shared()
     }
 
     /// Completes when no session is being opened; after [`Engine::closed`], no other will be.
