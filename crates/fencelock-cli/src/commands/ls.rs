@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream};
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::locks::{HEAD, Lock};
-use crate::say::{Failure, Outcome, say};
+use crate::say::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 
@@ -18,7 +18,8 @@ const READS: usize = 16;
 
 /// List the locks that somebody holds or waits for.
 ///
-/// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault. Exits with 1
+/// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; a store that cannot
+/// be reached any more ends the list. Exits with 1
 /// if another client's contender does not wait for those ahead of it, or may not, so that the lock can be held twice.
 ///
 /// With --json: an array of objects with `name`, `store`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the
@@ -84,6 +85,11 @@ impl Found {
             while let Some((name, lock)) = looks.next().await {
                 match lock {
                     Ok(lock) => self.locks.extend(lock),
+                    // The others would take as long to say the same.
+                    Err(failure) if failure.code == code::UNAVAILABLE => {
+                        self.failure = Some(failure);
+                        return;
+                    }
                     Err(failure) => {
                         self.locks.push(Lock::unread(name, &chosen.name(), &failure));
                         let message = format!("not every lock can be read, {name} for one");
