@@ -19,13 +19,16 @@ fn unshared(options: &[&str]) -> (Place, Command) {
 fn the_first_process_of_a_container_reaps_what_is_left_to_it() {
     let (_place, mut command) = unshared(&["--pid", "--fork", "--mount-proc"]);
     let script = "sh -c 'sleep 0.1 & echo $! > orphan'; while test -e /proc/$(cat orphan); do sleep 0.02; done; exit 5";
-    assert_eq!(ended(command.args([PROGRAM, "run", "job", "--", "sh", "-c", script])), (5, String::new()));
+    assert_eq!(ended(command.args([PROGRAM, "run", "--quiet", "job", "--", "sh", "-c", script])), (5, String::new()));
 }
 
 #[test]
 fn the_first_process_of_a_container_ends_as_a_shell_would_say_it() {
     let (_place, mut command) = unshared(&["--pid", "--fork", "--mount-proc"]);
-    assert_eq!(ended(command.args([PROGRAM, "run", "job", "--", "sh", "-c", "kill -INT $$"])), (130, String::new()));
+    assert_eq!(
+        ended(command.args([PROGRAM, "run", "--quiet", "job", "--", "sh", "-c", "kill -INT $$"])),
+        (130, String::new())
+    );
 }
 
 #[test]
@@ -33,7 +36,7 @@ fn without_proc_commands_run_as_elsewhere() {
     let (place, mut command) = unshared(&["--mount"]);
     std::fs::create_dir(place.path("bin")).unwrap();
     std::os::unix::fs::symlink(PROGRAM, place.path("bin/fencelock")).unwrap();
-    let script = "mount -t tmpfs none /proc && \"$0\" run job -- sh -c 'exit 5'
-                  test $? = 5 && PATH=$PWD/bin:$PATH && fencelock run job -- sh -c 'exit 6'";
+    let script = "mount -t tmpfs none /proc && \"$0\" run --quiet job -- sh -c 'exit 5'
+                  test $? = 5 && PATH=$PWD/bin:$PATH && fencelock run --quiet job -- sh -c 'exit 6'";
     assert_eq!(ended(command.args(["sh", "-c", script, PROGRAM])), (6, String::new()));
 }

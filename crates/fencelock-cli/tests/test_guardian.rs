@@ -172,7 +172,7 @@ fn what_a_command_leaves_running_outlives_its_guardian() {
     for place in places(60_000) {
         let script =
             "sh -c 'echo $$ > left; exec sleep 300' >/dev/null 2>&1 & while ! test -s left; do sleep 0.02; done";
-        assert_eq!(common::ended(&mut place.run(&["job"], script)), (0, String::new()));
+        assert_eq!(common::ended(&mut place.run(&["--quiet", "job"], script)), (0, String::new()));
         let left: i32 = written(&place.path("left")).trim().parse().unwrap();
         assert!(is_alive(left));
         kill(Pid::from_raw(left), Signal::SIGKILL).unwrap();
@@ -200,7 +200,7 @@ fn a_command_has_the_descriptors_that_it_would_have_without_us() {
     let [place, _] = places(60_000);
     let list = |file: &str| format!("ls /proc/\\$\\$/fd > {file}; true");
     let (without, with) = (list("without"), list("with"));
-    let script = format!("exec 7>seven; sh -c \"{without}\"; exec \"$0\" run job -- sh -c \"{with}\"");
+    let script = format!("exec 7>seven; sh -c \"{without}\"; exec \"$0\" run --quiet job -- sh -c \"{with}\"");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script, common::PROGRAM]);
     shell.env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path());

@@ -40,3 +40,21 @@ fn a_store_that_is_not_there_is_never_a_busy_lock() {
         assert!(!said.contains("busy") && said.contains("redis://"), "{said}");
     }
 }
+
+#[test]
+fn a_store_that_goes_away_while_we_wait_is_never_a_busy_lock() {
+    for is_silent in [true, false] {
+        let (server, place) = server();
+        let _holder = place.holder("job");
+        let waiter =
+            Running::start(place.run(&["--wait", "8s", "-q", "-E", "0", "job"], "true").stderr(Stdio::piped()));
+        place.queued("job", 2);
+        if is_silent {
+            server.pause();
+        } else {
+            server.kill();
+        }
+        let output = waiter.end();
+        assert_eq!(common::code(&output), 69, "silent {is_silent}: {}", common::stderr(&output));
+    }
+}
