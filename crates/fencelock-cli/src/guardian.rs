@@ -22,7 +22,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use nix::unistd::{Pid, chdir, setsid};
 
 use crate::bound::ourselves;
-use crate::say::{Failure, Outcome, say};
+use crate::say::{Failure, Outcome, never_wait, say};
 
 /// The hidden verb's name.
 const VERB: &str = "guard";
@@ -126,6 +126,7 @@ impl Guard {
         // No keyboard and no closing terminal reaches a session of its own, and no supervisor's TERM ends it before fencelock.
         SigSet::all().thread_block().map_err(failed)?;
         setsid().map_err(failed)?;
+        never_wait();
         let _ = chdir("/");
         let mut watch = Watch::new().map_err(failed)?;
         io::stdout().lock().write_all(b"+").and_then(|()| io::stdout().lock().flush())?;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencelock::Moment;
 use nix::errno::Errno;
@@ -20,14 +20,8 @@ use crate::say::{Failure, Outcome, code, say};
 use crate::signals::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, is_somebody_stopped, tell_our_group};
 
-/// How often a group is asked whether anybody is left in it.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
-
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
 const SUSPENDING: Duration = Duration::from_millis(500);
-
-/// How long the processes of a group may take to be gone once they were killed.
-const DYING: Duration = Duration::from_secs(2);
 
 /// What happened to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +46,13 @@ pub(crate) struct Job {
     is_stopped: bool,
     /// It was stopped for want of the terminal, or while it had it.
     wants_terminal: bool,
+    is_reaped: bool,
 }
 
 impl Job {
     /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value; with
-    /// `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then. Called on the
-    /// main thread: the kernel means the thread.
+    /// `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then, and begins
+    /// only when it is told to. Called on the main thread: the kernel means the thread.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<String>)],
@@ -82,14 +77,22 @@ impl Job {
             let _ = seen(group);
             guard.guard(group);
             guard.until(certain_until);
-            let _ = killpg(group, Signal::SIGCONT);
         }
-        let watched = sender.clone();
+        let (is_stopped, wants_terminal, is_reaped) = (false, false, false);
+        let job = Self { child, group, terminal, guard, happenings, sender, is_stopped, wants_terminal, is_reaped };
+        let watched = job.sender.clone();
         thread::Builder::new()
             .name("fencelock-wait".to_owned())
             .spawn(move || watch(group, &watched))
             .map_err(|error| Failure::os("cannot start a thread", &error))?;
-        Ok(Self { child, group, terminal, guard, happenings, sender, is_stopped: false, wants_terminal: false })
+        Ok(job)
+    }
+
+    /// A bound command begins; any other has begun.
+    pub(crate) fn begin(&self) {
+        if self.is_bound() {
+            self.signal(Signal::SIGCONT);
+        }
     }
 
     /// What happens to it next.
@@ -254,6 +257,7 @@ impl Job {
     pub(crate) fn reap(&mut self) -> Outcome<ExitStatus> {
         let had = self.terminal.as_ref().is_some_and(|terminal| terminal.take_back(self.group));
         let status = self.child.wait().map_err(|error| Failure::os("cannot wait for the command", &error))?;
+        self.is_reaped = true;
         if had && let Some(signal) = keyboard_signal(status) {
             // The keyboard reached the command alone: the script around us is told, too.
             tell_our_group(signal);
@@ -266,25 +270,11 @@ impl Job {
         self.guard = None;
     }
 
-    /// Waits until nobody is left in the group of a command that was reaped, at most until `kill_at`; who is left then
-    /// is killed.
-    pub(crate) async fn emptied(&self, kill_at: Instant) {
-        let mut killed = false;
-        while self.is_somebody_left() {
-            let now = Instant::now();
-            if now >= kill_at && !killed {
-                self.signal(Signal::SIGKILL);
-                killed = true;
-            }
-            if now >= kill_at + DYING {
-                say(format_args!("processes of the command's group {} cannot be ended", self.group));
-                return;
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
+    pub(crate) fn say_that_it_cannot_be_ended(&self) {
+        say(format_args!("processes of the command's group {} cannot be ended", self.group));
     }
 
-    fn is_somebody_left(&self) -> bool {
+    pub(crate) fn is_somebody_left(&self) -> bool {
         self.reap_strangers();
         killpg(self.group, None) != Err(Errno::ESRCH)
     }
@@ -298,6 +288,16 @@ impl Job {
             && !ours.contains(&Some(process))
         {
             let _ = waitpid(process, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
+
+impl Drop for Job {
+    /// A command whose end nobody waits for any more must not go on: its lock is given back.
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            self.signal(Signal::SIGKILL);
+            let _ = self.child.wait();
         }
     }
 }

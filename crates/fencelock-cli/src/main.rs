@@ -28,12 +28,14 @@ fn main() -> ExitCode {
         Ok(fencelock) => dispatch(&fencelock),
         Err(error) => not_parsed(&error),
     };
-    ExitCode::from(ended.unwrap_or_else(|failure| {
+    let code = ended.unwrap_or_else(|failure| {
         if let Some(message) = failure.message {
             say(message);
         }
         failure.code
-    }))
+    });
+    say::finish();
+    ExitCode::from(code)
 }
 
 fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {

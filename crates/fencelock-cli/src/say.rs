@@ -3,10 +3,30 @@
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
 
 use fencelock::{Error, ErrorKind};
 
 use crate::terminal::undisturbed;
+
+/// How many lines wait for a stderr that takes none, before the next is left out.
+const UNWRITTEN: usize = 64;
+
+/// How long a stderr that takes no lines is waited for at the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where lines go to be written, once nothing may wait for them.
+static WRITER: OnceLock<SyncSender<Written>> = OnceLock::new();
+
+/// What the thread that writes is sent.
+enum Written {
+    Line(String),
+    /// Everything before it is written when this is answered.
+    Done(SyncSender<()>),
+}
 
 /// Exit codes besides the child's own. Numbers from `sysexits.h` where it has one; 126 and 127 as shells use them.
 pub(crate) mod code {
@@ -124,7 +144,41 @@ fn write(text: &str) {
         "fencelock: {text}
 "
     );
+    match WRITER.get() {
+        // A line too many is left out.
+        Some(writer) => drop(writer.try_send(Written::Line(line))),
+        None => put(&line),
+    }
+}
+
+fn put(line: &str) {
     let _ = undisturbed(|| io::stderr().lock().write_all(line.as_bytes()));
+}
+
+/// From now on a thread writes what is said: nobody who holds a lock, or ends those who do, may wait for a reader of stderr.
+/// Where no thread can be started, it is written at once as before.
+pub(crate) fn never_wait() {
+    let (writer, unwritten) = mpsc::sync_channel(UNWRITTEN);
+    let write = move || {
+        for written in unwritten {
+            match written {
+                Written::Line(line) => put(&line),
+                Written::Done(done) => drop(done.try_send(())),
+            }
+        }
+    };
+    if thread::Builder::new().name("fencelock-say".to_owned()).spawn(write).is_ok() {
+        let _ = WRITER.set(writer);
+    }
+}
+
+/// Waits until everything that was said is written, though not for ever.
+pub(crate) fn finish() {
+    let Some(writer) = WRITER.get() else { return };
+    let (done, is_done) = mpsc::sync_channel(1);
+    if writer.try_send(Written::Done(done)).is_ok() {
+        let _: Result<(), RecvTimeoutError> = is_done.recv_timeout(LAST_WORDS);
+    }
 }
 
 /// Control characters written out, so that names and purposes of strangers cannot drive a terminal.

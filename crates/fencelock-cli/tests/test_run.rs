@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::process::Stdio;
 
 use common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -206,6 +207,40 @@ fn a_command_whose_lock_is_lost_is_killed_and_not_asked_unless_told_so() {
         assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
         assert_eq!(place.path("told").exists(), told, "{options:?}");
     }
+}
+
+/// The writing end of a pipe that takes no more, and the reading end, which keeps it open.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let size = usize::try_from(fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap()).unwrap();
+    writer.write_all(&vec![b'.'; size]).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_command_whose_lock_is_lost_is_killed_though_nobody_reads_stderr() {
+    let place = Place::new();
+    let (_reader, full) = full_pipe();
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let running = Running::start(place.run(&["job"], script).stderr(full));
+    let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
+    remove_tickets(&place.path("store"), "job.");
+    until("the command is killed", || (!is_alive(command)).then_some(()));
+    assert_eq!(running.code(), 76);
+}
+
+#[test]
+fn who_is_left_of_a_command_that_was_told_to_end_is_killed_when_the_lock_is_lost() {
+    let place = Place::new();
+    let script = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.02; done' &
+        trap 'echo gone > gone; exit 0' TERM; while :; do sleep 0.02; done";
+    let running = Running::start(&mut place.run(&["--max-hold", "5s", "--grace", "1h", "job"], script));
+    let child: i32 = written(&place.path("child")).trim().parse().unwrap();
+    written(&place.path("gone"));
+    assert!(is_alive(child));
+    remove_tickets(&place.path("store"), "job.");
+    until("who was left is killed", || (!is_alive(child)).then_some(()));
+    assert_eq!(running.code(), 76);
 }
 
 /// Removes every file under `directory` whose name starts with `start`: somebody who tidies up.

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencelock::{AnyGuard, Clock as _, GuardState, Loss, Moment, SystemClock, Timing};
 use nix::sys::signal::Signal;
@@ -14,6 +14,12 @@ use crate::signals::{Signals, stop_ourselves};
 
 /// How often the remaining certainty is looked at, at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often a group is asked whether anybody is left in it.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How long the processes of a group may take to be gone once they were killed.
+const DYING: Duration = Duration::from_secs(2);
 
 /// After it got the terminal, a command is looked at this often, each time after twice the pause, from the first on.
 const NUDGES: u32 = 7;
@@ -121,20 +127,27 @@ impl<'a> Held<'a> {
 
     /// Serves the command until it ends; says how to end in turn.
     pub(super) async fn serve(mut self, signals: &mut Signals) -> Outcome<Ending> {
+        self.look();
+        // It does not begin when the lock was lost meanwhile.
+        self.job.begin();
         loop {
+            let event = self.next(signals).await;
+            if matches!(event, Event::Job(Happening::Ended)) {
+                return self.ended().await;
+            }
             // Before anything is passed on: after a pause of ours the command may be the second holder.
             self.look();
-            match self.next(signals).await {
-                Event::Job(Happening::Ended) => return self.ended().await,
+            match event {
                 Event::Job(Happening::Unguarded) => self.job.guard_again(),
                 Event::Job(Happening::Stopped(_)) if self.stopping.is_some() => self.job.go_on(),
                 Event::Job(Happening::Stopped(by)) => self.stopped(by),
                 Event::Signal(signal) => self.take(signal).await,
-                Event::Stop(cause) => self.stop(cause),
+                Event::Stop(cause) if self.stopping.is_none() => self.stop(cause),
                 Event::Kill => self.kill(),
                 Event::Nudge => self.nudge(),
-                Event::Look => {}
+                Event::Job(Happening::Ended) | Event::Stop(_) | Event::Look => {}
             }
+            self.job.may_go_on_until(self.goes_on_until());
         }
     }
 
@@ -226,17 +239,6 @@ impl<'a> Held<'a> {
     }
 
     fn stop(&mut self, cause: Cause) {
-        let name = self.guard.name();
-        match cause {
-            Cause::Lost(loss) => {
-                let reason = self.guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
-                say(format_args!("the lock {name} was lost, the command is stopped: {loss}{reason}"));
-            }
-            Cause::Lapsing => {
-                say(format_args!("the lock {name} cannot be renewed, the command is stopped before it lapses"));
-            }
-            Cause::HeldTooLong => say(format_args!("the lock {name} was held for --max-hold, the command is stopped")),
-        }
         let now = SystemClock.now();
         let holding = !matches!(cause, Cause::Lost(_));
         let kill_at =
@@ -249,6 +251,21 @@ impl<'a> Held<'a> {
             // Also continues one that is suspended, and could not end.
             self.job.relay(Signal::SIGTERM);
         }
+        self.say_why(cause);
+    }
+
+    fn say_why(&self, cause: Cause) {
+        let name = self.guard.name();
+        match cause {
+            Cause::Lost(loss) => {
+                let reason = self.guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
+                say(format_args!("the lock {name} was lost, the command is stopped: {loss}{reason}"));
+            }
+            Cause::Lapsing => {
+                say(format_args!("the lock {name} cannot be renewed, the command is stopped before it lapses"));
+            }
+            Cause::HeldTooLong => say(format_args!("the lock {name} was held for --max-hold, the command is stopped")),
+        }
     }
 
     fn kill(&mut self) {
@@ -259,19 +276,37 @@ impl<'a> Held<'a> {
     }
 
     async fn ended(mut self) -> Outcome<Ending> {
-        let Some(stopping) = self.stopping else {
-            self.job.dismiss_the_guardian();
-            let status = self.job.reap()?;
-            let killed = status.signal() == Some(Signal::SIGKILL as i32);
-            // The guardian was quicker than we.
-            let is_late = |left| left <= self.limits.reserve;
-            let was_late = killed && self.guard.remaining().is_some_and(is_late);
-            return Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) });
-        };
-        self.job.reap()?;
-        let left = stopping.kill_at.since(SystemClock.now());
-        self.job.emptied(Instant::now() + left).await;
-        Ok(Ending::Code(code::LOST))
+        if self.stopping.is_some() {
+            self.job.reap()?;
+            self.emptied().await;
+            return Ok(Ending::Code(code::LOST));
+        }
+        self.job.dismiss_the_guardian();
+        let status = self.job.reap()?;
+        let killed = status.signal() == Some(Signal::SIGKILL as i32);
+        // The guardian was quicker than we.
+        let is_late = |left| left <= self.limits.reserve;
+        let was_late = killed && self.guard.remaining().is_some_and(is_late);
+        Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) })
+    }
+
+    /// Waits until nobody is left in the group of a command that was told to end; who is left when its time is over, or when
+    /// the lock is lost, is killed.
+    async fn emptied(&mut self) {
+        let mut killed = None;
+        while self.job.is_somebody_left() {
+            self.look();
+            let now = SystemClock.now();
+            let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
+            match killed {
+                None if is_over => {
+                    self.kill();
+                    killed = Some(now);
+                }
+                Some(since) if now.since(since) > DYING => return self.job.say_that_it_cannot_be_ended(),
+                _ => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::held::{Ending, Held, Limits, certain_until};
 use super::{StoreArguments, connect, farewell};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
-use crate::say::{Failure, Outcome, chain, code, say};
+use crate::say::{Failure, Outcome, chain, code, finish, never_wait, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
 
@@ -97,6 +97,7 @@ impl Run {
         match self.run_to_its_end(store).await? {
             Ending::Code(code) => Ok(code),
             Ending::Signal(signal) => {
+                finish();
                 die_of(signal);
                 Ok(128 + u8::try_from(signal as i32).unwrap_or(0))
             }
@@ -105,6 +106,7 @@ impl Run {
 
     async fn run_to_its_end(&self, store: &StoreArguments) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
+        never_wait();
         let chosen = store.choose(self.quiet)?;
         chosen.refuse_memory()?;
         let started = Instant::now();
