@@ -162,6 +162,9 @@ impl Connection {
     /// Moves what waits in the line to the buffer, and says whether there was something. The time of sending is taken here, before the write: it
     /// can only seem earlier than it was.
     fn take_requests(&mut self, context: &Context<'_>) -> bool {
+        if !self.conversation.is_settled() {
+            return false;
+        }
         self.closing = self.shared.outbox.take(&mut self.taken, context);
         if self.taken.is_empty() {
             return self.write_close();

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::answer::Reply;
 use crate::error::{Error, ErrorKind};
+use crate::events::Event;
 use crate::frames::Incoming;
 use crate::liveness::Contacts;
 use crate::outbox::Request;
@@ -62,6 +63,8 @@ pub(crate) struct Conversation {
     pings: VecDeque<Duration>,
     auths: usize,
     set_watches: usize,
+    /// Whether the session may be on another server, which the leader is asked first.
+    is_doubted: bool,
     contacts: Contacts,
     /// The newest transaction that an answer told of.
     seen: i64,
@@ -71,14 +74,28 @@ impl Conversation {
     pub(crate) fn new(shared: Arc<Shared>, server: String, contacts: Contacts, seen: i64) -> Self {
         let written = VecDeque::new();
         let pings = VecDeque::new();
-        Self { shared, server, written, given_up: 0, pings, auths: 0, set_watches: 0, contacts, seen }
+        let (auths, set_watches, is_doubted) = (0, 0, false);
+        Self { shared, server, written, given_up: 0, pings, auths, set_watches, is_doubted, contacts, seen }
     }
 
-    /// What a new connection begins with: the credentials, then the watches that the last one had.
+    /// Other servers may have been given the session meanwhile: the leader is asked, and only then it is told that the session goes on.
+    pub(crate) fn doubted(self) -> Self {
+        Self { is_doubted: true, ..self }
+    }
+
+    /// Whether requests may be sent.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_doubted
+    }
+
+    /// What a new connection begins with: the credentials, where the session is, then the watches that the last one had.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
         for auth in &self.shared.config.auth {
             out.extend_from_slice(request::auth(&auth.scheme, &auth.credentials).bytes());
             self.auths += 1;
+        }
+        if self.is_doubted {
+            out.extend_from_slice(request::ask_owner().bytes());
         }
         for frame in crate::rewatch::frames(&self.shared.watches, self.seen, self.shared.config.max_frame) {
             out.extend_from_slice(frame.bytes());
@@ -101,7 +118,7 @@ impl Conversation {
 
     /// Whether the server owes an answer.
     pub(crate) fn awaits(&self) -> bool {
-        !self.written.is_empty() || !self.pings.is_empty() || self.auths > 0 || self.set_watches > 0
+        !self.written.is_empty() || !self.pings.is_empty() || self.auths > 0 || self.set_watches > 0 || self.is_doubted
     }
 
     /// Whether all credentials were taken.
@@ -122,6 +139,7 @@ impl Conversation {
             xid::NOTIFICATION => return self.notified(incoming, &mut record),
             xid::PING => self.answered_ping(now)?,
             xid::AUTH => self.answered_auth(header.code)?,
+            xid::OWNER => self.answered_owner(header.code)?,
             xid::SET_WATCHES => self.answered_set_watches(header.code)?,
             _ => return self.answered(header, incoming, now),
         }
@@ -154,6 +172,19 @@ impl Conversation {
         Ok(())
     }
 
+    fn answered_owner(&mut self, code: i32) -> Result<(), End> {
+        if !std::mem::take(&mut self.is_doubted) {
+            return Err(Malformed("an answer to a question that was not asked").into());
+        }
+        match code {
+            code::SESSION_MOVED => return Err(moved()),
+            code::SESSION_EXPIRED => return Err(End::Expired),
+            // Any other word is a word of the owner.
+            _ => self.shared.events.push(Event::Reconnected { server: self.server.clone() }),
+        }
+        Ok(())
+    }
+
     fn answered_set_watches(&mut self, code: i32) -> Result<(), End> {
         self.set_watches =
             self.set_watches.checked_sub(1).ok_or(Malformed("an answer to watches that were not set"))?;
@@ -167,7 +198,9 @@ impl Conversation {
     fn answered(&mut self, header: Header, incoming: &Incoming<'_>, now: Duration) -> Result<(), End> {
         let is_next = |written: &mut Written| written.request.frame.xid() == header.xid;
         let Some(Written { mut request, sent, proves, .. }) = self.written.pop_front_if(is_next) else {
-            return Err(Malformed("an answer out of turn").into());
+            // A server that is told that the session has moved answers that one request no more.
+            let is_later = self.written.iter().any(|written| written.request.frame.xid() == header.xid);
+            return Err(if is_later { moved() } else { Malformed("an answer out of turn").into() });
         };
         self.given_up = self.given_up.saturating_sub(1);
         self.seen = self.seen.max(header.zxid);
@@ -258,4 +291,8 @@ impl Conversation {
         }
         unwritten
     }
+}
+
+fn moved() -> End {
+    End::Lost("the server left a request without an answer: another server was given the session meanwhile".to_owned())
 }

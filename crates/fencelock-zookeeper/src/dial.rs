@@ -20,6 +20,8 @@ pub(crate) struct Established {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) server: String,
     pub(crate) welcome: Welcome,
+    /// Whether another server may take the session from this one, for it was asked to continue it as well.
+    pub(crate) is_doubted: bool,
 }
 
 /// The session is over, as a server said.
@@ -65,6 +67,8 @@ pub(crate) struct Dialer {
     avoid: Option<String>,
     /// Whether to pause before the first attempt.
     wary: bool,
+    /// How many races in a row were won while other servers had been asked to continue the session as well.
+    contests: u32,
 }
 
 /// The times that dialling goes by.
@@ -83,6 +87,13 @@ impl Times {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const STAGGER: Duration = Duration::from_millis(200);
 
+    /// After so many contested races in a row: the leader gives a session to the server that comes last, so servers that take longer to
+    /// answer than the next one is behind them would take it from each other for ever.
+    fn after(self, contests: u32) -> Self {
+        let stagger = self.stagger.saturating_mul(2_u32.saturating_pow(contests)).min(self.attempt);
+        Self { stagger, ..self }
+    }
+
     /// For a session with this timeout.
     pub(crate) fn of(session_timeout: Duration, attempt: Option<Duration>) -> Self {
         Self {
@@ -98,7 +109,7 @@ impl Dialer {
     /// For a session with this timeout.
     pub(crate) fn new(times: Times) -> Self {
         let (failures, under_way) = (Vec::new(), Vec::new());
-        Self { failures, under_way, times, pause: Times::FIRST_PAUSE, avoid: None, wary: false }
+        Self { failures, under_way, times, pause: Times::FIRST_PAUSE, avoid: None, wary: false, contests: 0 }
     }
 
     /// A session was given.
@@ -114,6 +125,7 @@ impl Dialer {
         self.wary = lived < 2 * self.times.attempt;
         if !self.wary {
             self.pause = Times::FIRST_PAUSE;
+            self.contests = 0;
         }
     }
 
@@ -135,7 +147,7 @@ impl Dialer {
             let pause = self.next_pause();
             sleep(pause).await;
         }
-        let mut race = Race::new(shared, hello, self.times, self.avoid.as_deref());
+        let mut race = Race::new(shared, hello, self.times.after(self.contests), self.avoid.as_deref());
         let mut failures = 0;
         loop {
             match race.next().await {
@@ -147,7 +159,12 @@ impl Dialer {
                     let pause = if failures % race.size() == 0 { self.next_pause() } else { self.pause.mul_f64(0.75) };
                     race.resolve(again, pause);
                 }
-                Found::Session(established) => return Ok(established),
+                Found::Session(mut established) => {
+                    self.contests += u32::from(established.is_doubted);
+                    // Who lost an earlier race may still come.
+                    established.is_doubted = self.contests > 0;
+                    return Ok(established);
+                }
                 Found::Expired => return Err(Expired),
             }
         }

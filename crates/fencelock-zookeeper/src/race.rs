@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,6 +56,8 @@ pub(crate) struct Race {
     news: UnboundedReceiver<News>,
     /// Whether a server has welcomed us; later welcomes are one too many.
     is_won: Arc<AtomicBool>,
+    /// How many servers were sent the hello.
+    asked: Arc<AtomicUsize>,
     resolving: JoinSet<()>,
     attempts: JoinSet<()>,
 }
@@ -75,6 +77,7 @@ impl Race {
             tell,
             news,
             is_won: Arc::default(),
+            asked: Arc::default(),
             resolving: JoinSet::new(),
             attempts: JoinSet::new(),
         };
@@ -129,7 +132,10 @@ impl Race {
                 }
                 None
             }
-            News::Tried(_, Ok(established)) => Some(Found::Session(established)),
+            News::Tried(_, Ok(mut established)) => {
+                established.is_doubted = self.hello.ticket.id != 0 && self.asked.load(Ordering::SeqCst) > 1;
+                Some(Found::Session(established))
+            }
             News::Tried(_, Err(Denial::Expired)) => Some(Found::Expired),
             News::Tried(dialled, Err(Denial::NotHere(kind, why))) => {
                 self.running.retain(|other| *other != dialled);
@@ -173,6 +179,7 @@ impl Race {
             shown: shown.clone(),
             limit: self.times.attempt,
             is_won: Arc::clone(&self.is_won),
+            asked: Arc::clone(&self.asked),
             tell: self.tell.clone(),
         };
         self.attempts.spawn(attempt.run());
@@ -189,12 +196,12 @@ impl Race {
 
 impl Drop for Race {
     /// Attempts at a new session go on in the background, to close what they are still given. Those to continue a session are
-    /// ended: there is one session, and nothing to close.
+    /// ended: there is one session, and nothing to close. So are all when their runtime goes.
     fn drop(&mut self) {
-        if self.hello.ticket.id != 0 {
+        if self.hello.ticket.id != 0 || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        self.is_won.store(true, Ordering::Release);
+        self.is_won.store(true, Ordering::SeqCst);
         self.news.close();
         while let Ok(news) = self.news.try_recv() {
             if let News::Tried(_, Ok(established)) = news {
@@ -234,6 +241,7 @@ struct Attempt {
     shown: String,
     limit: Duration,
     is_won: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
     tell: UnboundedSender<News>,
 }
 
@@ -242,13 +250,13 @@ impl Attempt {
         let is_new = self.hello.ticket.id == 0;
         let tried = match timeout(self.limit, self.reach()).await {
             Ok(Ok((stream, welcome))) => {
-                if self.is_won.swap(true, Ordering::AcqRel) {
+                if self.is_won.swap(true, Ordering::SeqCst) {
                     if is_new {
                         dismiss(stream, self.limit).await;
                     }
                     return;
                 }
-                Ok(Established { stream, server: self.shown, welcome })
+                Ok(Established { stream, server: self.shown, welcome, is_doubted: false })
             }
             Ok(Err(denial)) => Err(denial),
             Err(_) => Err(Denial::NotHere(ErrorKind::Unreachable, too_long("answer", self.limit))),
@@ -272,7 +280,9 @@ impl Attempt {
             let wrapped = tls.wrap(stream, host).await;
             stream = wrapped.map_err(|error| unreachable(error.message().to_owned()))?;
         }
-        if self.hello.ticket.id == 0 && self.is_won.load(Ordering::Acquire) {
+        // Counted before the look: whoever wins meanwhile sees the count, or this hello is not sent.
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.is_won.load(Ordering::SeqCst) {
             return Err(unreachable("was not needed any more".to_owned()));
         }
         let welcome = shake(&mut *stream, &self.hello, &*config.clock).await?;

@@ -87,7 +87,7 @@ impl Session {
 
     /// Serves one connection to its end.
     async fn serve(&mut self, established: Established) -> End {
-        let Established { stream, server, welcome } = established;
+        let Established { stream, server, welcome, is_doubted } = established;
         let begun = Instant::now();
         // What is known of the connection before counts no more: a sync on this one proves nothing about another server's messages.
         let mut contacts = Contacts::new(welcome.timeout);
@@ -97,10 +97,11 @@ impl Session {
         self.dialer.found(times);
         self.shared.confirm(welcome.sent);
         let info = SessionInfo { id: self.ticket.id, timeout: welcome.timeout, server: server.clone() };
-        if self.shared.connected(info) > 1 {
+        if self.shared.connected(info) > 1 && !is_doubted {
             self.shared.events.push(Event::Reconnected { server: server.clone() });
         }
         let conversation = Conversation::new(Arc::clone(&self.shared), server.clone(), contacts, self.seen);
+        let conversation = if is_doubted { conversation.doubted() } else { conversation };
         let shared = Arc::clone(&self.shared);
         let mut connection = Connection::new(shared, stream, conversation, (patience, idle), self.ready.take());
         let end = connection.serve().await;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{event, put, soon};
-use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{Client, Clock, Config, CreateMode, Event, SystemClock, WatchEvent};
 use tokio::task::JoinSet;
 
@@ -119,4 +119,22 @@ async fn a_session_outlives_its_leader_and_is_confirmed_by_the_next_one() {
     .await;
     assert_eq!(client.session().id, session);
     assert_eq!(soon(client.exists(&path)).await.unwrap().unwrap().ephemeral_owner, session);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_answer_slowly_do_not_take_the_session_from_each_other_for_ever() {
+    let ensemble = Ensemble::start(Settings::ensemble()).unwrap();
+    let proxies: Vec<_> = ensemble.servers().map(|server| Proxy::start(server.address()).unwrap()).collect();
+    // There and back it takes longer than the next server is waited with.
+    proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(150)));
+    let servers: Vec<_> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+    let config = Config::new(&servers.join(",")).unwrap().session_timeout(Duration::from_secs(20));
+    let (client, mut events) = Client::connect(config).await.unwrap();
+    for number in 0..3 {
+        let current = proxies.iter().find(|proxy| proxy.address().to_string() == client.session().server).unwrap();
+        current.reset();
+        event(&mut events, |event| matches!(event, Event::Reconnected { .. })).await;
+        // Only a write makes the leader look whose the session is.
+        put(&client, &format!("/e{number}"), CreateMode::Ephemeral).await;
+    }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) const OK: i32 = 0;
 pub(crate) const NO_NODE: i32 = -101;
 pub(crate) const SESSION_EXPIRED: i32 = -112;
+pub(crate) const SESSION_MOVED: i32 = -118;
 
 /// The error that a server's `code` stands for.
 pub(crate) fn error(code: i32, operation: &'static str) -> Error {
@@ -44,7 +45,7 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         SESSION_EXPIRED => (ErrorKind::SessionExpired, "the session has expired"),
         -114 => (ErrorKind::InvalidAcl, "the access control list is not valid for this session"),
         -115 => (ErrorKind::AuthFailed, "the server refused the credentials"),
-        -118 => (ErrorKind::SessionMoved, "the session was continued on another connection"),
+        SESSION_MOVED => (ErrorKind::SessionMoved, "the session was continued on another connection"),
         -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
         -120 => (ErrorKind::LocalSession, "the session is local to this server, which makes no ephemeral nodes for it"),
         -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
