@@ -136,7 +136,7 @@ impl Config {
     }
 
     /// How long a server that owes an answer may be silent before another one is dialled; 50 ms to 2^31 ms, an eighth of the session timeout by
-    /// default, a third where only one address of one server is known. Together with the time that dialling takes it must fit into what is left of certainty when a renewal is overdue:
+    /// default, a third where the only server is told by its IP address. Together with the time that dialling takes it must fit into what is left of certainty when a renewal is overdue:
     /// whoever confirms every sixth of the timeout has a sixth left for both.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -144,7 +144,7 @@ impl Config {
         self
     }
 
-    /// How long one server may take to be connected to and to answer the first frame; up to 2^31 ms, a sixth of the session timeout by default.
+    /// How long one server may take to be connected to and to answer the first frame; up to 2^31 ms, a third of the session timeout by default.
     /// The next server is dialled a moment after the last, a fiftieth of the session timeout and 200 ms at most, whether that has answered or not.
     #[must_use]
     pub fn attempt(mut self, attempt: Duration) -> Self {

@@ -97,7 +97,7 @@ impl Times {
     /// For a session with this timeout.
     pub(crate) fn of(session_timeout: Duration, attempt: Option<Duration>) -> Self {
         Self {
-            attempt: attempt.unwrap_or((session_timeout / 6).max(Self::SHORTEST_ATTEMPT)),
+            attempt: attempt.unwrap_or((session_timeout / 3).max(Self::SHORTEST_ATTEMPT)),
             // Two silent servers and a third that answers fit into what `Config::patience` leaves.
             stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
             longest_pause: (session_timeout / 12).clamp(Self::FIRST_PAUSE, Duration::from_secs(1)),
@@ -122,7 +122,7 @@ impl Dialer {
     /// The connection to `server` ended after it had lived for `lived`; one that hardly lived counts as a failed attempt.
     pub(crate) fn ended(&mut self, server: String, lived: Duration) {
         self.avoid = Some(server);
-        self.wary = lived < 2 * self.times.attempt;
+        self.wary = lived < self.times.attempt;
         if !self.wary {
             self.pause = Times::FIRST_PAUSE;
             self.contests = 0;

@@ -1,6 +1,7 @@
 //! Servers dialled side by side: each name resolved, each address tried, the first welcome taken.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -96,11 +97,11 @@ impl Race {
         if std::mem::replace(&mut self.unresolved[number], true) {
             return;
         }
-        let (shared, tell, attempt) = (Arc::clone(&self.shared), self.tell.clone(), self.times.attempt);
+        let (shared, tell, times) = (Arc::clone(&self.shared), self.tell.clone(), self.times);
         self.resolving.spawn(async move {
             sleep(pause).await;
-            let resolved = resolve(&shared, &shared.config.servers[number], attempt).await;
-            let _ = tell.send(News::Resolved(number, resolved));
+            let tell = |resolved| drop(tell.send(News::Resolved(number, resolved)));
+            resolve(&shared, &shared.config.servers[number], times, tell).await;
         });
     }
 
@@ -212,7 +213,22 @@ impl Drop for Race {
     }
 }
 
-async fn resolve(shared: &Shared, server: &Server, within: Duration) -> Result<Vec<SocketAddr>, String> {
+/// Tells the addresses of a server: those that were known before as well when a name server is slow, or says none.
+async fn resolve(shared: &Shared, server: &Server, times: Times, tell: impl Fn(Result<Vec<SocketAddr>, String>)) {
+    let known = shared.config.addresses.of(server);
+    let mut asking = pin!(ask(shared, server, times.attempt));
+    let quick = timeout(times.stagger, &mut asking).await;
+    let is_slow = quick.is_err();
+    if known.is_empty() || matches!(quick, Ok(Ok(_))) {
+        return tell(if let Ok(resolved) = quick { resolved } else { asking.await });
+    }
+    tell(Ok(known));
+    if is_slow && let Ok(addresses) = asking.await {
+        tell(Ok(addresses));
+    }
+}
+
+async fn ask(shared: &Shared, server: &Server, within: Duration) -> Result<Vec<SocketAddr>, String> {
     let config = &shared.config;
     let resolved = timeout(within, config.net.resolve(&server.host, server.port)).await;
     let why = match resolved {
@@ -224,8 +240,7 @@ async fn resolve(shared: &Shared, server: &Server, within: Duration) -> Result<V
         Ok(Err(error)) => format!("cannot be resolved: {error}"),
         Err(_) => too_long("be resolved", within),
     };
-    let known = config.addresses.of(server);
-    if known.is_empty() { Err(why) } else { Ok(known) }
+    Err(why)
 }
 
 fn shown(server: &Server, address: SocketAddr) -> String {

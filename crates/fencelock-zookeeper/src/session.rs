@@ -1,6 +1,7 @@
 //! The session: opened, continued on another server, over.
 
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -53,8 +54,8 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
 /// granted this timeout. One that grants more than was asked for makes nobody wait longer.
 fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
     let timeout = granted.min(config.session_timeout);
-    // Where there is no other server, nothing is won by leaving this one early.
-    let is_only = matches!(&config.servers[..], [server] if config.addresses.of(server).len() <= 1);
+    // Where there is no other server, nothing is won by leaving this one early. A name may stand for several, with one address too.
+    let is_only = matches!(&config.servers[..], [server] if server.host.parse::<IpAddr>().is_ok());
     let patience = config.patience.unwrap_or(if is_only { timeout / 3 } else { timeout / 8 });
     (patience.max(SHORTEST_PATIENCE), timeout / 3, Times::of(timeout, config.attempt))
 }

@@ -377,15 +377,19 @@ async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
     assert_eq!(client.session().id, 7);
 }
 
-/// Resolves a name once, and never again.
+/// Resolves a name once, and never again: it says that there is none, or nothing.
 #[derive(Debug, Default)]
-struct Once(std::sync::atomic::AtomicBool);
+struct Once {
+    was_asked: std::sync::atomic::AtomicBool,
+    is_silent: bool,
+}
 
 impl Net for Once {
     fn resolve<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
         Box::pin(async move {
-            match self.0.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            match self.was_asked.swap(true, std::sync::atomic::Ordering::Relaxed) {
                 false => Ok(vec![shared().address()]),
+                true if self.is_silent => std::future::pending().await,
                 true => Err(io::Error::other("there is no such name")),
             }
         })
@@ -398,10 +402,15 @@ impl Net for Once {
 
 #[tokio::test]
 async fn addresses_that_were_known_do_when_a_name_cannot_be_resolved_any_more() {
-    let config = Config::new("name").unwrap().net(Arc::new(Once::default())).connect_deadline(common::PATIENCE);
-    for _ in 0..2 {
-        let (client, _) = soon(Client::connect(config.clone())).await.unwrap();
-        client.close().await.unwrap();
+    for is_silent in [false, true] {
+        let names = Once { is_silent, ..Once::default() };
+        let config = Config::new("name").unwrap().net(Arc::new(names)).connect_deadline(common::PATIENCE);
+        for _ in 0..2 {
+            // A name server is waited for as long as an attempt may take, where nothing is known.
+            let config = config.clone().attempt(2 * common::PATIENCE);
+            let (client, _) = soon(Client::connect(config)).await.unwrap();
+            client.close().await.unwrap();
+        }
     }
 }
 

@@ -57,7 +57,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let config = Config::from_url(url)?;
         let capability = capability(config.dialect, config.tick);
-        let store = ZooKeeperStore { config: Arc::new(config), capability, newest: Mutex::new(Weak::new()) };
+        let wire = config.client()?;
+        let store = ZooKeeperStore { config: Arc::new(config), wire, capability, newest: Mutex::new(Weak::new()) };
         Ok(Arc::new(store) as Arc<dyn Store>)
     })
 }
@@ -102,6 +103,8 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
 /// Locks on a ZooKeeper ensemble.
 struct ZooKeeperStore {
     config: Arc<Config>,
+    /// What all clients begin with: they share the addresses that are known.
+    wire: wire::Config,
     capability: Capability,
     /// The session opened last: queues are read through it.
     newest: Mutex<Weak<Core>>,
@@ -117,7 +120,7 @@ impl ZooKeeperStore {
     async fn open(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Opened> {
         // A little less than the engine's patience, so that the servers that were tried are named.
         let patience = ttl * 3 / 10;
-        let config = self.config.client()?;
+        let config = self.wire.clone();
         let config = config.session_timeout(ttl).request_deadline(patience).connect_deadline(patience);
         // The engine's renewals keep the session alive, and nothing does once they stop.
         let config = config.keep_alive(false).clock(Arc::new(WireClock(Arc::clone(&clock))));
@@ -167,7 +170,7 @@ impl ZooKeeperStore {
             }
         }
         // As long as the first request may take: both are within what a caller with the default ttl waits for.
-        let config = self.config.client()?.connect_deadline(READING).request_deadline(READING);
+        let config = self.wire.clone().connect_deadline(READING).request_deadline(READING);
         let connected = wire::Client::connect(config).await;
         let (client, _) = connected.map_err(|error| fault(operation, &error))?;
         ask(client).await.map_err(|error| fault(operation, &error))
