@@ -18,7 +18,7 @@ use crate::bound;
 use crate::guardian::Guardian;
 use crate::say::{Failure, Outcome, code, say};
 use crate::signals::asks_for_an_end;
-use crate::terminal::{Terminal, is_orphaned, is_somebody_stopped, tell_our_group};
+use crate::terminal::{Terminal, is_orphaned, is_somebody_stopped, is_stopped, tell_our_group};
 
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
 const SUSPENDING: Duration = Duration::from_millis(500);
@@ -163,6 +163,10 @@ impl Job {
 
     /// It was stopped: for want of the terminal, by the keyboard, or by somebody. Says whether it stays so.
     pub(crate) fn stopped(&mut self, by: Signal) -> bool {
+        // Notices of stops wait while we are stopped ourselves. One of a stop that is over must not suspend us again.
+        if is_stopped(self.group) == Some(false) {
+            return false;
+        }
         self.is_stopped = true;
         let wants = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         let Some(terminal) = &self.terminal else { return true };
@@ -248,7 +252,9 @@ impl Job {
     /// that ask for passwords put the terminal in order before they do.
     pub(crate) fn nudge(&self) {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
-        if has_terminal && !self.is_stopped && is_somebody_stopped(self.group) {
+        // When the command itself is stopped we are told, and by what: it may have been the keyboard.
+        let is_told = is_stopped(self.group) == Some(true);
+        if has_terminal && !self.is_stopped && !is_told && is_somebody_stopped(self.group) {
             self.signal(Signal::SIGCONT);
         }
     }

@@ -108,6 +108,11 @@ pub(crate) fn is_somebody_stopped(group: Pid) -> bool {
     numbers.filter_map(is_stopped).any(|stopped| stopped)
 }
 
+/// Whether `process` is stopped now. `None` without `/proc`.
+pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
+    stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
+}
+
 /// What the kernel tells of a process after its name: state, parent, group, session (proc(5)).
 fn stat_of(process: Pid) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
