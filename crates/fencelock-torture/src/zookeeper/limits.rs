@@ -71,10 +71,11 @@ impl Hands {
             let stranger = |number| {
                 self.client.create(&format!("{lock}/{number:0>500}"), b"", CreateMode::Ephemeral, &[Acl::open()])
             };
-            // Each request goes out when it is made.
-            let made: Vec<_> = (0..STRANGERS).map(stranger).collect();
-            for made in made {
-                self.runtime.block_on(made).map_err(io::Error::other)?;
+            // Each request goes out when it is made; a few at a time, for a busy server hangs up on too many.
+            for some in (0..STRANGERS).collect::<Vec<_>>().chunks(200) {
+                for made in some.iter().map(&stranger).collect::<Vec<_>>() {
+                    self.runtime.block_on(made).map_err(io::Error::other)?;
+                }
             }
         }
         Ok(())
