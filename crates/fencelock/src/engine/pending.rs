@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 /// Those of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits until the releases that guards of any client have begun are done, at most for `limit`, and says whether they are.
+/// Waits until no client of the process has a release or other clean-up under way, at most for `limit`, and says whether that
+/// came about. A client whose store is out of reach, or threads that go on releasing, can make it `false`.
 ///
 /// For the end of `main`, where a client is in a `static`: it is never dropped, so nothing else waits for what was released
 /// last. Blocks the thread; it must not be called where releases need this very thread to go on (inside an async runtime
