@@ -35,7 +35,7 @@ pub struct ZooKeeper {
 #[derive(Debug)]
 enum Reached {
     NumbersEnd,
-    QueuesOverflow(Hands),
+    QueuesOverflow(Vec<Hands>),
 }
 
 impl ZooKeeper {
@@ -180,8 +180,7 @@ impl Site for ZooKeeper {
                 self.unseen(|| limits::end_numbers(&self.ensemble, &self.parent, random))?;
             }
             Outage::QueuesOverflow => {
-                let hands = Hands::new(&self.ensemble)?;
-                hands.fill(&self.parent)?;
+                let hands = limits::overflow_queues(&self.ensemble, &self.parent)?;
                 self.reached().push(Reached::QueuesOverflow(hands));
             }
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
@@ -217,7 +216,7 @@ impl Site for ZooKeeper {
         let reached = std::mem::take(&mut *self.reached());
         reached.into_iter().try_for_each(|reached| match reached {
             Reached::NumbersEnd => self.unseen(|| limits::begin_numbers(&self.ensemble, &self.parent)),
-            Reached::QueuesOverflow(hands) => hands.leave(),
+            Reached::QueuesOverflow(hands) => hands.into_iter().try_for_each(Hands::leave),
         })
     }
 }

@@ -65,17 +65,14 @@ impl Hands {
         Ok(first.unwrap_or_default())
     }
 
-    /// Puts more into every queue under `parent` than fits into an answer.
-    pub(super) fn fill(&self, parent: &str) -> io::Result<()> {
-        for lock in self.locks(parent)? {
-            let stranger = |number| {
-                self.client.create(&format!("{lock}/{number:0>500}"), b"", CreateMode::Ephemeral, &[Acl::open()])
-            };
-            // Each request goes out when it is made; a few at a time, for a busy server hangs up on too many.
-            for some in (0..STRANGERS).collect::<Vec<_>>().chunks(200) {
-                for made in some.iter().map(&stranger).collect::<Vec<_>>() {
-                    self.runtime.block_on(made).map_err(io::Error::other)?;
-                }
+    /// Puts more into the queue `lock` than fits into an answer.
+    fn fill(&self, lock: &str) -> io::Result<()> {
+        let stranger =
+            |number| self.client.create(&format!("{lock}/{number:0>500}"), b"", CreateMode::Ephemeral, &[Acl::open()]);
+        // Each request goes out when it is made; a few at a time, for a busy server hangs up on too many.
+        for some in (0..STRANGERS).collect::<Vec<_>>().chunks(200) {
+            for made in some.iter().map(stranger).collect::<Vec<_>>() {
+                self.runtime.block_on(made).map_err(io::Error::other)?;
             }
         }
         Ok(())
@@ -85,6 +82,20 @@ impl Hands {
     pub(super) fn leave(self) -> io::Result<()> {
         self.runtime.block_on(self.client.close()).map_err(io::Error::other)
     }
+}
+
+/// Puts more into every queue under `parent` than fits into an answer, by one session for each: a server lists the nodes of a
+/// session in the transaction that closes it, and does not start again with one of more than two mebibytes (ZOOKEEPER-4306).
+pub(super) fn overflow_queues(ensemble: &Ensemble, parent: &str) -> io::Result<Vec<Hands>> {
+    let hands = Hands::new(ensemble)?;
+    let locks = hands.locks(parent)?;
+    hands.leave()?;
+    let fill = |lock: &String| {
+        let hands = Hands::new(ensemble)?;
+        hands.fill(lock)?;
+        Ok(hands)
+    };
+    locks.iter().map(fill).collect()
 }
 
 /// Sets the numbers of all queues under `parent` so that all are used up, or a few are left.
