@@ -16,9 +16,10 @@ use tokio::sync::mpsc;
 
 use crate::bound;
 use crate::guardian::Guardian;
+use crate::processes::{ignored, is_stopped, is_stopped_but_for_its_leader};
 use crate::say::{Failure, Outcome, code, say};
 use crate::signals::asks_for_an_end;
-use crate::terminal::{Terminal, is_orphaned, is_somebody_stopped, is_stopped, tell_our_group};
+use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
 const SUSPENDING: Duration = Duration::from_millis(500);
@@ -253,8 +254,7 @@ impl Job {
     pub(crate) fn nudge(&self) {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
         // When the command itself is stopped we are told, and by what: it may have been the keyboard.
-        let is_told = is_stopped(self.group) == Some(true);
-        if has_terminal && !self.is_stopped && !is_told && is_somebody_stopped(self.group) {
+        if has_terminal && !self.is_stopped && is_stopped_but_for_its_leader(self.group) {
             self.signal(Signal::SIGCONT);
         }
     }
@@ -310,7 +310,7 @@ impl Drop for Job {
 
 /// Whether somebody could continue us, and we were not told to ignore what the keyboard asks.
 pub(crate) fn can_be_suspended() -> bool {
-    !crate::signals::ignored().contains(Signal::SIGTSTP) && !is_orphaned()
+    !ignored().contains(Signal::SIGTSTP) && !is_orphaned()
 }
 
 fn guardian(sender: &mpsc::UnboundedSender<Happening>) -> Outcome<Guardian> {

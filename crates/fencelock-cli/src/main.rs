@@ -6,6 +6,7 @@ mod commands;
 mod guardian;
 mod job;
 mod locks;
+mod processes;
 mod say;
 mod settings;
 mod show;

@@ -1,11 +1,10 @@
 //! The signals that fencelock passes on to the command, and those that it leaves alone.
 
-use std::fs;
-
 use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::processes::ignored;
 use crate::say::{Failure, Outcome};
 
 /// Passed on to the command's process group.
@@ -98,32 +97,4 @@ pub(crate) fn die_of(signal: Signal) {
     }
     let _ = nix::sys::prctl::set_dumpable(false);
     let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
-}
-
-/// The signals that this process ignores, as the kernel tells; none where it does not.
-pub(crate) fn ignored() -> SigSet {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ignored_in(&status)
-}
-
-fn ignored_in(status: &str) -> SigSet {
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or_default();
-    Signal::iterator().filter(|signal| mask >> (*signal as i32 - 1) & 1 == 1).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_mask_of_ignored_signals_is_understood() {
-        let set = ignored_in("Name:\tx\nSigIgn:\t0000000000001003\nSigCgt:\t0\n");
-        let names: Vec<_> = set.iter().collect();
-        assert_eq!(names, [Signal::SIGHUP, Signal::SIGINT, Signal::SIGPIPE]);
-        assert_eq!(ignored_in("nothing").iter().count(), 0);
-    }
 }

@@ -3,10 +3,12 @@
 //! The command gets it when it was stopped for want of it, and not before: until then the keyboard's signals reach fencelock's
 //! group, with the script and the pipeline around it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp, tcsetpgrp};
+
+use crate::processes::parent_of;
 
 /// The controlling terminal, whatever stdin is.
 #[derive(Debug)]
@@ -90,32 +92,4 @@ pub(crate) fn is_orphaned() -> bool {
         parent = parent_of(process);
     }
     true
-}
-
-fn parent_of(process: Pid) -> Option<Pid> {
-    let parent = stat_of(process)?.get(1)?.parse().ok()?;
-    (parent > 0).then(|| Pid::from_raw(parent))
-}
-
-/// Whether somebody in `group` is stopped. `false` without `/proc`.
-pub(crate) fn is_somebody_stopped(group: Pid) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_stopped = |process: i32| {
-        let stat = stat_of(Pid::from_raw(process))?;
-        Some(stat.first()? == "T" && stat.get(2)?.parse() == Ok(group.as_raw()))
-    };
-    numbers.filter_map(is_stopped).any(|stopped| stopped)
-}
-
-/// Whether `process` is stopped now. `None` without `/proc`.
-pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
-    stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
-}
-
-/// What the kernel tells of a process after its name: state, parent, group, session (proc(5)).
-fn stat_of(process: Pid) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
-    Some(stat.rsplit_once(')')?.1.split_whitespace().take(4).map(str::to_owned).collect())
 }

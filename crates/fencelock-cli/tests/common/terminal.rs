@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::pty::openpty;
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::tcgetpgrp;
 
-use super::{PROGRAM, Place, code_of, until};
+use super::{PROGRAM, Place, code_of, stdout, until};
 
 /// A program that believes a person is typing.
 pub(crate) struct Screen {
@@ -56,18 +58,23 @@ impl Screen {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until `text` is shown, after what was waited for before.
+    /// Waits until `text` is shown, after what was waited for before. What is typed is shown as well, before anybody has read it:
+    /// `text` must be something that only a program says.
     pub(crate) fn shows(&mut self, text: &str) {
         let (seen, shown) = (self.seen, Arc::clone(&self.shown));
-        self.seen = until(&format!("{text:?} on the screen, which shows {:?}", self.text()), || {
+        self.seen = until(&format!("{text:?} on the screen"), || {
             let shown = shown.lock().unwrap();
             shown[seen..].find(text).map(|at| seen + at + text.len())
         });
     }
 
-    /// Everything that was shown.
-    pub(crate) fn text(&self) -> String {
-        self.shown.lock().unwrap().clone()
+    /// Waits until somebody in front reads a line that is not to be shown. The prompt alone says less: it can be written by a program
+    /// that is stopped next, and throws away what was typed meanwhile when it asks again.
+    pub(crate) fn asks_for_a_secret(&self) {
+        until("somebody reads a line that is not shown", || {
+            let flags = tcgetattr(&self.keys).unwrap().local_flags;
+            (flags.contains(LocalFlags::ICANON) && !flags.contains(LocalFlags::ECHO)).then_some(())
+        });
     }
 
     /// Waits for the end; the exit code as a shell sees it.
@@ -77,7 +84,16 @@ impl Screen {
 }
 
 impl Drop for Screen {
+    /// Tells a test that failed what was to be seen.
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the screen shows {:?}", self.shown.lock().unwrap());
+            eprintln!("in front is the group {:?}", tcgetpgrp(&self.keys));
+            let session = self.pid().to_string();
+            let mut processes = Command::new("ps");
+            processes.args(["-o", "pid,ppid,pgid,tpgid,stat,wchan:20,args", "--forest", "-s", &session]);
+            eprintln!("{}", processes.output().map_or_else(|error| error.to_string(), |output| stdout(&output)));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,0 +1,73 @@
+//! What the kernel tells of processes in `/proc` (proc(5)). Without `/proc` it tells nothing.
+
+use std::fs;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
+
+/// The signals that this process ignores.
+pub(crate) fn ignored() -> SigSet {
+    signals_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "SigIgn:")
+}
+
+/// Whether `process` is stopped now. `None` when the kernel does not tell.
+pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
+    stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
+}
+
+/// Whether somebody in `group` is stopped who is not its leader, while the leader is not, and is not about to be: a signal for the
+/// whole group stops one process before the other.
+pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_stopped_in_it = |process: i32| {
+        let stat = stat_of(Pid::from_raw(process))?;
+        Some(process != group.as_raw() && stat.first()? == "T" && stat.get(2)?.parse() == Ok(group.as_raw()))
+    };
+    // The leader after the others: a stop that came while they were looked at is seen.
+    numbers.filter_map(is_stopped_in_it).any(|is_stopped| is_stopped) && runs_on(group) == Some(true)
+}
+
+/// Whether `process` neither is stopped nor has a signal before it that would stop it.
+fn runs_on(process: Pid) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let stops = [Signal::SIGSTOP, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+    let pending = signals_in(&status, "ShdPnd:");
+    Some(!is_stopped(process)? && !stops.iter().any(|stop| pending.contains(*stop)))
+}
+
+/// The parent of `process`, unless that is nobody's child here.
+pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
+    let parent = stat_of(process)?.get(1)?.parse().ok()?;
+    (parent > 0).then(|| Pid::from_raw(parent))
+}
+
+/// What the kernel tells of a process after its name: state, parent, group, session.
+fn stat_of(process: Pid) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    Some(stat.rsplit_once(')')?.1.split_whitespace().take(4).map(str::to_owned).collect())
+}
+
+/// The signals of the mask that `status` has under `field`.
+fn signals_in(status: &str, field: &str) -> SigSet {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default();
+    Signal::iterator().filter(|signal| mask >> (*signal as i32 - 1) & 1 == 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_masks_of_signals_are_understood() {
+        let set = signals_in("Name:\tx\nSigIgn:\t0000000000001003\nSigCgt:\t0\n", "SigIgn:");
+        let names: Vec<_> = set.iter().collect();
+        assert_eq!(names, [Signal::SIGHUP, Signal::SIGINT, Signal::SIGPIPE]);
+        assert_eq!(signals_in("nothing", "SigIgn:").iter().count(), 0);
+    }
+}
