@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::store::{
-    Capability, Entered, Entry, Grant, Left, Opened, Order, Owner, Page, Place, PlaceId, Queue, RequestId, Session,
-    Standing, Tokens,
+    Capability, Entered, Entry, Grant, Left, Opened, Opening, Order, Owner, Page, Place, PlaceId, Queue, RequestId,
+    Session, Standing, Tokens,
 };
 use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
 use futures_core::future::BoxFuture;
@@ -111,7 +111,8 @@ impl World {
         let owner = Owner { client: self.seed ^ number << 32, host: format!("host-{number}"), pid: 1000 };
         let clock = process.store.clock().unwrap_or_else(|| Arc::new(SystemClock));
         // A busy machine may take longer to connect than a short ttl allows.
-        let opened = insist(|| process.store.open(&owner, ttl, Arc::clone(&clock))).await?;
+        let opening = Opening::here(owner.clone(), ttl, Arc::clone(&clock))?;
+        let opened = insist(|| process.store.open(opening.clone())).await?;
         Ok(Client { process, owner, opened, clock, requests: AtomicU64::new(0) })
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::clock::{Clock, SystemClock};
 use crate::connect_string::{self, Server};
 use crate::dial::Addresses;
@@ -26,6 +28,7 @@ pub struct Config {
     pub(crate) max_answer: usize,
     pub(crate) patience: Option<Duration>,
     pub(crate) attempt: Option<Duration>,
+    pub(crate) runtime: Option<Handle>,
     pub(crate) addresses: Arc<Addresses>,
     pub(crate) net: Arc<dyn Net>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -67,6 +70,7 @@ impl Config {
             max_answer: Self::DEFAULT_MAX_ANSWER,
             patience: None,
             attempt: None,
+            runtime: None,
             addresses: Arc::default(),
             net: Arc::new(Tcp),
             clock: Arc::new(SystemClock),
@@ -149,6 +153,13 @@ impl Config {
     #[must_use]
     pub fn attempt(mut self, attempt: Duration) -> Self {
         self.attempt = Some(attempt);
+        self
+    }
+
+    /// Where the tasks of the session run; by default on the runtime that calls [`Client::connect`](crate::Client::connect).
+    #[must_use]
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -21,7 +22,7 @@ use crate::liveness::Contacts;
 use crate::proto::handshake::Ticket;
 use crate::shared::{SessionInfo, Shared};
 
-/// Opens a session and serves it on the current runtime. Returns when it is established and all credentials were taken.
+/// Opens a session and serves it on the runtime of the settings. Returns when it is established and all credentials were taken.
 pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let config = &shared.config;
     let within = config.connect_deadline_or_default();
@@ -39,7 +40,8 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
         ready: Some(ready),
         over: false,
     };
-    tokio::spawn(session.run(established));
+    let runtime = config.runtime.clone().unwrap_or_else(Handle::current);
+    runtime.spawn(session.run(established));
     match timeout_at(deadline, told).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => {

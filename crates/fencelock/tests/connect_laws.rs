@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Opened, Page, Queue, Store};
-use fencelock::{Capability, Client, Clock, ErrorKind, Health, Io, Name, Owner, Result};
+use fencelock::store::{Opened, Opening, Page, Queue, Store};
+use fencelock::{Capability, Client, Clock, ErrorKind, Health, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use support::{World, ms, on_one_thread, secs, settle};
 use tokio::task::JoinHandle;
@@ -165,10 +165,10 @@ impl Store for Opens {
         self.store.clock()
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics.load(Ordering::SeqCst), "this store panics");
-        self.store.open(owner, ttl, clock)
+        self.store.open(opening)
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {

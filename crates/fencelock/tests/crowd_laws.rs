@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Opened, Outline, Page, Queue, RequestId, Store};
-use fencelock::{Capability, Client, Clock, ErrorKind, Io, Name, Owner, Result};
+use fencelock::store::{Opened, Opening, Outline, Page, Queue, RequestId, Store};
+use fencelock::{Capability, Client, Clock, ErrorKind, Io, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
 use support::{World, on_one_thread, secs};
 
@@ -41,8 +41,8 @@ impl Store for Counting {
         self.store.clock()
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
-        self.store.open(owner, ttl, clock)
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        self.store.open(opening)
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {

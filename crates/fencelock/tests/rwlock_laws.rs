@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::Operation;
-use fencelock::store::{Capability, Opened, Page, Queue, Store};
-use fencelock::{Claim, Client, Clock, ErrorKind, Io, Loss, Name, Owner, Result, RwLock, WriteGuard};
+use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
+use fencelock::{Claim, Client, ErrorKind, Io, Loss, Name, Result, RwLock, WriteGuard};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use support::{World, ms, on_one_thread, secs, settle};
@@ -340,8 +340,8 @@ impl Store for MutexesOnly {
         &self.1
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
-        self.0.open(owner, ttl, clock)
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        self.0.open(opening)
     }
 
     fn queue<'a>(&'a self, name: &'a Name, _: Page) -> BoxFuture<'a, Result<Queue>> {

@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
-use fencelock::store::{Entered, Entry, Opened, Page, PlaceId, Queue, Renewal, RequestId, Session, Store};
-use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Owner, Result, Retry};
+use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceId, Queue, Renewal, RequestId, Session, Store};
+use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use support::{World, ms, on_one_thread, secs, settle};
@@ -90,12 +90,15 @@ impl Store for Stubborn {
         self.store.clock()
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+    fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
             let before = self.opened.fetch_add(1, Ordering::SeqCst);
             assert!(before < 500, "sessions are opened without end");
             let brief = self.how == How::BriefAndSilent && before > 0;
-            let opened = self.store.open(owner, if brief { ttl / 10 } else { ttl }, clock).await?;
+            if brief {
+                opening.ttl /= 10;
+            }
+            let opened = self.store.open(opening).await?;
             let session = match before {
                 1.. if self.how == How::ClosedOnceOver => opened.session,
                 0 if !matches!(self.how, How::ClosedOnceOver | How::ProvesThePast) => opened.session,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencelock::store::{Entry, Owner, RequestId, Session, open_url};
+use fencelock::store::{Entry, Opening, Owner, RequestId, Session, open_url};
 use fencelock::{Claim, ErrorKind, Name, StoreUrl, SystemClock};
 
 use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, until_contenders};
@@ -85,7 +85,8 @@ async fn open(stage: &Stage) -> (Arc<dyn Session>, impl Sized + use<>) {
     let url = StoreUrl::parse(&without_timing(&stage.site.url(0))).expect("a URL");
     let store = open_url(url).await.expect("a store");
     let owner = Owner { client: 1, host: String::new(), pid: 0 };
-    let opened = store.open(&owner, stage.site.ttl(), Arc::new(SystemClock)).await.expect("a session");
+    let opening = Opening::here(owner, stage.site.ttl(), Arc::new(SystemClock)).expect("a runtime");
+    let opened = store.open(opening).await.expect("a session");
     (opened.session, (opened.events, store))
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::store::{
-    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Outline, Owner, Page, Place, PlaceId, Queue,
+    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue,
     Renewal, RequestId, Session, Standing, Store, Tokens,
 };
 use fencelock::{Claim, Clock, FencingToken, Moment, Name, Result};
@@ -127,10 +127,13 @@ impl Store for MutantStore {
         self.sound.clock()
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+    fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
-            let lives = if self.shared.flaw == Flaw::NeverExpires { ttl * 1000 } else { ttl };
-            let Opened { session, events, confirmed, .. } = self.sound.open(owner, lives, Arc::clone(&clock)).await?;
+            let (ttl, clock) = (opening.ttl, Arc::clone(&opening.clock));
+            if self.shared.flaw == Flaw::NeverExpires {
+                opening.ttl *= 1000;
+            }
+            let Opened { session, events, confirmed, .. } = self.sound.open(opening).await?;
             let bound = self.capability.wake_bound;
             let session = MutantSession {
                 sound: session,

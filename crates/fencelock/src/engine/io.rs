@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Handle, Id};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Tasks;
 
 /// Where a client's sessions, renewals, requests and clean-up run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +59,11 @@ impl Spawner {
     /// Whether work goes to a thread of ours.
     pub(crate) fn has_own_thread(&self) -> bool {
         self.own_thread
+    }
+
+    /// Where the tasks of a store run.
+    pub(crate) fn tasks(&self) -> Tasks {
+        Tasks::on(self.handle.clone())
     }
 
     /// Starts `task` in the background.

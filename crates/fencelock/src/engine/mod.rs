@@ -22,7 +22,7 @@ use self::clock::Clock;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
-use self::opening::Opening;
+use self::opening::SharedOpening;
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     live: RwLock<Option<Arc<Live>>>,
-    opening: Mutex<Option<Opening>>,
+    opening: Mutex<Option<SharedOpening>>,
     looks: Looks,
     closed: CancellationToken,
     pending: Arc<Pending>,

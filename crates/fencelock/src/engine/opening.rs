@@ -13,10 +13,10 @@ use super::io;
 use super::observe::Event;
 use super::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Loss, Opened};
+use crate::store::{self, Loss, Opened};
 
 /// A session that is being opened by a task of the engine: it goes on whoever stops waiting for it.
-pub(super) type Opening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
+pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
 impl Engine {
     /// The session; has one opened when there is none. All who come while one is being opened share the outcome.
@@ -40,11 +40,11 @@ impl Engine {
         opening.await.map_err(|error| error.again())
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Option<Opening>> {
+    fn under_way(&self) -> MutexGuard<'_, Option<SharedOpening>> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_opening(self: &Arc<Self>) -> Opening {
+    fn start_opening(self: &Arc<Self>) -> SharedOpening {
         let (done, outcome) = oneshot::channel();
         let engine = Arc::clone(self);
         self.spawner.spawn(async move {
@@ -72,9 +72,7 @@ impl Engine {
 
     async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
         self.forget(Loss::Unconfirmed);
-        let opened = self
-            .in_time("open session", self.store.open(&self.owner, self.timing.ttl, Arc::clone(&self.clock)))
-            .await?;
+        let opened = self.in_time("open session", self.store.open(self.to_open_with())).await?;
         self.check_granted(&opened)?;
         let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
         let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
@@ -88,6 +86,16 @@ impl Engine {
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
         self.observers.tell(Event::SessionOpened);
         Ok(live)
+    }
+
+    fn to_open_with(&self) -> store::Opening {
+        store::Opening {
+            owner: self.owner.clone(),
+            ttl: self.timing.ttl,
+            request_deadline: self.timing.request_deadline,
+            clock: Arc::clone(&self.clock),
+            tasks: self.spawner.tasks(),
+        }
     }
 
     /// A session whose certainty would run out before its renewals are due is worth nothing.

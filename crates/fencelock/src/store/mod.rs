@@ -21,6 +21,7 @@ mod capability;
 pub(crate) mod clean;
 mod contention;
 mod guess;
+mod opening;
 mod registry;
 mod url;
 mod view;
@@ -35,6 +36,7 @@ use futures_core::stream::BoxStream;
 pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
+pub use self::opening::{Opening, Tasks};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 pub use self::view::{Beside, Contender, Foreign, Page, Queue, Waits};
@@ -56,8 +58,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Opens the liveness that places hang on: one session per client.
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>>;
+    /// Opens the liveness that places hang on: one session per client. Whatever works for it in the background runs on
+    /// [`Opening::tasks`].
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>>;
 
     /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues
     /// for.

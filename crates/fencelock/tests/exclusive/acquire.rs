@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencelock::memory::Operation;
-use fencelock::store::{Entry, RequestId, Store};
+use fencelock::store::{Entry, Opening, RequestId, Store};
 use fencelock::{Clock, ErrorKind, Name, Owner, SystemClock};
 use futures_util::FutureExt;
 
@@ -326,7 +326,8 @@ fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
         let process = world.process().await;
         let name = Name::new("a").unwrap();
         let stranger = Owner { client: 7, host: "elsewhere".into(), pid: 1 };
-        let opened = world.store.open(&stranger, secs(10), Arc::new(world.clock.clone())).await.unwrap();
+        let opened =
+            world.store.open(Opening::here(stranger, secs(10), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
         let entry = Entry {
             name,
             claim: OTHER_KIND,

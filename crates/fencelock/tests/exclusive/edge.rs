@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Entry, RequestId, Store};
+use fencelock::store::{Entry, Opening, RequestId, Store};
 use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Io, Loss, Name, Observer, Owner};
 use futures_util::FutureExt;
 
@@ -46,7 +46,7 @@ fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
         settle().await;
         let other = world.store.another_process();
         let owner = Owner { client: 7, host: "elsewhere".to_owned(), pid: 1 };
-        let opened = other.open(&owner, secs(60), Arc::new(world.clock.clone())).await.unwrap();
+        let opened = other.open(Opening::here(owner, secs(60), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
         let id = RequestId { client: 7, number: 1 };
         let (name, claim) = (Name::new("a").unwrap(), OTHER_KIND);
         let entry = Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None };
@@ -202,15 +202,14 @@ impl Store for Brief {
         self.0.clock()
     }
 
-    fn open<'a>(
-        &'a self,
-        owner: &'a Owner,
-        ttl: Duration,
-        clock: Arc<dyn Clock>,
-    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Opened>> {
+    fn open(
+        &self,
+        mut opening: Opening,
+    ) -> futures_util::future::BoxFuture<'_, fencelock::Result<fencelock::store::Opened>> {
         Box::pin(async move {
             assert!(self.1.fetch_add(1, Ordering::SeqCst) < 1000, "tried without end");
-            self.0.open(owner, ttl / 10, clock).await
+            opening.ttl /= 10;
+            self.0.open(opening).await
         })
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencelock::store::{Entered, Entry, Owner, RequestId, Standing, StoreUrl, open_url};
+use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, Standing, StoreUrl, open_url};
 use fencelock::{Claim, Client, Clock, ErrorKind, Health, Moment, Name, Observer, Retry, SystemClock};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
@@ -127,7 +127,7 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
     let store = open_url(url).await.unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let owner = Owner { client: 1, host: String::new(), pid: 0 };
-    let opened = store.open(&owner, PATIENCE, clock).await.unwrap();
+    let opened = store.open(Opening::here(owner, PATIENCE, clock).unwrap()).await.unwrap();
     let entry = Entry {
         name: Name::new("job").unwrap(),
         claim: Claim::MUTEX,
@@ -181,4 +181,14 @@ async fn a_server_that_answers_without_end_is_left_before_it_fills_the_memory() 
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent < 400 << 20, "{sent} bytes were taken");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_waited_for_as_long_as_a_request_may_take() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let (ttl, deadline) = (Duration::from_secs(3), Duration::from_secs(2));
+    let error = Client::builder().ttl(ttl).request_deadline(deadline).connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("1.8s"), "{error}");
 }

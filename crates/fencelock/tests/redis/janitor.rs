@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencelock::store::{Owner, StoreUrl, open_url};
+use fencelock::store::{Opening, Owner, StoreUrl, open_url};
 use fencelock::{Clock, SystemClock};
 use fencelock_testbed::redis::Settings;
 
@@ -57,7 +57,7 @@ async fn a_renewal_does_not_wait_until_the_dead_are_cleared_away() {
     let store = open_url(url).await.unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let owner = Owner { client: 1, host: String::new(), pid: 0 };
-    let opened = store.open(&owner, PATIENCE, clock).await.unwrap();
+    let opened = store.open(Opening::here(owner, PATIENCE, clock).unwrap()).await.unwrap();
     let start = Instant::now();
     assert!(!soon(opened.session.renew(Arc::new([]))).await.unwrap().expired);
     // It takes the client ten seconds to give up a connection that answers nothing.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencelock::store::{Entered, Entry, Left, Opened, Place, RequestId, Standing, StoreUrl, open_url};
+use fencelock::store::{Entered, Entry, Left, Opened, Opening, Place, RequestId, Standing, StoreUrl, open_url};
 use fencelock::{Claim, Clock, Name, Owner, Result, SystemClock};
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_testbed::{Proxy, Way};
@@ -53,7 +53,8 @@ impl Near {
         let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
         let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };
-        let opened = store.open(&owner, Duration::from_secs(60), Arc::new(SystemClock)).await.unwrap();
+        let opened =
+            store.open(Opening::here(owner, Duration::from_secs(60), Arc::new(SystemClock)).unwrap()).await.unwrap();
         let mut near = Self { lab, proxy, opened, server, number: AtomicU64::new(0), session: 0 };
         let place = near.granted("first", Claim::MUTEX).await;
         near.session = near.owner_of("first").await;
@@ -235,7 +236,8 @@ async fn whoever_comes_behind_one_that_is_alone_waits_for_it() {
         let store = format!("zk://{}{}?tick_ms=500", far.server, near.lab.parent);
         let store = open_url(StoreUrl::parse(&store).unwrap()).await.unwrap();
         let owner = Owner { client: 8, host: "far".to_owned(), pid: 1 };
-        let opened = store.open(&owner, Duration::from_secs(60), Arc::new(SystemClock)).await.unwrap();
+        let opened =
+            store.open(Opening::here(owner, Duration::from_secs(60), Arc::new(SystemClock)).unwrap()).await.unwrap();
         let entry = Entry { id: RequestId { client: 8, number: 1 }, ..(*near.entry("job", whole, true)).clone() };
         let mut behind = place_of(soon(opened.session.enter(Arc::new(entry))).await.unwrap());
         assert!(!holds(&*behind), "{claim:?}");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::store::{Entered, Entry, Left, Opened, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url};
+use fencelock::store::{
+    Entered, Entry, Left, Opened, Opening, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url,
+};
 use fencelock::{Claim, ErrorKind, Loss, Name, Owner, SystemClock};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
@@ -25,7 +27,8 @@ impl Near {
         let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
         let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };
-        let opened = store.open(&owner, Duration::from_secs(30), Arc::new(SystemClock)).await.unwrap();
+        let opened =
+            store.open(Opening::here(owner, Duration::from_secs(30), Arc::new(SystemClock)).unwrap()).await.unwrap();
         Self { lab, proxy, opened }
     }
 

@@ -5,8 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use fencelock::{Client, Event, Loss, Observer};
+use fencelock::{Client, ErrorKind, Event, Loss, Observer};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 use fencelock_zookeeper::CreateMode;
@@ -111,4 +112,14 @@ async fn a_session_that_goes_on_with_a_shorter_timeout_is_lost() {
     soon(guard.lost()).await;
     // The client goes on with a session that is what it was asked to be, or with none.
     lab.until_queued("job", 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_waited_for_as_long_as_a_request_may_take() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("zk://{}/locks", silent.local_addr().unwrap());
+    let (ttl, deadline) = (Duration::from_secs(8), Duration::from_secs(4));
+    let error = Client::builder().ttl(ttl).request_deadline(deadline).connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("within 3.6 s"), "{error}");
 }

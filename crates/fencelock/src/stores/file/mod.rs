@@ -42,8 +42,8 @@ use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store, StoreInfo,
-    StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Opening, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store,
+    StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -143,10 +143,10 @@ impl FileStore {
         Ok(directory)
     }
 
-    fn open_session(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Arc<Core>> {
+    fn open_session(&self, owner: &Owner, patience: Duration, clock: Arc<dyn Clock>) -> Result<Arc<Core>> {
         let directory = self.intact_directory()?;
         directory.sweep();
-        Core::open(&self.config, directory, owner, ttl, clock)
+        Core::open(&self.config, directory, owner, patience, clock)
     }
 }
 
@@ -155,10 +155,10 @@ impl Store for FileStore {
         &self.capability
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
-            let confirmed = clock.now();
-            let core = self.open_session(owner, ttl, clock)?;
+            let confirmed = opening.clock.now();
+            let core = self.open_session(&opening.owner, opening.patience(), opening.clock)?;
             Ok(Opened { events: core.events(), session: Arc::new(FileSession(core)), ttl: None, confirmed })
         })
     }
@@ -226,8 +226,8 @@ impl FileStoreBuilder {
     }
 
     /// How long the short internal locks of the directory are tried before
-    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) names the process that is inside one; at most 0.3 of the
-    /// client's ttl. Default: 3 s.
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) names the process that is inside one; at most nine tenths
+    /// of the client's [`request_deadline`](crate::ClientBuilder::request_deadline). Default: 3 s.
     #[must_use]
     pub fn request_deadline(mut self, deadline: Duration) -> Self {
         self.config.request_deadline = deadline;

@@ -60,7 +60,7 @@ impl Core {
         config: &Config,
         directory: Arc<Directory>,
         owner: &Owner,
-        ttl: Duration,
+        patience: Duration,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
         let id = getrandom::u64().map_err(|error| {
@@ -77,7 +77,7 @@ impl Core {
             id,
             client: owner.client,
             clock,
-            request_deadline: config.request_deadline.min(ttl * 3 / 10),
+            request_deadline: config.request_deadline.min(patience),
             file: Mutex::new(Some(file)),
             over: AtomicBool::new(false),
             withdrawn: Mutex::default(),

@@ -11,10 +11,12 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 use super::*;
-use crate::engine::clock::{Moment, SystemClock};
+use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Page, Place, RequestId, Session, SessionEvent, Standing};
+use crate::store::{
+    Entered, Entry, Left, Loss, Opening, Owner, Page, Place, RequestId, Session, SessionEvent, Standing,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -303,7 +305,7 @@ fn a_half_made_session_file_goes_with_the_next_opening_unless_its_owner_lives() 
     let directory = directory();
     let opened = || {
         let owner = Owner { client: 1, host: "here".to_owned(), pid: 1 };
-        let open = async { store(&directory).open(&owner, TTL, Arc::new(SystemClock)).await.map(drop) };
+        let open = async { store(&directory).open(Opening::here(owner, TTL, Arc::new(SystemClock))?).await.map(drop) };
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(open).unwrap();
     };
     opened();
@@ -323,11 +325,11 @@ fn a_half_made_session_file_goes_with_the_next_opening_unless_its_owner_lives() 
 #[test]
 fn sessions_open_although_somebody_sweeps_all_the_time() {
     let directory = directory();
-    let opening = store(&directory);
+    let store = store(&directory);
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let sweeping = opening.directory();
+            let sweeping = store.directory();
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 sweeping.sweep();
             }
@@ -336,7 +338,8 @@ fn sessions_open_although_somebody_sweeps_all_the_time() {
         let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 0..300 {
                 let owner = Owner { client: number, host: "here".into(), pid: 1 };
-                let opened = runtime.block_on(opening.open(&owner, TTL, Arc::new(SystemClock)));
+                let opened =
+                    runtime.block_on(async { store.open(Opening::here(owner, TTL, Arc::new(SystemClock))?).await });
                 runtime.block_on(opened.unwrap().session.close()).unwrap();
             }
         }));

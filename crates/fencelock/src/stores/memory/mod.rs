@@ -27,7 +27,7 @@ use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, PlaceId, Queue, RequestId, Store,
+    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId, Store,
     StoreInfo, StoreUrl, Tokens,
 };
 
@@ -256,12 +256,13 @@ impl Store for MemoryStore {
         self.link.shared.is_virtual.then(|| Arc::clone(&self.link.shared.clock))
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
+            let Opening { owner, ttl, clock, .. } = opening;
             if ttl.is_zero() {
                 return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
             }
-            let (confirmed, owner) = (clock.now(), owner.clone());
+            let confirmed = clock.now();
             let open = move |state: &mut state::State, now| Ok(state.open(&owner, ttl, now));
             let session = self.link.send(Operation::Open, None, open).await?;
             let core = Arc::new(Core::new(Arc::clone(&self.link), session, clock));

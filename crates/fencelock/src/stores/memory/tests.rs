@@ -7,7 +7,9 @@ use futures_util::StreamExt;
 use super::*;
 use crate::error::Outcome;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Place, RequestId, Session, SessionEvent, Standing, open_url};
+use crate::store::{
+    Entered, Entry, Left, Loss, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing, open_url,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -24,7 +26,8 @@ fn entry(number: u64) -> Arc<Entry> {
 
 async fn open(store: &MemoryStore) -> Opened {
     let owner = Owner { client: 7, host: "host".to_owned(), pid: 1 };
-    store.open(&owner, TTL, store.clock().unwrap_or_else(|| Arc::new(SystemClock))).await.unwrap()
+    let clock = store.clock().unwrap_or_else(|| Arc::new(SystemClock));
+    store.open(Opening::here(owner, TTL, clock).unwrap()).await.unwrap()
 }
 
 async fn enter(session: &dyn Session, number: u64) -> Box<dyn Place> {
@@ -115,7 +118,7 @@ async fn a_delayed_open_whose_caller_gave_up_expires_and_is_forgotten() {
     let (store, clock) = MemoryStore::with_virtual_clock();
     let owner = Owner { client: 7, host: String::new(), pid: 0 };
     let late = store.delay_next(Operation::Open);
-    let mut request = store.open(&owner, TTL, store.clock().unwrap());
+    let mut request = store.open(Opening::here(owner, TTL, store.clock().unwrap()).unwrap());
     assert!(is_pending(&mut request));
     drop(request);
     assert!(late.release());
@@ -185,7 +188,7 @@ async fn a_url_names_a_store_that_the_process_shares_or_one_of_its_own() {
     let open_text = async |url: &str| open_url(StoreUrl::parse(url).unwrap()).await;
     let (one, same) = (open_text("memory:a").await.unwrap(), open_text("memory:a").await.unwrap());
     let owner = Owner { client: 1, host: String::new(), pid: 0 };
-    let opened = one.open(&owner, TTL, Arc::new(SystemClock)).await.unwrap();
+    let opened = one.open(Opening::here(owner, TTL, Arc::new(SystemClock)).unwrap()).await.unwrap();
     let _place = enter(&*opened.session, 1).await;
     assert_eq!(same.names("", None, 9).await.unwrap().len(), 1);
     assert_eq!(open_text("memory:").await.unwrap().names("", None, 9).await.unwrap().len(), 0);

@@ -12,7 +12,7 @@ use redis::{
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 
 use super::config::Config;
 use super::dial::dial;
@@ -22,6 +22,7 @@ use super::scripts::{self, Call};
 use super::server::Server;
 use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Tasks;
 
 /// How many requests may be on their way to the task that sends them; more wait for room.
 const ROOM: usize = 4096;
@@ -37,7 +38,7 @@ const NAME: (&str, &str) = ("fencelock", env!("CARGO_PKG_VERSION"));
 pub(super) struct Connection {
     wire: MultiplexedConnection,
     traffic: Arc<Traffic>,
-    task: JoinHandle<()>,
+    task: AbortHandle,
     /// Of the session that it serves.
     hub: Option<Arc<Hub>>,
 }
@@ -87,13 +88,14 @@ pub(super) struct Ears {
 pub(super) type Chores = futures_core::future::BoxFuture<'static, ()>;
 
 impl Connection {
-    /// Connects, and says who we are. With `ears`, subscribes to the session's channel. The sender in the answer starts the
+    /// Connects, and says who we are; `tasks` drive the connection. With `ears`, subscribes to the session's channel. The sender in the answer starts the
     /// chores that are sent through it.
     pub(super) async fn open(
         config: &Config,
         ears: Option<&Ears>,
         clock: &Arc<dyn Clock>,
-        patience: Duration,
+        silence: Duration,
+        tasks: &Tasks,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
         let greeted = match shake(config, ProtocolVersion::RESP3, ears).await {
             Ok(Some((wire, driver))) => Ok((wire, driver, None)),
@@ -118,10 +120,10 @@ impl Connection {
             ears.cloned(),
             Arc::clone(&traffic),
             Arc::clone(clock),
-            patience,
+            silence,
         );
         let hub = ears.map(|ears| Arc::clone(&ears.hub));
-        let connection = Self { wire, traffic, task: tokio::spawn(task), hub };
+        let connection = Self { wire, traffic, task: tasks.spawn(task), hub };
         if let Some(ears) = ears.filter(|_| subscribes_itself) {
             let mut subscribe = redis::cmd("SUBSCRIBE");
             connection.command("subscribe", subscribe.arg(&ears.channel)).await?;

@@ -16,22 +16,23 @@ use super::layout::{Layout, VERSION};
 use super::push::{Hub, Over};
 use super::repair::repair;
 use super::scripts::{self, Open};
-use crate::engine::clock::{Clock, Moment};
+use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Owner;
+use crate::store::{Opening, Tasks};
 
 /// The pause after the first failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection that is silent for longer is given up, however long a session may live.
+/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
+/// The ttl that the patience with a connection of no session goes by.
+const READER_TTL: Duration = Duration::from_secs(10);
 
 /// The session that a link speaks for.
 pub(super) struct Member {
     /// Drawn at random.
     pub(super) session: u64,
-    pub(super) owner: Owner,
-    pub(super) ttl: Duration,
+    pub(super) opening: Opening,
     pub(super) hub: Arc<Hub>,
     pub(super) janitor: Arc<Janitor>,
 }
@@ -41,7 +42,10 @@ pub(super) struct Link {
     config: Arc<Config>,
     pub(super) layout: Arc<Layout>,
     pub(super) clock: Arc<dyn Clock>,
+    /// How long a connection may take to be made.
     patience: Duration,
+    /// How long a connection may be silent. A session that lives longer may have it be silent longer.
+    silence: Duration,
     member: Option<Member>,
     state: Mutex<State>,
     /// The newest epoch of the session that we know; 0 before it is open.
@@ -65,19 +69,16 @@ type Dialed = std::result::Result<Arc<Connection>, Arc<Error>>;
 type Dial = BoxFuture<'static, Dialed>;
 
 impl Link {
-    pub(super) fn new(
-        config: &Arc<Config>,
-        layout: &Arc<Layout>,
-        clock: Arc<dyn Clock>,
-        ttl: Duration,
-        member: Option<Member>,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: &Arc<Config>, layout: &Arc<Layout>, member: Option<Member>) -> Arc<Self> {
+        let opening = member.as_ref().map(|member| &member.opening);
+        let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
         Arc::new(Self {
             config: Arc::clone(config),
             layout: Arc::clone(layout),
-            clock,
-            // A little less than the engine's patience, so that what was tried is named.
-            patience: (ttl * 3 / 10).min(MOST_PATIENCE),
+            clock: opening
+                .map_or_else(|| Arc::new(SystemClock) as Arc<dyn Clock>, |opening| Arc::clone(&opening.clock)),
+            patience: opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE),
+            silence: (ttl * 3 / 10).min(MOST_PATIENCE),
             member,
             state: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -186,7 +187,11 @@ impl Link {
             channel: self.layout.session_key(member.session),
             number,
         });
-        let opened = Connection::open(&self.config, ears.as_ref(), &self.clock, self.patience).await;
+        let tasks = match &self.member {
+            Some(member) => member.opening.tasks.clone(),
+            None => Tasks::here()?,
+        };
+        let opened = Connection::open(&self.config, ears.as_ref(), &self.clock, self.silence, &tasks).await;
         let (connection, chores) = opened.map_err(|error| self.at_the_server(error))?;
         let connection = Arc::new(connection);
         let server = connection.server().await.map_err(|error| self.at_the_server(error))?;
@@ -243,13 +248,13 @@ impl Link {
         }
         let sent = self.clock.now();
         if self.epoch() == 0 {
-            let open = scripts::open(&self.layout, member.session, member.ttl, &member.owner);
+            let open = scripts::open(&self.layout, member.session, member.opening.ttl, &member.opening.owner);
             match connection.run("open session", &open).await? {
                 Open::Opened(epoch) => self.raise(epoch),
                 Open::Layout(found) => return Err(unknown_layout(found)),
             }
         } else {
-            let resume = scripts::resume(&self.layout, member.session, member.ttl);
+            let resume = scripts::resume(&self.layout, member.session, member.opening.ttl);
             match connection.run("resume session", &resume).await? {
                 Some(epoch) => self.raise(epoch),
                 None => {

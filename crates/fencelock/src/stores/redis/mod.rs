@@ -36,11 +36,10 @@ use self::layout::{LAYOUT_NAME, Layout};
 use self::link::{Link, Member};
 use self::push::{Hub, REPAIR};
 use self::session::{Core, RedisSession};
-use crate::engine::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store, StoreInfo,
+    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo,
     StoreUrl, Tokens,
 };
 
@@ -84,9 +83,6 @@ static CAPABILITY: Capability = Capability {
     blocking: false,
 };
 
-/// How long a connection may take, and be silent, that serves no session.
-const READER_TTL: Duration = Duration::from_secs(10);
-
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let config = Config::from_url(url)?;
@@ -113,16 +109,16 @@ impl fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    async fn open(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Opened> {
+    async fn open(&self, opening: Opening) -> Result<Opened> {
         let session = getrandom::u64().map_err(|error| {
             Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
         })?;
         let (sender, mut events) = mpsc::unbounded_channel();
         let hub = Arc::new(Hub::new(sender));
         let janitor = Arc::new(Janitor::new(session));
-        let member =
-            Member { session, owner: owner.clone(), ttl, hub: Arc::clone(&hub), janitor: Arc::clone(&janitor) };
-        let link = Link::new(&self.config, &self.layout, clock, ttl, Some(member));
+        let ttl = opening.ttl;
+        let member = Member { session, opening, hub: Arc::clone(&hub), janitor: Arc::clone(&janitor) };
+        let link = Link::new(&self.config, &self.layout, Some(member));
         link.connection().await?;
         let confirmed = link.confirmed();
         let core = Arc::new(Core { link, hub, id: session, ttl, janitor });
@@ -139,7 +135,7 @@ impl RedisStore {
         }
         let reader = {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = || Link::new(&self.config, &self.layout, Arc::new(SystemClock), READER_TTL, None);
+            let new = || Link::new(&self.config, &self.layout, None);
             Arc::clone(reader.get_or_insert_with(new))
         };
         reader.connection().await
@@ -151,8 +147,8 @@ impl Store for RedisStore {
         &CAPABILITY
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
-        Box::pin(self.open(owner, ttl, clock))
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(self.open(opening))
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {

@@ -36,11 +36,10 @@ use self::dialect::{DIALECTS, Dialect};
 use self::events::Events;
 use self::fault::fault;
 use self::session::{Core, WireClock, ZooKeeperSession, moment};
-use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Order, Owner, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Opening, Order, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -117,10 +116,10 @@ impl fmt::Debug for ZooKeeperStore {
 }
 
 impl ZooKeeperStore {
-    async fn open(&self, owner: &Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Opened> {
-        // A little less than the engine's patience, so that the servers that were tried are named.
-        let patience = ttl * 3 / 10;
-        let config = self.wire.clone();
+    async fn open(&self, opening: Opening) -> Result<Opened> {
+        let patience = opening.patience();
+        let Opening { owner, ttl, clock, tasks, .. } = opening;
+        let config = self.wire.clone().runtime(tasks.handle().clone());
         let config = config.session_timeout(ttl).request_deadline(patience).connect_deadline(patience);
         // The engine's renewals keep the session alive, and nothing does once they stop.
         let config = config.keep_alive(false).clock(Arc::new(WireClock(Arc::clone(&clock))));
@@ -128,7 +127,7 @@ impl ZooKeeperStore {
         let granted = client.session().timeout;
         self.check_granted(ttl, granted)?;
         let confirmed = moment(client.confirmed());
-        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner.clone()));
+        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner));
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Events::new(events, granted, &core).boxed();
         Ok(Opened { session: Arc::new(ZooKeeperSession(core)), events, ttl: Some(granted), confirmed })
@@ -182,8 +181,8 @@ impl Store for ZooKeeperStore {
         &self.capability
     }
 
-    fn open<'a>(&'a self, owner: &'a Owner, ttl: Duration, clock: Arc<dyn Clock>) -> BoxFuture<'a, Result<Opened>> {
-        Box::pin(self.open(owner, ttl, clock))
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(self.open(opening))
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {

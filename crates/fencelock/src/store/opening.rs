@@ -1,0 +1,76 @@
+//! What a store is given to open a session with, and where its tasks run.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::Owner;
+use crate::engine::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+
+/// All that a session is opened with.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Opening {
+    /// Who the session is opened for.
+    pub owner: Owner,
+    /// How long the session may live unrenewed.
+    pub ttl: Duration,
+    /// After how long the engine gives up a request.
+    pub request_deadline: Duration,
+    /// The clock to measure with.
+    pub clock: Arc<dyn Clock>,
+    /// Where the session works in the background.
+    pub tasks: Tasks,
+}
+
+impl Opening {
+    /// For those who open a session without a client: its tasks run on the tokio runtime around the call, and requests may
+    /// take a third of `ttl`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] without a runtime.
+    pub fn here(owner: Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Self> {
+        Ok(Self { owner, ttl, request_deadline: ttl / 3, clock, tasks: Tasks::here()? })
+    }
+
+    /// How long the store itself waits for an answer: a tenth less than the engine does, so that the store can still say
+    /// what it tried.
+    pub fn patience(&self) -> Duration {
+        self.request_deadline * 9 / 10
+    }
+}
+
+/// Where the tasks of a store run: the I/O thread, or the runtime of the client.
+#[derive(Debug, Clone)]
+pub struct Tasks(Handle);
+
+impl Tasks {
+    /// The tokio runtime around the call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where there is none.
+    pub fn here() -> Result<Self> {
+        let missing = |error| {
+            Error::new(ErrorKind::Config, "runtime", "there is no tokio runtime around the call").caused_by(error)
+        };
+        Handle::try_current().map(Self).map_err(missing)
+    }
+
+    pub(crate) fn on(handle: Handle) -> Self {
+        Self(handle)
+    }
+
+    /// Starts `task`. It ends with the runtime at the latest.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.0.spawn(task).abort_handle()
+    }
+
+    /// The runtime itself.
+    pub fn handle(&self) -> &Handle {
+        &self.0
+    }
+}
