@@ -78,7 +78,7 @@ static CAPABILITY: Capability = Capability {
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     // Their layouts keep no queue: whoever finds the key absent has it.
     excludes: "",
-    residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names with each renewal, except behind a grant that lives: there it stays until that one ends or the queue is shown",
+    residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
 };

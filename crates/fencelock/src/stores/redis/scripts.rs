@@ -1,6 +1,7 @@
 //! The scripts, what they are given and what they answer. No I/O: each function here makes a [`Call`] that somebody else
 //! sends.
 
+mod answers;
 mod messages;
 mod replies;
 
@@ -10,11 +11,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
-pub(super) use self::messages::{News, news};
-pub(super) use self::replies::{
+pub(super) use self::answers::{
     Broken, Enter, InShort, Lightened, Look, Looked, Named, Open, Page, Probed, Refusal, Renewed, Seen, Shown, Swept,
     Withdrawn, refusal,
 };
+pub(super) use self::messages::{News, news};
 use super::layout::{Layout, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::name::Name;
@@ -64,17 +65,17 @@ scripts! {
     OPEN = "open" of "open";
     RESUME = "resume" of "resume";
     RENEW = "renew" of "renew";
-    ENTER = "enter" of "enter_free" "queue" "enter";
-    LOOK = "look" of "start" "queue" "look";
-    LIGHTEN = "lighten" of "start" "queue" "lighten";
-    LEAVE = "leave" of "leave_free" "queue" "leave";
-    WITHDRAW = "withdraw" of "start" "queue" "withdraw";
-    EVICT = "evict" of "start" "queue" "evict";
-    SHOW = "show" of "start" "queue" "show";
-    CONTENTION = "contention" of "start" "queue" "contention";
-    NAMES = "names" of "start" "queue" "names";
-    CLOSE = "close" of "start" "queue" "close";
-    JANITOR = "janitor" of "start" "queue" "janitor";
+    ENTER = "enter" of "enter_free" "queue" "rule" "write" "enter";
+    LOOK = "look" of "start" "queue" "rule" "write" "look";
+    LIGHTEN = "lighten" of "start" "queue" "rule" "write" "lighten";
+    LEAVE = "leave" of "leave_free" "queue" "rule" "write" "leave";
+    WITHDRAW = "withdraw" of "start" "queue" "rule" "write" "withdraw";
+    EVICT = "evict" of "start" "queue" "rule" "write" "evict";
+    SHOW = "show" of "start" "queue" "rule" "write" "show";
+    CONTENTION = "contention" of "start" "queue" "rule" "write" "contention";
+    NAMES = "names" of "start" "queue" "rule" "write" "names";
+    CLOSE = "close" of "start" "queue" "rule" "write" "close";
+    JANITOR = "janitor" of "start" "queue" "rule" "write" "janitor";
     PROBE = "probe" of "probe";
 }
 
@@ -333,17 +334,17 @@ pub(super) fn names(
         .arg(layout.session_prefix())
 }
 
-/// How many buckets [`janitor`] goes through at most, and how many names it looks at.
+/// How many buckets [`janitor`] goes through at most, and how many names and places it looks at.
 pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 
 /// Clears away what dead sessions left from a bucket on, and where it was left off there.
 pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
-    let (buckets, names) = SWEPT_PER_CALL;
+    let (buckets, fields) = SWEPT_PER_CALL;
     let upto = super::layout::BUCKETS.min(from.bucket + buckets);
     let mut keys = vec![layout.janitor_key()];
     keys.extend((from.bucket..upto).map(|bucket| layout.bucket_key(bucket)));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(names)
+    Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
 /// What the user of a connection may not do, of all that scripts do.
@@ -362,6 +363,6 @@ fn moment(text: &str) -> Option<std::time::SystemTime> {
 }
 
 #[cfg(test)]
-use self::replies::LostBucket;
+use self::answers::LostBucket;
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name,
     loop {
         let wanted = (page.limit - contenders.len()).min(SHOWN_PER_CALL);
         let shown = connection.run("queue", &scripts::show(layout, name, page.skip, after, wanted)).await?;
-        let is_last = shown.places.len() < wanted;
+        let is_last = !shown.is_cut && shown.places.len() < wanted;
         after = shown.places.last().map(|last| last.seq).or(after);
         contenders.extend(shown.places.into_iter().map(contender));
         if is_last || contenders.len() == page.limit {

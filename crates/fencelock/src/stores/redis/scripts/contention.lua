@@ -7,7 +7,7 @@ local found = call('HMGET', KEYS[1], unpack(fields))
 local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
 -- Before the sweep, which may change them: what was read is what it goes by.
 for index = 3, #ARGV do find(queue, ARGV[index], found[index - 1]) end
-if queue.count > 0 and not is_covered(queue, queue.capacity) then sweep(queue, queue.capacity) end
+clear_way(queue)
 
 local function position(id)
   if not queue.places[id] then return 0 end

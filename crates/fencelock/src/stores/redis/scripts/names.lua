@@ -23,6 +23,15 @@ local function wanted_of(bucket)
   return wanted
 end
 
+-- Whether somebody alive queues for a name; the dead ones in the way are removed.
+local function is_in_use(bucket, name, record)
+  local queue = open_queue(bucket, order_of(bucket, name), name, record)
+  clear_way(queue)
+  -- With most of them nothing is to be done.
+  if not queue.several and queue.count > 0 and not next(queue.put) then queues[#queues] = nil end
+  return queue.count > 0
+end
+
 local used = {}
 for _, bucket in ipairs(KEYS) do
   local wanted = wanted_of(bucket)

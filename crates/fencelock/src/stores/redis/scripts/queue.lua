@@ -6,7 +6,8 @@
 -- The record of a name is its only place, or else: places, granted places, their weight, capacity, what was checked, the
 -- boundary and when it was set (ms). From when it was set and up to the boundary, nobody can be dead who keeps the first
 -- waiter, or those behind it, from being granted. What was checked: nobody ('-'), all holders ('a'), as many holders as
--- leave no room for that weight ('f5'), or, where they are many, the holders up to that number so far ('p1234').
+-- leave no room for that weight ('f5'), or, where they are many, the holders up to that number so far ('p1234'): once the
+-- boundary has passed, that is where to go on, and nothing is known of those before.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local prefix
 local lives, timeless, answered, queues, writes = {}, {}, {}, {}, {}
@@ -105,6 +106,7 @@ end
 local function fill_holes(queue, is_for_waiters)
   local away = queue.away
   queue.away = {}
+  local before = #queue.holes
   for _, place in ipairs(away) do
     local rank = place.rank
     if not rank and is_for_waiters and place.granted then
@@ -112,12 +114,20 @@ local function fill_holes(queue, is_for_waiters)
     else
       rank = rank or call('ZRANK', queue.order, place.id)
       if not rank then unlike(queue.order, 'another number of places than its record says') end
-      local at = #queue.holes
-      while at > 0 and queue.holes[at] > rank do at = at - 1 end
-      table.insert(queue.holes, at + 1, rank)
+      queue.holes[#queue.holes + 1] = rank
     end
   end
+  if #queue.holes > before then table.sort(queue.holes) end
   return #queue.away
+end
+
+-- The rank now of who is stored at that rank: without those that left, whose ranks are known.
+local function rank_without_holes(queue, rank)
+  local passed = 0
+  for _, hole in ipairs(queue.holes) do
+    if hole < rank then passed = passed + 1 end
+  end
+  return rank - passed
 end
 
 -- The rank as stored of who has this rank now.
@@ -205,257 +215,6 @@ local function tell(queue, session, line)
   queue.told[#queue.told + 1] = { session, line }
 end
 
-local function cover(queue, covers, boundary, mark)
-  queue.covers, queue.boundary, queue.mark, queue.set = covers, boundary, mark or 0, now
-end
-
--- Whether it is between when the boundary was set and the boundary. It is no fact before it was set: who was renewed
--- after the clock went back, and died, is gone sooner than it says.
-local function is_within(queue)
-  return queue.set <= now and now < queue.boundary
-end
-
--- One more may be dead from then on who keeps others waiting.
-local function narrow(queue, boundary)
-  if not is_within(queue) then return cover(queue, '-', 0) end
-  if boundary < queue.boundary then cover(queue, queue.covers, boundary, queue.mark) end
-end
-
--- Grants the waiters that fit behind those that are granted already, the living ones, in their order.
-local function settle(queue)
-  local fresh, soonest, size = 0, math.huge, 1
-  local full = false
-  while not full and budget > 0 and queue.count > queue.granted and queue.weight < queue.capacity do
-    for _, place in ipairs(places_at(queue, queue.granted, math.min(queue.granted + size, queue.count) - 1)) do
-      local alive = lives_until(place.session)
-      if not alive then
-        remove(queue, place)
-        budget = budget - 1
-      else
-        soonest = math.min(soonest, alive)
-        full = queue.weight + place.weight > queue.capacity
-        if full then break end
-        place.granted, place.since = true, time[1] .. ':' .. time[2]
-        queue.granted, queue.weight, fresh = queue.granted + 1, queue.weight + place.weight, fresh + place.weight
-        put_place(queue, place)
-        if not answered[field_of(queue, place.id)] then
-          tell(queue, place.session, 'g ' .. place.id .. ' ' .. place.seq)
-        end
-        if queue.weight == queue.capacity then break end
-      end
-    end
-    size = math.min(size * 2, 64)
-  end
-  if not full and budget <= 0 and queue.count > queue.granted and queue.weight < queue.capacity then
-    cover(queue, '-', 0)
-  elseif fresh == queue.weight and fresh > 0 then
-    cover(queue, 'a', soonest)
-  elseif soonest < math.huge then
-    narrow(queue, soonest)
-  end
-end
-
--- Whether the boundary holds. Without waiters it is asked for a newcomer of `weight`.
-local function is_covered(queue, weight)
-  if not is_within(queue) then return false end
-  if queue.covers == 'f' and queue.count == queue.granted then return weight and weight >= queue.mark end
-  return queue.covers == 'a' or queue.covers == 'f'
-end
-
--- The rank of the first holder that is to be looked at: where they are many, those before were, and live until the boundary.
-local function unchecked(queue)
-  if queue.covers ~= 'p' or not is_within(queue) then return 0, math.huge end
-  fill_holes(queue)
-  local rank = call('ZCOUNT', queue.order, '-inf', string.format(decimal, queue.mark))
-  local passed = 0
-  for _, hole in ipairs(queue.holes) do
-    if hole < rank then passed = passed + 1 end
-  end
-  return rank - passed, queue.boundary
-end
-
--- Removes dead holders until the living ones leave no room for `weight`; says what was checked, up to when that holds,
--- and what mark goes with it. Nothing when there is room.
-local function check_holders(queue, weight)
-  local rank, soonest = unchecked(queue)
-  local from_front, taken, size, mark = rank == 0, 0, rank == 0 and 1 or 256, queue.mark
-  while rank < queue.granted do
-    if budget <= 0 then return 'p', soonest, mark end
-    for _, place in ipairs(places_at(queue, rank, math.min(rank + math.min(size, budget), queue.granted) - 1)) do
-      local alive = lives_until(place.session)
-      budget = budget - 1
-      if not alive then
-        remove(queue, place)
-      else
-        rank, taken, soonest, mark = rank + 1, taken + place.weight, math.min(soonest, alive), tonumber(place.seq)
-        if from_front and taken + weight > queue.capacity then
-          if rank == queue.granted then return 'a', soonest end
-          return 'f', soonest, weight
-        end
-      end
-    end
-    size = math.min(size * 4, 256)
-  end
-  if queue.weight + weight > queue.capacity then return 'a', soonest end
-end
-
--- The first waiter that lives; the dead ones ahead of it are removed.
-local function first_waiter(queue)
-  while queue.count > queue.granted and budget > 0 do
-    local size = queue.first_looks or 1
-    for _, place in ipairs(places_at(queue, queue.granted, math.min(queue.granted + size, queue.count) - 1)) do
-      local alive = lives_until(place.session)
-      if alive then return place, alive end
-      remove(queue, place)
-      budget = budget - 1
-    end
-    queue.first_looks = math.min(size * 2, 64)
-  end
-end
-
--- Removes whoever is dead and keeps the first waiter from being granted, or without waiters a newcomer of `weight` (nil
--- for no newcomer), grants what can be granted, and sets the boundary.
-local function sweep(queue, weight)
-  while true do
-    local first, alive = first_waiter(queue)
-    local undecided = not first and queue.count > queue.granted
-    local wanted = first and first.weight or weight
-    if not undecided and not wanted then return end
-    local covers, soonest, mark = 'p', math.huge, 0
-    if not undecided then covers, soonest, mark = check_holders(queue, wanted) end
-    if covers == 'p' and soonest == math.huge then soonest, mark = now + again, 0 end
-    if covers then return cover(queue, covers, math.min(soonest, alive or math.huge), mark) end
-    cover(queue, '-', 0)
-    if not first then return end
-    settle(queue)
-  end
-end
-
--- What follows from a departure, or from a claim that became lighter.
-local function departed(queue)
-  if queue.covers == 'f' then cover(queue, '-', 0) end
-  settle(queue)
-  if queue.count > queue.granted and not is_covered(queue) then sweep(queue) end
-end
-
--- Removes who is dead from the front of the queue, up to the first one that lives.
-local function bury_front(queue)
-  while queue.count > 0 and budget > 0 do
-    for _, place in ipairs(places_at(queue, 0, math.min(64, queue.count) - 1)) do
-      if lives_until(place.session) then return departed(queue) end
-      remove(queue, place)
-      budget = budget - 1
-    end
-  end
-  departed(queue)
-end
-
--- In how many ms it is worth while to look again; -1 for never.
-local function look_in(queue)
-  if queue.covers == '-' then return -1 end
-  if queue.covers == 'p' then return again end
-  if now < queue.set then return 0 end
-  return math.max(queue.boundary - now, 0)
-end
-
-local function record_of(queue)
-  if queue.count == 1 then
-    local only = places_at(queue, 0, 0)[1]
-    queue.put[field_of(queue, only.id)] = nil
-    if queue.several and only ~= queue.tail then queue.left[only.id] = true end
-    return only.id .. ' ' .. text_of(only)
-  end
-  local mark = (queue.covers == 'f' or queue.covers == 'p') and string.format(decimal, queue.mark) or ''
-  return string.format('%.0f %.0f %.0f %.0f %s%s %.0f %.0f', queue.count, queue.granted, queue.weight, queue.capacity,
-    queue.covers, mark, queue.boundary, queue.set)
-end
-
--- What is to be written of a queue; the last thing that reads.
-local function plan(queue)
-  if queue.planned then return end
-  queue.planned = true
-  local record = queue.count > 0 and record_of(queue)
-  queue.gone, queue.out = {}, {}
-  for id in pairs(queue.left) do
-    queue.out[#queue.out + 1] = id
-    if queue.several then queue.gone[#queue.gone + 1] = field_of(queue, id) end
-  end
-  if not record and queue.record then queue.gone[#queue.gone + 1] = queue.name end
-  if record and record ~= queue.record then queue.put[queue.name] = record end
-  queue.unordered = queue.several and queue.count < 2
-  if queue.tail and queue.count > 1 then
-    queue.added = { queue.tail.seq, queue.tail.id }
-    if not queue.several then
-      -- An order that is there already is left over from a bucket that was lost.
-      queue.unordered = call('ZCARD', queue.order) > 0
-      local only = places_at(queue, 0, 0)[1]
-      put_place(queue, only)
-      queue.added = { only.seq, only.id, queue.tail.seq, queue.tail.id }
-    end
-  end
-end
-
-local function in_parts(command, key, list)
-  for from = 1, #list, 4000 do
-    call(command, key, unpack(list, from, math.min(from + 3999, #list)))
-  end
-end
-
--- Removals come first: they are allowed without free memory, and everything after them is, too. Only an arrival may be
--- refused for want of memory, so where nothing is removed before other changes, nothing is "removed".
-local function write(queue)
-  local list = {}
-  for field, text in pairs(queue.put) do
-    list[#list + 1] = field
-    list[#list + 1] = text
-  end
-  if queue.unordered then
-    call('DEL', queue.order)
-  elseif queue.several then
-    in_parts('ZREM', queue.order, queue.out)
-  end
-  if #list > 0 and #queue.gone == 0 and not queue.tail then queue.gone[1] = field_of(queue, '') end
-  in_parts('HDEL', queue.bucket, queue.gone)
-  if queue.added then call('ZADD', queue.order, unpack(queue.added)) end
-  in_parts('HSET', queue.bucket, list)
-end
-
-local function send()
-  local letters = {}
-  for _, queue in ipairs(queues) do
-    local about = {}
-    for _, told in ipairs(queue.told) do
-      local session, line = told[1], told[2]
-      if not letters[session] then
-        letters[session] = {}
-        letters[#letters + 1] = session
-      end
-      local letter = letters[session]
-      if not about[session] then
-        about[session], letter[#letter + 1] = true, 'n ' .. queue.name
-      end
-      letter[#letter + 1] = line
-    end
-  end
-  for _, session in ipairs(letters) do call('PUBLISH', prefix .. session, table.concat(letters[session], '\n')) end
-end
-
--- The only place that writes. Gives back what the last of the further `writes` answered. A session that somebody took
--- the end from lives on for its ttl: its client renews it, if there is one.
-local function finish()
-  local ends, answer = {}, nil
-  for _, session in ipairs(timeless) do
-    local ttl = redis.pcall('HGET', prefix .. session, 'ttl')
-    ends[session] = type(ttl) == 'string' and tonumber(ttl) or 60000
-  end
-  for _, queue in ipairs(queues) do plan(queue) end
-  for _, queue in ipairs(queues) do write(queue) end
-  for _, words in ipairs(writes) do answer = call(unpack(words)) end
-  for session, ttl in pairs(ends) do call('PEXPIRE', prefix .. session, ttl) end
-  send()
-  return answer
-end
-
 -- How many hold the lock and how many wait ahead of a waiter, as the order has it before anything is written.
 local function ahead(queue, id)
   if not queue.several then return queue.granted, queue.count - queue.granted - 1 end
@@ -467,11 +226,7 @@ local function ahead(queue, id)
   fill_holes(queue)
   local rank = call('ZRANK', queue.order, id)
   if not rank then unlike(queue.order, 'another number of places than its record says') end
-  local passed = 0
-  for _, hole in ipairs(queue.holes) do
-    if hole < rank then passed = passed + 1 end
-  end
-  return queue.granted, rank - passed - queue.granted
+  return queue.granted, rank_without_holes(queue, rank) - queue.granted
 end
 
 -- What is shown of a place, and of who has it.
@@ -482,19 +237,3 @@ local function row_of(place, owner)
   }
 end
 
--- Whether somebody alive queues for a name; the dead ones in the way are removed.
-local function is_in_use(bucket, name, record)
-  local queue = open_queue(bucket, order_of(bucket, name), name, record)
-  if queue.several then
-    if not is_covered(queue, queue.capacity) then sweep(queue, queue.capacity) end
-  else
-    local only = places_at(queue, 0, 0)[1]
-    if lives_until(only.session) then
-      queues[#queues] = nil
-      return true
-    end
-    remove(queue, only)
-    budget = budget - 1
-  end
-  return queue.count > 0
-end

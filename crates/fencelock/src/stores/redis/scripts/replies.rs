@@ -1,212 +1,18 @@
-//! What the scripts answer, taken apart. RESP2 and RESP3 bring the same.
+//! Answers of the scripts, taken apart. RESP2 and RESP3 bring the same.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use redis::{RedisError, Value};
+use redis::Value;
 
+use super::answers::{
+    Broken, Enter, InShort, Lightened, Look, Looked, LostBucket, Named, Open, Page, Probed, Renewed, Seen, Shown,
+    Swept, Withdrawn,
+};
 use super::messages::{place_id, request_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Ahead, Owner, PlaceId, RequestId};
-
-/// The answer to `open`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Open {
-    /// The session is open, and this is its epoch.
-    Opened(u64),
-    /// The keys of the server are of this other version.
-    Layout(String),
-}
-
-/// The answer to `renew`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Renewed {
-    /// The session lives.
-    Alive {
-        /// These grants of it were broken, and are told until they are acknowledged.
-        broken: Vec<Broken>,
-        /// These of the buckets that were asked for are not those in which it was granted its places.
-        lost: Vec<LostBucket>,
-    },
-    /// It is gone, and everything that hung on it.
-    Gone,
-}
-
-/// A bucket that is gone, or was made anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) struct LostBucket {
-    /// Which of those that were asked for, from 0.
-    pub(in crate::stores::redis) index: usize,
-    /// The first number that was drawn in the new one.
-    pub(in crate::stores::redis) born: Option<u64>,
-}
-
-/// A grant that somebody broke.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Broken {
-    pub(in crate::stores::redis) place: PlaceId,
-    pub(in crate::stores::redis) grant: u64,
-    pub(in crate::stores::redis) reason: Arc<str>,
-}
-
-/// The answer to `enter`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Enter {
-    /// The place is granted; this is its number.
-    Granted(u64),
-    /// It waits.
-    Waiting {
-        /// Its number, which its grant will have.
-        seq: u64,
-        /// Who is ahead.
-        ahead: Ahead,
-        /// In what time somebody ahead could be found dead.
-        look_in: Option<Duration>,
-    },
-    /// Somebody is ahead, and nothing was left behind.
-    Busy,
-    /// All who were looked at are dead, and gone now; there are more. To be sent again.
-    Again,
-    /// Somebody ahead believes in another capacity; nothing was left behind.
-    Conflict(Claim),
-    /// The session has this higher epoch; nothing was done.
-    Stale(u64),
-    /// The session is over; nothing was done.
-    Gone,
-}
-
-/// The answer to `look`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Look {
-    /// Whether the session lives; if not, nothing else is told.
-    pub(in crate::stores::redis) alive: bool,
-    /// What was asked for, in the same order.
-    pub(in crate::stores::redis) names: Vec<Looked>,
-}
-
-/// How the places under one name stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Looked {
-    /// In what time somebody could be found dead who keeps others waiting; `None` when nobody waits.
-    pub(in crate::stores::redis) look_in: Option<Duration>,
-    /// The places asked for, in the same order.
-    pub(in crate::stores::redis) places: Vec<Seen>,
-}
-
-/// How one place stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Seen {
-    /// It is granted, with this number.
-    Granted(u64),
-    /// It waits with this number; who is ahead, if that was asked for.
-    Waiting(u64, Option<Ahead>),
-    /// It is not there.
-    Missing,
-}
-
-/// The answer to `lighten`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Lightened {
-    /// The grant has the claim.
-    Done,
-    /// There is no such grant.
-    Missing,
-}
-
-/// The answer to `withdraw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Withdrawn {
-    /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
-    pub(in crate::stores::redis) epoch: Option<u64>,
-    /// Whether the place was there.
-    pub(in crate::stores::redis) was_there: bool,
-}
-
-/// One contender of a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Shown {
-    pub(in crate::stores::redis) id: RequestId,
-    pub(in crate::stores::redis) granted: bool,
-    /// Its number: order and token.
-    pub(in crate::stores::redis) seq: u64,
-    pub(in crate::stores::redis) claim: Claim,
-    /// Since when it holds the lock, or waits, by the server's clock.
-    pub(in crate::stores::redis) since: SystemTime,
-    pub(in crate::stores::redis) lease: Option<Duration>,
-    pub(in crate::stores::redis) session: u64,
-    pub(in crate::stores::redis) purpose: Option<Arc<str>>,
-    pub(in crate::stores::redis) owner: Option<Owner>,
-}
-
-/// Part of a queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Page {
-    /// How many are in the queue.
-    pub(in crate::stores::redis) queued: usize,
-    pub(in crate::stores::redis) places: Vec<Shown>,
-}
-
-/// A queue in short.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct InShort {
-    pub(in crate::stores::redis) queued: usize,
-    pub(in crate::stores::redis) holders: usize,
-    /// Where those stand who were asked for, 1 for the front.
-    pub(in crate::stores::redis) positions: Vec<Option<usize>>,
-    pub(in crate::stores::redis) head: Option<Shown>,
-}
-
-/// Names of some buckets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Named {
-    pub(in crate::stores::redis) names: Vec<Name>,
-    /// So many dead ones were in the way that there has to be another call.
-    pub(in crate::stores::redis) is_cut: bool,
-}
-
-/// How far clearing up after the dead has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Swept {
-    /// In an answer, how many buckets were gone through.
-    pub(in crate::stores::redis) bucket: u16,
-    /// Where the next bucket was left off, as the server says it.
-    pub(in crate::stores::redis) cursor: String,
-}
-
-/// What a user may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Probed {
-    /// The version of the layout that is there, or that we begin with.
-    pub(in crate::stores::redis) version: String,
-    /// Commands, and why the server refuses them.
-    pub(in crate::stores::redis) refused: Vec<(String, String)>,
-}
-
-/// Why a script refused, beyond what any command can be refused for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Refusal {
-    /// A key under our names holds what is not ours, or is of another type.
-    Layout,
-    /// The numbers of a bucket are used up.
-    Limit,
-    /// The arguments made no sense.
-    Invalid,
-}
-
-/// Whether an error of the server is one that the scripts raise.
-pub(in crate::stores::redis) fn refusal(error: &RedisError) -> Option<Refusal> {
-    // Some servers put words of their own before those of a script, and other ones in each version.
-    let text = error.to_string();
-    let words = [
-        ("WRONGTYPE", Refusal::Layout),
-        ("FLLAYOUT", Refusal::Layout),
-        ("FLLIMIT", Refusal::Limit),
-        ("FLINVALID", Refusal::Invalid),
-    ];
-    words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
-}
+use crate::store::{Ahead, Owner};
 
 fn strange() -> Error {
     Error::new(ErrorKind::Layout, "script", "the server answered what none of these scripts answers").outcome_unknown()
@@ -391,8 +197,8 @@ fn contender(answer: Value) -> Option<Shown> {
 pub(super) fn shown(answer: Value) -> Result<Page> {
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
-        let (queued, _holders) = (number(&answer.next()?)?, answer.next()?);
-        Some(Page { queued, places: answer.map(contender).collect::<Option<_>>()? })
+        let (queued, cut) = (number(&answer.next()?)?, number::<u8>(&answer.next()?)?);
+        Some(Page { queued, is_cut: cut == 1, places: answer.map(contender).collect::<Option<_>>()? })
     };
     read(answer).ok_or_else(strange)
 }

@@ -207,10 +207,15 @@ impl Bed {
         assert!(wait_until(PATIENCE, || self.words(&["EXISTS", &key]) == Value::Int(0)));
     }
 
-    /// Ends a session as if its time were over, which nobody could know before.
+    /// Ends a session as if its time were over: what was known of the queues it is in is over, too.
     pub(super) fn kill(&mut self, session: u64, names: &[&Name]) {
         let key = self.layout.session_key(session);
         self.words(&["DEL", &key]);
+        self.pass_boundary(names);
+    }
+
+    /// As if the boundary had passed: it is not certain any more who lives.
+    pub(super) fn pass_boundary(&mut self, names: &[&Name]) {
         for name in names {
             let key = self.layout.slot(name).bucket_key;
             let Value::BulkString(record) = self.words(&["HGET", &key, name.as_str()]) else { continue };
@@ -220,9 +225,15 @@ impl Bed {
                 // The record is the only place.
                 continue;
             }
-            (fields[4], fields[5], fields[6]) = ("-", "0", "0");
+            (fields[5], fields[6]) = ("0", "0");
             self.words(&["HSET", &key, name.as_str(), &fields.join(" ")]);
         }
+    }
+
+    /// How many places are stored of a queue of two or more.
+    pub(super) fn stored(&mut self, name: &Name) -> usize {
+        let key = self.layout.slot(name).queue_key;
+        redis::cmd("ZCARD").arg(&key).query(&mut self.connection).unwrap()
     }
 }
 

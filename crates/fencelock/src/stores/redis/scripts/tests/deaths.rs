@@ -1,5 +1,7 @@
 //! The dead in the way, as they are found by those who come by, and what may be said of a queue meanwhile.
 
+use fencelock_testbed::redis::{Server, Settings};
+
 use super::super::*;
 use super::bed::{Bed, LONG};
 
@@ -56,4 +58,107 @@ fn a_lock_is_not_said_to_be_busy_when_nobody_alive_was_found() {
     let answers: Vec<_> = (0..3).map(|_| bed.run(enter(&layout, lives, 1, &entry))).collect();
     assert_eq!(answers[..2], [Enter::Again, Enter::Again]);
     assert!(matches!(answers[2], Enter::Granted(_)), "{answers:?}");
+}
+
+#[test]
+fn a_page_of_a_queue_of_the_dead_is_cut_and_the_next_one_goes_on() {
+    let (mut bed, name) = (Bed::new(true), name("pages"));
+    let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (held, _) = bed.hold(lives, &name, Claim::MUTEX);
+    let (first, ..) = bed.wait(lives, &name, Claim::MUTEX);
+    for _ in 0..3000 {
+        bed.wait(dies, &name, Claim::MUTEX);
+    }
+    let (last, ..) = bed.wait(lives, &name, Claim::MUTEX);
+    bed.kill(dies, &[&name]);
+    let (mut found, mut after, mut before, mut cuts) = (Vec::new(), None, bed.stored(&name), 0);
+    loop {
+        let page = bed.run(show(&layout, &name, 0, after, 256));
+        found.extend(page.places.iter().map(|place| place.id));
+        after = page.places.last().map(|last| last.seq).or(after);
+        let now = bed.stored(&name);
+        assert!(before - now <= 1300, "{} went at once", before - now);
+        before = now;
+        if !page.is_cut {
+            break;
+        }
+        cuts += 1;
+    }
+    assert_eq!(found, [held, first, last]);
+    assert!((2..5).contains(&cuts), "{cuts} pages were cut");
+}
+
+#[test]
+fn tries_find_the_dead_behind_a_living_crowd_however_far_apart_they_are() {
+    let (mut bed, name) = (Bed::new(true), name("far apart"));
+    let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let sessions: Vec<_> = (0..2999).map(|_| bed.session(LONG)).collect();
+    for session in &sessions {
+        bed.hold(*session, &name, permits(1, 4000));
+    }
+    for _ in 2999..4000 {
+        bed.hold(dies, &name, permits(1, 4000));
+    }
+    bed.kill(dies, &[]);
+    let is_in = (0..8).any(|_| {
+        bed.pass_boundary(&[&name]);
+        bed.run(contention(&layout, &name, &[]));
+        bed.run(names(&layout, layout.slot(&name).bucket..layout.slot(&name).bucket + 1, "", None, 10));
+        let entry = bed.entry(&name, permits(1, 4000), false);
+        matches!(bed.run(enter(&layout, lives, 1, &entry)), Enter::Granted(_))
+    });
+    assert!(is_in, "the dead are never found");
+}
+
+#[test]
+fn tries_of_all_weights_find_the_dead_in_front_of_a_living_crowd_once_they_were_at_its_end() {
+    let (mut bed, name) = (Bed::new(true), name("round"));
+    let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    bed.hold(lives, &name, permits(1, 3000));
+    bed.hold(dies, &name, permits(1, 3000));
+    let sessions: Vec<_> = (0..2998).map(|_| bed.session(LONG)).collect();
+    for session in &sessions {
+        bed.hold(*session, &name, permits(1, 3000));
+    }
+    let tried = |bed: &mut Bed, weight| {
+        bed.pass_boundary(&[&name]);
+        let entry = bed.entry(&name, permits(weight, 3000), false);
+        bed.run(enter(&layout, lives, 1, &entry))
+    };
+    // They have been beyond the one that dies.
+    assert_eq!([1, 3000, 1].map(|weight| tried(&mut bed, weight)), [const { Enter::Busy }; 3]);
+    bed.kill(dies, &[]);
+    let is_in = (0..6).any(|round| matches!(tried(&mut bed, 1 + round % 2), Enter::Granted(_)));
+    assert!(is_in, "the dead are never found");
+}
+
+#[test]
+fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("behind"));
+    let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
+    let (kept, _) = bed.hold(lives, &name, Claim::READER);
+    for _ in 0..2600 {
+        bed.hold(dies, &name, Claim::READER);
+    }
+    bed.wait(dies, &name, Claim::WRITER);
+    let (waits, seq, _) = bed.wait(lives, &name, Claim::READER);
+    bed.wait(dies, &name, Claim::READER);
+    bed.kill(dies, &[]);
+    bed.heard();
+    let (bucket, mut before) = (layout.slot(&name).bucket, bed.stored(&name));
+    let mut swept = Swept { bucket, cursor: "0".to_owned() };
+    while swept.bucket == bucket {
+        let next = bed.run(janitor(&layout, &swept));
+        swept = Swept { bucket: swept.bucket + next.bucket, ..next };
+        let now = bed.stored(&name);
+        assert!(before - now <= 1600, "{} went at once", before - now);
+        before = now;
+        bed.words(&["DEL", &layout.janitor_key()]);
+    }
+    assert_eq!(before, 2);
+    let told = [(lives, vec![News::Granted(PlaceId { name: name.clone(), request: waits }, seq)])];
+    assert_eq!(bed.heard(), told, "who comes in by it is told");
+    assert_eq!(bed.seen(lives, &name, waits), Seen::Granted(seq));
+    assert_eq!(bed.line(&name), [kept, waits]);
 }
