@@ -54,9 +54,9 @@ local place = {
   id = id, granted = admitted(), seq = seq, weight = weight, capacity = capacity, since = time[1] .. ':' .. time[2],
   lease = lease, session = own_session, purpose = purpose,
 }
--- The first waiter keeps those behind it waiting if there is room for them, until it is dead; a holder does so if it
--- counts as looked at.
-local is_first = queue.count == queue.granted and queue.weight < queue.capacity
+-- The first waiter keeps those behind it waiting, until it is dead, if there is room for them, or could be since not all
+-- holders were looked at; a holder does so if it counts as looked at.
+local is_first = queue.count == queue.granted and (queue.weight < queue.capacity or queue.covers ~= 'a')
 if place.granted and queue.covers == 'a' or not place.granted and is_first then
   narrow(queue, lives_until(own_session))
 end

@@ -201,6 +201,20 @@ impl Bed {
         redis::cmd("HGETALL").arg(self.layout.slot(name).bucket_key).query(&mut self.connection).unwrap()
     }
 
+    /// The server's clock, and up to when these sessions live, in ms.
+    pub(super) fn ends(&mut self, sessions: &[u64]) -> (u64, BTreeMap<u64, u64>) {
+        let text = "local time = redis.call('TIME') \
+                    local answer = { time[1] * 1000 + math.floor(time[2] / 1000) } \
+                    for _, key in ipairs(KEYS) do answer[#answer + 1] = redis.call('PTTL', key) end \
+                    return answer";
+        let keys: Vec<String> = sessions.iter().map(|session| self.layout.session_key(*session)).collect();
+        let mut command = redis::cmd("EVAL");
+        command.arg(text).arg(keys.len()).arg(&keys);
+        let left: Vec<u64> = command.query(&mut self.connection).unwrap();
+        let now = left[0];
+        (now, sessions.iter().zip(&left[1..]).map(|(session, left)| (*session, now + left)).collect())
+    }
+
     /// Returns once the time of a session is over.
     pub(super) fn until_gone(&mut self, session: u64) {
         let key = self.layout.session_key(session);

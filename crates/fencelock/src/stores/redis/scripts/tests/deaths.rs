@@ -162,3 +162,16 @@ fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
     assert_eq!(bed.seen(lives, &name, waits), Seen::Granted(seq));
     assert_eq!(bed.line(&name), [kept, waits]);
 }
+
+#[test]
+fn a_light_waiter_looks_again_when_the_heavy_one_ahead_of_it_could_be_dead() {
+    let (mut bed, name) = (Bed::new(true), name("light"));
+    let (long, heavy, light) = (bed.session(LONG), bed.session(LONG / 2), bed.session(LONG));
+    for _ in 0..10 {
+        bed.hold(long, &name, permits(1, 10));
+    }
+    bed.wait(heavy, &name, permits(5, 10));
+    let (.., look_in) = bed.wait(light, &name, permits(1, 10));
+    // Room for it needs the death of one holder, and not all of them were looked at.
+    assert!(look_in <= LONG / 2 + Duration::from_millis(2), "{look_in:?}");
+}
