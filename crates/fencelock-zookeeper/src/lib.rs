@@ -59,6 +59,10 @@ mod rewatch;
 mod session;
 mod shared;
 pub mod sync_rule;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
 mod tls;
 mod watches;
 

@@ -7,6 +7,7 @@ pub mod blocking;
 mod client;
 mod engine;
 mod error;
+mod kit;
 mod name;
 mod primitives;
 pub mod queue;

@@ -32,18 +32,18 @@ pub(super) fn no_unsafe(tree: &Tree) -> Vec<Violation> {
     tree.rust("").flat_map(|source| find(source.path, source.lines(), &["unsafe"], fix)).collect()
 }
 
-pub(super) fn features_in_three_files(tree: &Tree) -> Vec<Violation> {
-    const THREE: [&str; 3] = ["stores/mod.rs", "store/registry.rs", "lib.rs"];
+pub(super) fn features_in_few_files(tree: &Tree) -> Vec<Violation> {
+    const PLACES: [&str; 4] = ["kit/mod.rs", "stores/mod.rs", "store/registry.rs", "lib.rs"];
     let mut violations = Vec::new();
     for source in
-        tree.rust(LIBRARY).filter(|source| !THREE.iter().any(|file| source.path == format!("{LIBRARY}{file}")))
+        tree.rust(LIBRARY).filter(|source| !PLACES.iter().any(|file| source.path == format!("{LIBRARY}{file}")))
     {
         for (line, code) in source.lines().filter(|(_, code)| asks_for_a_feature(code)) {
             violations.push(Violation {
                 path: source.path.to_owned(),
                 line,
                 fault: format!("`{}` decides by feature", code.trim()),
-                fix: "decide in stores/mod.rs, store/registry.rs or lib.rs, where whole rooms are switched",
+                fix: "decide in kit/mod.rs, stores/mod.rs, store/registry.rs or lib.rs, where whole rooms are switched",
             });
         }
     }
@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_is_decided_in_three_files_only() {
+    fn a_feature_is_decided_in_few_files_only() {
         let text =
             "#[cfg(feature = \"file\")]\nmod file;\n#[cfg(all(\n    feature = \"file\",\n))]\nlet feature = 1;\n";
-        assert_eq!(planted(features_in_three_files, "crates/fencelock/src/client.rs", text), [1, 4]);
-        assert!(planted(features_in_three_files, "crates/fencelock/src/lib.rs", text).is_empty());
+        assert_eq!(planted(features_in_few_files, "crates/fencelock/src/client.rs", text), [1, 4]);
+        assert!(planted(features_in_few_files, "crates/fencelock/src/lib.rs", text).is_empty());
     }
 
     #[test]

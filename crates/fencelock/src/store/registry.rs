@@ -52,14 +52,16 @@ static STORES: &[StoreInfo] = &[
     StoreInfo::off("memory", "memory", "memory:test"),
     #[cfg(feature = "redis")]
     crate::stores::redis::INFO,
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "redis-tls")]
     crate::stores::redis::TLS_INFO,
+    #[cfg(all(feature = "redis", not(feature = "redis-tls")))]
+    StoreInfo { capability: None, open: None, ..crate::stores::redis::TLS_INFO },
     #[cfg(feature = "redis")]
     crate::stores::redis::UNIX_INFO,
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redis", "redis", "redis://host:6379/0"),
     #[cfg(not(feature = "redis"))]
-    StoreInfo::off("rediss", "redis", "rediss://host:6379/0"),
+    StoreInfo::off("rediss", "redis-tls", "rediss://host:6379/0"),
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
     #[cfg(feature = "zookeeper")]

@@ -5,30 +5,23 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use sha2::{Digest, Sha256};
 
 use super::boot::Boot;
 use super::fault::fault;
 use super::files::{open_file, read, replace_file};
 use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bucket::{BUCKETS, digest};
+use crate::kit::number::{PER_SECOND, clock_number};
 use crate::token::FencingToken;
 
 const FORMAT: &str = "fencelock ceiling 1";
-/// Numbers per second: the clock is read in 1/128 ms.
-const PER_SECOND: u64 = 128_000;
 /// How far ahead of what is needed the ceiling is put.
 const AHEAD: u64 = 600 * PER_SECOND;
-
-/// The wall clock as a number.
-pub(super) fn ticks(wall: SystemTime) -> u64 {
-    let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs().saturating_mul(PER_SECOND).saturating_add(u64::from(since.subsec_nanos()) * 16 / 125_000)
-}
 
 /// The answer to [`Ceiling::draw`].
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +90,7 @@ impl Ceiling {
         let mut known = self.lock();
         loop {
             let (floor, ceiling) = *known;
-            let number = ticks(wall).max(last.saturating_add(1)).max(floor);
+            let number = clock_number(wall).max(last.saturating_add(1)).max(floor);
             if number >= FencingToken::GRANT_LIMIT {
                 return Err(Error::new(
                     ErrorKind::Exhausted,
@@ -120,7 +113,7 @@ impl Ceiling {
     /// matters.
     pub(super) fn prepare(&self, path: &str, root: &Root, wall: SystemTime) {
         let mut known = self.lock();
-        let wanted = ticks(wall).max(known.0).saturating_add(AHEAD / 2);
+        let wanted = clock_number(wall).max(known.0).saturating_add(AHEAD / 2);
         if wanted >= known.1 {
             let _ = self.raise(path, root, wanted, &mut known);
         }
@@ -189,11 +182,11 @@ impl Ceiling {
 }
 
 /// Where in the file of the counters it is noted which content of the file `ceiling` is on disk: behind counters and marks.
-const NOTED_AT: u64 = 2 * 8 * super::ticket::BUCKETS as u64;
+const NOTED_AT: u64 = 2 * 8 * BUCKETS as u64;
 
 /// Stands for one content, which names the boot: so a note that outlived a boot says nothing in the next one.
 fn note_of(text: &str) -> [u8; 8] {
-    let digest = Sha256::digest(text.as_bytes());
+    let digest = digest(text);
     std::array::from_fn(|at| digest[at])
 }
 
@@ -214,16 +207,8 @@ pub(super) fn unlock(fd: &OwnedFd) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn the_clock_counts_128_to_the_millisecond() {
-        assert_eq!(ticks(UNIX_EPOCH + Duration::from_millis(3)), 384);
-        assert_eq!(ticks(UNIX_EPOCH + Duration::new(1, 999_999_999)), 255_999);
-        assert_eq!(ticks(UNIX_EPOCH - Duration::from_secs(1)), 0);
-    }
 
     #[test]
     fn limits_are_read_back_and_damage_is_noticed() {

@@ -17,8 +17,8 @@ use super::layout::{self, Root};
 use super::lives::Lives;
 use super::platform;
 use super::sweep::Janitor;
-use super::ticket;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bucket;
 
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
@@ -118,7 +118,7 @@ impl Directory {
             self.opening(|| rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty()))?;
         let mut found = Vec::new();
         platform::list(&parent, |name| {
-            let index = u16::from_str_radix(name, 16).ok().filter(|index| *index < ticket::BUCKETS);
+            let index = u16::from_str_radix(name, 16).ok().filter(|index| *index < bucket::BUCKETS);
             found.extend(index.filter(|_| name.len() == 3));
         })?;
         found.sort_unstable();

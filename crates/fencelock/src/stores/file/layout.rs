@@ -12,6 +12,7 @@ use super::files::{READ_DIRECTORY, make_directory, make_file, open_file, read};
 use super::platform;
 use super::trust::Modes;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bucket;
 
 /// What the file `layout` says.
 const LAYOUT: &str = "fencelock file layout 1\n";
@@ -174,7 +175,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
         buckets.and_then(|buckets| make_buckets(&buckets, modes)).map_err(inside(BUCKETS))?;
     }
     // Written out in full, so that drawing a number never needs a new block.
-    let counters = [0; super::ticket::BUCKETS as usize * 8];
+    let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
     // On disk before the layout is, whatever order the file system likes.
@@ -185,7 +186,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
 
 /// Every bucket of a sticky directory, whose owner makes them all: nobody else may. Some may be there from before it was.
 fn make_buckets(buckets: &OwnedFd, modes: Modes) -> rustix::io::Result<()> {
-    (0..super::ticket::BUCKETS).try_for_each(|index| {
+    (0..bucket::BUCKETS).try_for_each(|index| {
         let name = format!("{index:03x}");
         make_directory(buckets, &name, modes, modes.directory)?;
         let bucket = rustix::fs::openat(buckets, name.as_str(), READ_DIRECTORY, Mode::empty())?;

@@ -14,8 +14,9 @@ use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
 use super::platform;
 use super::show::modified;
-use super::ticket::{self, Ticket, parse_base32};
+use super::ticket::{Ticket, parse_base32};
 use crate::engine::clock::Moment;
+use crate::kit::bucket;
 
 /// How old a half-made file is when nobody can be about to finish it.
 const ABANDONED: Duration = Duration::from_secs(60);
@@ -37,7 +38,7 @@ struct Effort {
 
 impl Effort {
     /// At an opening: some ten milliseconds.
-    const OPENING: Self = Self { sessions: 64, buckets: ticket::BUCKETS as usize, tickets: 1000 };
+    const OPENING: Self = Self { sessions: 64, buckets: bucket::BUCKETS as usize, tickets: 1000 };
     /// With a renewal: about a millisecond.
     const RENEWAL: Self = Self { sessions: 16, buckets: 64, tickets: 100 };
 }

@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
-
+use crate::kit::bucket::{bucket_of, digest};
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -19,29 +18,25 @@ const TARGET_MAX: usize = 1000;
 /// What precedes the digest of a long name; no encoded name holds it.
 const DIGEST_MARK: char = '~';
 
-/// The bucket directories of a store.
-pub(super) const BUCKETS: u16 = 4096;
-
 /// A name as the store writes it, and the bucket it falls into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slot {
     /// The encoded name, the first field of its tickets.
     pub(super) encoded: Arc<str>,
-    /// The number of its bucket, below [`BUCKETS`].
+    /// The number of its bucket, below [`BUCKETS`](crate::kit::bucket::BUCKETS).
     pub(super) bucket: u16,
 }
 
 impl Slot {
     pub(super) fn of(name: &Name) -> Self {
-        let digest = Sha256::digest(name.as_str().as_bytes());
-        let bucket = u16::from(digest[0]) << 4 | u16::from(digest[1] >> 4);
+        let bucket = bucket_of(name);
         let encoded = encode(name.as_str());
         if encoded.len() <= INLINE_MAX {
             return Self { encoded: encoded.into(), bucket };
         }
         let mut hashed = String::with_capacity(65);
         hashed.push(DIGEST_MARK);
-        for byte in digest {
+        for byte in digest(name.as_str()) {
             let _ = write!(hashed, "{byte:02x}");
         }
         Self { encoded: hashed.into(), bucket }
@@ -266,7 +261,7 @@ mod tests {
         fn encoded_names_are_injective(a in names(), b in names()) {
             prop_assert_eq!(a == b, Slot::of(&a).encoded == Slot::of(&b).encoded);
             let slot = Slot::of(&a);
-            prop_assert!(!slot.encoded.contains('/') && !slot.encoded.starts_with('.') && slot.bucket < BUCKETS);
+            prop_assert!(!slot.encoded.contains('/') && !slot.encoded.starts_with('.') && slot.bucket < crate::kit::bucket::BUCKETS);
             if slot.is_inline() {
                 prop_assert_eq!(decode(&slot.encoded), Some(a));
             }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::held::Held;
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::number::clock_number;
 use crate::name::Name;
 use crate::queue::{Admission, Claim, admits};
 use crate::store::{
@@ -215,9 +216,7 @@ impl State {
     /// The next number: past the last one, and never behind the store's clock in 1/128 ms, so that the numbers of a
     /// name rise although nothing of an idle name is kept.
     fn draw(&mut self, wall: SystemTime) -> Result<u64> {
-        let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let clock = since_epoch.as_secs() * 128_000 + u64::from(since_epoch.subsec_nanos()) * 128 / 1_000_000;
-        let number = clock.max(self.last_number + 1);
+        let number = clock_number(wall).max(self.last_number + 1);
         if number >= FencingToken::GRANT_LIMIT {
             return Err(Error::new(ErrorKind::Exhausted, "enter", "the clock is past the last fencing token"));
         }

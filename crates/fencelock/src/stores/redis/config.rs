@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 
 /// The options of a `redis:` URL, besides those that every store takes.

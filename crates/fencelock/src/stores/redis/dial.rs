@@ -29,7 +29,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Stream>> {
             // A second request in flight would wait for the acknowledgement of the first otherwise: 40 ms.
             stream.set_nodelay(true).map_err(|error| unreachable(config, &error))?;
             match &config.tls {
-                Some(tls) => tls.wrap(Box::new(stream), host).await,
+                Some(tls) => Ok(Box::new(tls.wrap(stream, host).await?)),
                 None => Ok(Box::new(stream)),
             }
         }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use super::connection::Connection;
-use super::layout::{BUCKETS, Layout};
+use super::layout::Layout;
 use super::scripts::{self, Swept};
+use crate::kit::bucket::BUCKETS;
 
 /// The one of a session.
 pub(super) struct Janitor {

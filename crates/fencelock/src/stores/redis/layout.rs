@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sha2::{Digest, Sha256};
-
+use crate::kit::bucket::bucket_of;
 use crate::name::Name;
 use crate::store::RequestId;
 
@@ -12,8 +11,6 @@ use crate::store::RequestId;
 pub(super) const VERSION: &str = "2";
 /// The name of the layout in the capability table.
 pub(super) const LAYOUT_NAME: &str = "fencelock redis fair layout 2";
-/// How many buckets names fall into: as many hash tags, and as many counters.
-pub(super) const BUCKETS: u16 = 4096;
 
 /// How many names are remembered with their buckets.
 const KNOWN: usize = 1024;
@@ -29,7 +26,7 @@ pub(super) struct Layout {
 /// The keys of one name. They share a hash tag, so that a script may touch all of them wherever they are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
-    /// The number of the bucket, below [`BUCKETS`].
+    /// The number of the bucket, below [`BUCKETS`](crate::kit::bucket::BUCKETS).
     pub(super) bucket: u16,
     /// The hash of the bucket: its counter, and the records and places of its names.
     pub(super) bucket_key: String,
@@ -136,12 +133,6 @@ pub(super) fn push_id(text: &mut String, id: RequestId) {
     push_hex(text, id.client, 16);
     text.push('-');
     push_hex(text, id.number, 1);
-}
-
-/// The first 12 bits of the digest, as in the file store.
-fn bucket_of(name: &Name) -> u16 {
-    let digest = Sha256::digest(name.as_str().as_bytes());
-    u16::from(digest[0]) << 4 | u16::from(digest[1] >> 4)
 }
 
 #[cfg(test)]

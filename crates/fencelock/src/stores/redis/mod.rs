@@ -20,7 +20,6 @@ mod scripts;
 mod server;
 mod session;
 mod show;
-mod tls;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -54,8 +53,13 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
 };
 
 /// The same over TLS.
-pub(crate) const TLS_INFO: StoreInfo =
-    StoreInfo { scheme: "rediss", example: "rediss://host:6379/0", options: config::TLS_OPTIONS, ..INFO };
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
+    scheme: "rediss",
+    feature: "redis-tls",
+    example: "rediss://host:6379/0",
+    options: config::TLS_OPTIONS,
+    ..INFO
+};
 
 /// The same over a socket file.
 pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {

@@ -340,7 +340,7 @@ pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 /// Clears away what dead sessions left from a bucket on, and where it was left off there.
 pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
     let (buckets, fields) = SWEPT_PER_CALL;
-    let upto = super::layout::BUCKETS.min(from.bucket + buckets);
+    let upto = crate::kit::bucket::BUCKETS.min(from.bucket + buckets);
     let mut keys = vec![layout.janitor_key()];
     keys.extend((from.bucket..upto).map(|bucket| layout.bucket_key(bucket)));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

@@ -6,10 +6,11 @@ use std::ops::Range;
 use futures_util::future;
 
 use super::connection::Connection;
-use super::layout::{self, Layout};
+use super::layout::Layout;
 use super::record;
 use super::scripts::{self, SHOWN_PER_CALL, Shown};
 use crate::error::Result;
+use crate::kit::bucket;
 use crate::name::Name;
 use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
 use crate::token::FencingToken;
@@ -81,10 +82,10 @@ pub(super) async fn names(
     limit: usize,
 ) -> Result<Vec<Name>> {
     let mut found = BTreeSet::new();
-    let starts: Vec<u16> = (0..layout::BUCKETS).step_by(usize::from(BUCKETS)).collect();
+    let starts: Vec<u16> = (0..bucket::BUCKETS).step_by(usize::from(BUCKETS)).collect();
     for batch in starts.chunks(BATCH) {
         let asked = batch.iter().map(|start| {
-            let buckets = *start..layout::BUCKETS.min(start + BUCKETS);
+            let buckets = *start..bucket::BUCKETS.min(start + BUCKETS);
             names_of(connection, keys, buckets, prefix, from, limit)
         });
         for names in future::try_join_all(asked).await? {

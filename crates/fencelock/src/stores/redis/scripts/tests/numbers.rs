@@ -1,9 +1,12 @@
 //! The numbers: order and token in one.
 
+use std::time::UNIX_EPOCH;
+
 use fencelock_testbed::redis::{Server, Settings};
 
 use super::super::*;
 use super::bed::{Bed, LONG};
+use crate::kit::number::clock_number;
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()
@@ -91,5 +94,19 @@ fn neighbours_in_a_bucket_draw_from_one_counter() {
         };
         assert!(seq > last);
         last = seq;
+    }
+}
+
+#[test]
+fn a_number_is_what_every_other_store_makes_of_the_same_clock() {
+    let (mut bed, name) = (Bed::new(true), name("clock"));
+    for _ in 0..50 {
+        let session = bed.session(LONG);
+        let (id, seq) = bed.hold(session, &name, Claim::MUTEX);
+        let record = bed.raw(&name).0.remove(name.as_str()).unwrap();
+        let (seconds, micros) = record.split(' ').nth(3).unwrap().split_once(':').unwrap();
+        let since = Duration::from_secs(seconds.parse().unwrap()) + Duration::from_micros(micros.parse().unwrap());
+        assert_eq!(seq, clock_number(UNIX_EPOCH + since), "{record}");
+        assert!(bed.run(leave(&bed.layout.clone(), (&name, id), Some(seq))));
     }
 }

@@ -1,26 +1,26 @@
-//! TLS: what to trust, and what to show. Servers are verified by the names in their certificates; there is no way to leave
+//! TLS as a store URL asks for it: what to trust, and what to show. Servers are verified by the names in their certificates; there is no way to leave
 //! that out.
 
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-use super::config::bad;
-use super::dial::Stream;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreUrl;
 
 /// How a connection is encrypted.
 #[derive(Clone)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks.
-    pub(super) fn from_url(url: &mut StoreUrl) -> Result<Self> {
+    pub(crate) fn from_url(url: &mut StoreUrl) -> Result<Self> {
         let roots = match url.take("tls_ca") {
             Some(path) => certificates("tls_ca", &path)?,
             None => system_roots()?,
@@ -37,16 +37,22 @@ impl Tls {
     }
 
     /// Encrypts `stream` to `host`.
-    pub(super) async fn wrap(&self, stream: Box<dyn Stream>, host: &str) -> Result<Box<dyn Stream>> {
+    pub(crate) async fn wrap<S>(&self, stream: S, host: &str) -> Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| bad("the host is no name that a certificate can have").with("host", host))?;
         let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await;
-        let stream = stream.map_err(|error| {
+        stream.map_err(|error| {
             let message = "no TLS connection: the server's certificate is not trusted, or the server speaks no TLS";
             Error::new(ErrorKind::Unreachable, "connect", message).with("cause", error).retryable()
-        })?;
-        Ok(Box::new(stream))
+        })
     }
+}
+
+fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "TLS", message)
 }
 
 fn builder(

@@ -1,0 +1,34 @@
+//! Buckets of names: as many counters, whatever the number of names. `vectors/buckets.tsv` beside the sources pins them, for
+//! whoever computes them in another language.
+
+use hmac_sha256::Hash;
+
+use crate::name::Name;
+
+/// How many buckets there are.
+pub(crate) const BUCKETS: u16 = 4096;
+
+/// The bucket of a name, below [`BUCKETS`]: the first 12 bits of its digest.
+pub(crate) fn bucket_of(name: &Name) -> u16 {
+    let digest = digest(name.as_str());
+    u16::from(digest[0]) << 4 | u16::from(digest[1] >> 4)
+}
+
+/// SHA-256.
+pub(crate) fn digest(text: &str) -> [u8; 32] {
+    Hash::hash(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_those_of_the_vectors() {
+        let vectors = include_str!("../../vectors/buckets.tsv");
+        for row in vectors.lines().filter(|line| !line.starts_with('#')) {
+            let (name, bucket) = row.split_once('\t').unwrap();
+            assert_eq!(bucket_of(&Name::new(name).unwrap()), bucket.parse::<u16>().unwrap(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What stores are made of: parts that more than one store needs, and that say nothing about any.
+
+#[cfg(any(feature = "file", feature = "redis"))]
+pub(crate) mod bucket;
+#[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
+pub(crate) mod number;
+#[cfg(feature = "redis-tls")]
+pub(crate) mod tls;
+#[cfg(all(feature = "redis", not(feature = "redis-tls")))]
+#[path = "tls_off.rs"]
+pub(crate) mod tls;

@@ -1,0 +1,21 @@
+//! What stands in for TLS in a build without it.
+
+use std::convert::Infallible;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::StoreUrl;
+
+/// There is none.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls(Infallible);
+
+impl Tls {
+    pub(crate) fn from_url(_: &mut StoreUrl) -> Result<Self> {
+        Err(Error::new(ErrorKind::Unsupported, "TLS", "this build has no TLS"))
+    }
+
+    #[allow(clippy::unused_async, reason = "as with TLS")]
+    pub(crate) async fn wrap<S>(&self, _: S, _: &str) -> Result<S> {
+        match self.0 {}
+    }
+}
