@@ -20,8 +20,15 @@ use crate::process::bound;
 pub struct Network {
     id: String,
     hosts: usize,
-    /// Who drops whose packets.
-    cuts: Mutex<Vec<(usize, usize)>>,
+    /// Whose packets are dropped, and where to.
+    cuts: Mutex<Vec<(From, usize)>>,
+}
+
+/// Where packets come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Host(usize),
+    Anywhere,
 }
 
 impl Network {
@@ -116,6 +123,18 @@ impl Network {
     /// # Errors
     /// What `nft` says.
     pub fn cut_one_way(&self, from: usize, to: usize) -> io::Result<()> {
+        self.drop_packets(From::Host(from), to)
+    }
+
+    /// Drops every packet that comes to a host or leaves it. It still answers who asks for its address: nothing says that it is not there.
+    ///
+    /// # Errors
+    /// What `nft` says.
+    pub fn black_hole(&self, host: usize) -> io::Result<()> {
+        self.drop_packets(From::Anywhere, host)
+    }
+
+    fn drop_packets(&self, from: From, to: usize) -> io::Result<()> {
         let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         cuts.push((from, to));
         self.filter(to, &cuts)
@@ -143,11 +162,17 @@ impl Network {
     }
 
     /// Drops at `host` what comes from those that it is cut off from.
-    fn filter(&self, host: usize, cuts: &[(usize, usize)]) -> io::Result<()> {
-        let drops = cuts.iter().filter(|(_, to)| *to == host).map(|(from, _)| *from);
-        let drops: String = drops.map(|from| format!("ip saddr {} drop\n", address(from))).collect();
-        let chain = format!("chain i {{\ntype filter hook input priority 0;\n{drops}}}\n");
-        let rules = format!("table ip flcut\ndelete table ip flcut\ntable ip flcut {{\n{chain}}}\n");
+    fn filter(&self, host: usize, cuts: &[(From, usize)]) -> io::Result<()> {
+        let rule = |from| match from {
+            From::Host(from) => format!("ip saddr {} drop\n", address(from)),
+            From::Anywhere => "drop\n".to_owned(),
+        };
+        let drops: String = cuts.iter().filter(|(_, to)| *to == host).map(|(from, _)| rule(*from)).collect();
+        let leaving = if cuts.contains(&(From::Anywhere, host)) { "drop\n" } else { "" };
+        let chain =
+            |name, hook, rules: &str| format!("chain {name} {{\ntype filter hook {hook} priority 0;\n{rules}}}\n");
+        let chains = chain("i", "input", &drops) + &chain("o", "output", leaving);
+        let rules = format!("table ip flcut\ndelete table ip flcut\ntable ip flcut {{\n{chains}}}\n");
         let mut nft = Command::new("ip");
         nft.args(["netns", "exec", &self.host(host), "nft", "-f", "-"]).stdin(Stdio::piped());
         let mut child = nft.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

@@ -1,6 +1,8 @@
 //! What the tests over real servers share.
 #![allow(dead_code, reason = "every test binary takes what it needs")]
 
+pub(crate) mod silence;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
