@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::multi::Done;
 use crate::proto::codec::{Malformed, Reader};
 use crate::proto::op::Op;
+use crate::proto::{code, multi};
 use crate::watches::Watch;
 
 /// What the connection hands over: the record, undecoded, so that decoding is the caller's work and not the connection's.
@@ -23,8 +25,34 @@ pub(crate) struct Reply {
 
 pub(crate) type Outcome = Result<Reply>;
 
-/// Makes a reply into what the caller asked for. The number says how much of a path is the chroot's.
-pub(crate) type Decode<T> = fn(Reply, usize) -> Result<T, Malformed>;
+/// Makes a reply into what the caller asked for.
+pub(crate) type Decode<T> = fn(Reply, Asked) -> Result<T, Fault>;
+
+/// What of a request its answer is read by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// How much of a path is the chroot's.
+    pub(crate) chroot: usize,
+    /// How many operations there are.
+    pub(crate) operations: usize,
+}
+
+/// Why a reply is not what the caller asked for.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Malformed(&'static str),
+    /// One operation of several was refused, and none was done.
+    Refused {
+        number: usize,
+        code: i32,
+    },
+}
+
+impl From<Malformed> for Fault {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Malformed(what)
+    }
+}
 
 /// The answer to a request. The request was put in line by the call that returned this, so that two calls in a row travel together; this
 /// future only waits.
@@ -37,7 +65,7 @@ pub struct Answer<T> {
     state: State,
     decode: Decode<T>,
     op: Op,
-    chroot: usize,
+    asked: Asked,
 }
 
 enum State {
@@ -47,11 +75,12 @@ enum State {
 
 impl<T> Answer<T> {
     pub(crate) fn refused(error: Error, op: Op) -> Self {
-        Self { state: State::Refused(Some(error)), decode: |_, _| Err(Malformed("")), op, chroot: 0 }
+        let asked = Asked { chroot: 0, operations: 0 };
+        Self { state: State::Refused(Some(error)), decode: |_, _| Err(Malformed("").into()), op, asked }
     }
 
-    pub(crate) fn waiting(receiver: oneshot::Receiver<Outcome>, op: Op, chroot: usize, decode: Decode<T>) -> Self {
-        Self { state: State::Waiting(receiver), decode, op, chroot }
+    pub(crate) fn waiting(receiver: oneshot::Receiver<Outcome>, op: Op, asked: Asked, decode: Decode<T>) -> Self {
+        Self { state: State::Waiting(receiver), decode, op, asked }
     }
 
     fn finish(&self, outcome: Result<Outcome, oneshot::error::RecvError>) -> Result<T> {
@@ -63,9 +92,12 @@ impl<T> Answer<T> {
                 return Err(Error::new(ErrorKind::Closed, operation, message).unknown());
             }
         };
-        (self.decode)(reply, self.chroot).map_err(|Malformed(what)| {
+        (self.decode)(reply, self.asked).map_err(|fault| match fault {
             // The server did what it was asked; only its words are not understood.
-            Error::new(ErrorKind::Protocol, operation, format!("the answer is malformed: {what}")).unknown()
+            Fault::Malformed(what) => {
+                Error::new(ErrorKind::Protocol, operation, format!("the answer is malformed: {what}")).unknown()
+            }
+            Fault::Refused { number, code } => code::error(code, operation).of_operation(number),
         })
     }
 }
@@ -94,14 +126,32 @@ impl<T> fmt::Debug for Answer<T> {
 }
 
 /// Decodes a record and hands on the watch that came with it.
-pub(crate) fn decode<T>(
-    reply: &Reply,
-    read: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
-) -> Result<T, Malformed> {
-    read(&mut Reader::new(&reply.record))
+pub(crate) fn decode<T>(reply: &Reply, read: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>) -> Result<T, Fault> {
+    Ok(read(&mut Reader::new(&reply.record))?)
+}
+
+/// What several operations did, or which of them was refused.
+pub(crate) fn all_done(reply: &Reply, asked: Asked) -> Result<Vec<Done>, Fault> {
+    let all = decode(reply, multi::response)?;
+    if all.len() != asked.operations {
+        return Err(Fault::Malformed("it does not tell of as many operations as were asked for"));
+    }
+    // Of those before the refused one the server says "no error", of those behind it that they were not tried.
+    let is_refusal = |one: &multi::One| matches!(one, Err(code) if !matches!(*code, code::OK | code::NOT_TRIED));
+    if let Some((number, Err(code))) = all.iter().enumerate().find(|(_, one)| is_refusal(one)) {
+        return Err(Fault::Refused { number, code: *code });
+    }
+    let done = all.into_iter().collect::<Result<Vec<_>, _>>();
+    let mut done = done.map_err(|_| Fault::Malformed("it tells of a failure and not of its cause"))?;
+    for one in &mut done {
+        if let Done::Created { path, .. } = one {
+            path.drain(..asked.chroot.min(path.len()));
+        }
+    }
+    Ok(done)
 }
 
 /// The watch of a read that asked for one.
-pub(crate) fn watch(reply: Reply) -> Result<Watch, Malformed> {
-    reply.watch.ok_or(Malformed("it set no watch"))
+pub(crate) fn watch(reply: Reply) -> Result<Watch, Fault> {
+    reply.watch.ok_or(Fault::Malformed("it set no watch"))
 }

@@ -7,19 +7,20 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::acl::Acl;
-use crate::answer::{self, Answer, Decode, decode};
+use crate::answer::{self, Answer, Asked, Decode, Fault, decode};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::Events;
+use crate::multi::{Done, Operation};
 use crate::node::{CreateMode, Created, Stat};
 use crate::outbox::Request;
 use crate::path;
 use crate::proto::frame::Frame;
 use crate::proto::op::Op;
-use crate::proto::{request, response};
+use crate::proto::{multi, request, response};
 use crate::session;
 use crate::shared::{SessionInfo, Shared};
-use crate::watches::{Watch, WatchKind};
+use crate::watches::{Watch, WatchKind, Watched, Watching};
 
 /// A session with a ZooKeeper ensemble. Cheap to clone; all clones are one session.
 ///
@@ -39,6 +40,21 @@ struct Handle {
     shared: Arc<Shared>,
 }
 
+/// What is to be known of a request besides its frame.
+struct Asking {
+    watching: Watching,
+    /// Whether its answer is evidence of the session's life.
+    confirms: bool,
+    /// How many operations there are in it.
+    operations: usize,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { watching: Watching::Unchanged, confirms: false, operations: 1 }
+    }
+}
+
 impl Client {
     /// Opens a session. The connection is served by a task on the runtime that this is called on; requests may come from anywhere.
     ///
@@ -53,10 +69,14 @@ impl Client {
         config.check()?;
         let shared = Arc::new(Shared::new(config));
         let events = shared.events.reader();
-        let client = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
+        let client = Self::of(&shared);
         session::open(&shared).await?;
         client.check_chroot().await?;
         Ok((client, events))
+    }
+
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self { handle: Arc::new(Handle { shared: Arc::clone(shared) }) }
     }
 
     async fn check_chroot(&self) -> Result<()> {
@@ -84,15 +104,13 @@ impl Client {
     /// [`ErrorKind::NodeExists`], [`ErrorKind::NoNode`] (the parent), [`ErrorKind::NoAuth`] (by the parent's list),
     /// [`ErrorKind::InvalidAcl`], [`ErrorKind::NoChildrenForEphemerals`].
     pub fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Answer<Created> {
-        let sequential = matches!(mode, CreateMode::PersistentSequential | CreateMode::EphemeralSequential);
-        let op = if mode == CreateMode::Container { Op::CreateContainer } else { Op::Create };
-        if let Some(refused) = refuse(op, path, sequential) {
+        if let Some(refused) = refuse(mode.op(), path, mode.is_sequential()) {
             return refused;
         }
         let frame = request::create(self.chroot(), path, data, mode, acl);
-        self.ask(frame, None, |reply, chroot| {
+        self.ask(frame, |reply, asked| {
             let (mut path, stat) = decode(&reply, response::created)?;
-            path.drain(..chroot.min(path.len()));
+            path.drain(..asked.chroot.min(path.len()));
             Ok(Created { path, stat })
         })
     }
@@ -105,7 +123,7 @@ impl Client {
         if let Some(refused) = refuse(Op::Delete, path, false) {
             return refused;
         }
-        self.ask(request::delete(self.chroot(), path, version), None, |_, _| Ok(()))
+        self.ask(request::delete(self.chroot(), path, version), |_, _| Ok(()))
     }
 
     /// Whether a node is there.
@@ -146,7 +164,46 @@ impl Client {
             return refused;
         }
         let frame = request::set_data(self.chroot(), path, data, version);
-        self.ask(frame, None, |reply, _| decode(&reply, Stat::read))
+        self.ask(frame, |reply, _| decode(&reply, Stat::read))
+    }
+
+    /// Several operations at once, in this order: the server does all of them or none, and nobody sees it half done. The answer tells what each one
+    /// did, in their order. They are one request: [`Config::max_frame`] is for all of them together.
+    ///
+    /// # Errors
+    /// What the first operation that is refused would fail with by itself; [`Error::refused_operation`] says which one it is, and none was done.
+    /// [`ErrorKind::BadArguments`] without an operation; [`ErrorKind::TooLarge`].
+    pub fn multi(&self, operations: &[Operation<'_>]) -> Answer<Vec<Done>> {
+        if operations.is_empty() {
+            let error = Error::new(ErrorKind::BadArguments, Op::Multi.name(), "there is no operation to be done");
+            return Answer::refused(error, Op::Multi);
+        }
+        for (number, operation) in operations.iter().enumerate() {
+            if let Some(fault) = not_a_path(Op::Multi, operation.path, operation.is_sequential()) {
+                return Answer::refused(fault.of_operation(number), Op::Multi);
+            }
+        }
+        let frame = multi::request(self.chroot(), operations);
+        let asking = Asking { operations: operations.len(), ..Asking::default() };
+        self.submit(frame, asking, |reply, asked| answer::all_done(&reply, asked))
+    }
+
+    /// Lets the server forget what this client watches at a path, which it keeps otherwise until the event or the end of the connection, also when
+    /// the [`Watch`] was dropped. Where a [`Watch`] of this client still waits for such an event, or an answer may bring one, nothing is asked of
+    /// the server: drop it first. Nor is it on another connection than the one of this call, for the watch ended with that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoWatcher`]; [`ErrorKind::Unimplemented`] from servers before 3.5.
+    ///
+    /// # Cancel safety
+    /// Dropped at any time, it takes its course.
+    pub fn remove_watches(&self, path: &str, watched: Watched) -> Answer<()> {
+        if let Some(refused) = refuse(Op::RemoveWatches, path, false) {
+            return refused;
+        }
+        let frame = request::remove_watches(self.chroot(), path, watched);
+        let watching = Watching::Ends(watched, self.connection_epoch());
+        self.submit(frame, Asking { watching, ..Asking::default() }, |_, _| Ok(()))
     }
 
     /// The names of a node's children, in no order.
@@ -177,7 +234,7 @@ impl Client {
             return refused;
         }
         let frame = request::path_only(Op::GetAcl, self.chroot(), path);
-        self.ask(frame, None, |reply, _| decode(&reply, response::acl))
+        self.ask(frame, |reply, _| decode(&reply, response::acl))
     }
 
     /// Replaces a node's access control list; with a version, only if the list (`Stat::aversion`) has that one.
@@ -188,7 +245,7 @@ impl Client {
         if let Some(refused) = refuse(Op::SetAcl, path, false) {
             return refused;
         }
-        self.ask(request::set_acl(self.chroot(), path, acl, version), None, |reply, _| decode(&reply, Stat::read))
+        self.ask(request::set_acl(self.chroot(), path, acl, version), |reply, _| decode(&reply, Stat::read))
     }
 
     /// Lets the server that this client is connected to catch up with the leader: what is read next shows everything that was committed before
@@ -197,14 +254,15 @@ impl Client {
         if let Some(refused) = refuse(Op::Sync, path, false) {
             return refused;
         }
-        self.ask(request::path_only(Op::Sync, self.chroot(), path), None, |_, _| Ok(()))
+        self.ask(request::path_only(Op::Sync, self.chroot(), path), |_, _| Ok(()))
     }
 
     /// Asks for evidence that the session lives, by a `sync`, and returns the newest moment of [`Config::clock`] that there is evidence for.
     /// What it proves, and what it presumes, is in [`sync_rule`](crate::sync_rule).
     pub fn confirm(&self) -> Answer<Duration> {
         let frame = request::path_only(Op::Sync, "", "/");
-        self.submit(frame, None, true, |reply, _| Ok(reply.confirmed))
+        let asked = Asking { confirms: true, ..Asking::default() };
+        self.submit(frame, asked, |reply, _| Ok(reply.confirmed))
     }
 
     /// The newest moment so far, on [`Config::clock`], from which the session timeout certainly counts: the leader does not let the session
@@ -243,14 +301,16 @@ impl Client {
         if let Some(refused) = refuse(op, path, false) {
             return refused;
         }
-        self.ask(request::read(op, self.chroot(), path, watch.is_some()), watch, decode)
+        let watching = watch.map_or(Watching::Unchanged, Watching::Begins);
+        let frame = request::read(op, self.chroot(), path, watch.is_some());
+        self.submit(frame, Asking { watching, ..Asking::default() }, decode)
     }
 
-    fn ask<T>(&self, frame: Frame, watch: Option<WatchKind>, decode: Decode<T>) -> Answer<T> {
-        self.submit(frame, watch, false, decode)
+    fn ask<T>(&self, frame: Frame, decode: Decode<T>) -> Answer<T> {
+        self.submit(frame, Asking::default(), decode)
     }
 
-    fn submit<T>(&self, frame: Frame, watch: Option<WatchKind>, confirms: bool, decode: Decode<T>) -> Answer<T> {
+    fn submit<T>(&self, frame: Frame, asking: Asking, decode: Decode<T>) -> Answer<T> {
         let shared = self.shared();
         let op = frame.op();
         let (length, limit) = (frame.record_len(), shared.config.max_frame);
@@ -261,8 +321,9 @@ impl Client {
         }
         let (answer, receiver) = oneshot::channel();
         let deadline = Instant::now() + shared.request_deadline;
-        match shared.outbox.push(Request { frame, answer: Some(answer), deadline, watch, confirms }) {
-            Ok(()) => Answer::waiting(receiver, op, shared.config.chroot.len(), decode),
+        let Asking { watching, confirms, operations } = asking;
+        match shared.outbox.push(Request { frame, answer: Some(answer), deadline, watching, confirms }) {
+            Ok(()) => Answer::waiting(receiver, op, Asked { chroot: shared.config.chroot.len(), operations }, decode),
             Err(over) => Answer::refused(over.in_operation(op.name()), op),
         }
     }
@@ -284,16 +345,19 @@ impl Drop for Handle {
     }
 }
 
-fn exists(reply: &answer::Reply) -> Result<Option<Stat>, crate::proto::codec::Malformed> {
+fn exists(reply: &answer::Reply) -> Result<Option<Stat>, Fault> {
     // The connection makes "there is no such node" an empty record.
     if reply.record.is_empty() { Ok(None) } else { decode(reply, Stat::read).map(Some) }
 }
 
 fn refuse<T>(op: Op, path: &str, prefix: bool) -> Option<Answer<T>> {
+    Some(Answer::refused(not_a_path(op, path, prefix)?, op))
+}
+
+fn not_a_path(op: Op, path: &str, prefix: bool) -> Option<Error> {
     let fault = path::fault(path, prefix)?;
     let shown: String = path.chars().take(200).collect();
-    let error = Error::new(ErrorKind::BadArguments, op.name(), format!("{shown:?} is no path: {fault}"));
-    Some(Answer::refused(error, op))
+    Some(Error::new(ErrorKind::BadArguments, op.name(), format!("{shown:?} is no path: {fault}")))
 }
 
 #[cfg(test)]

@@ -40,6 +40,9 @@ pub(crate) struct Auth {
     pub(crate) credentials: Vec<u8>,
 }
 
+/// A shorter silence is not told from a busy machine.
+pub(crate) const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
+
 impl Config {
     /// The session timeout that is asked for unless told otherwise.
     pub const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,17 +142,19 @@ impl Config {
         self
     }
 
-    /// How long a server that owes an answer may be silent before another one is dialled; 50 ms to 2^31 ms, an eighth of the session timeout by
-    /// default, a third where the only server is told by its IP address. Together with the time that dialling takes it must fit into what is left of certainty when a renewal is overdue:
-    /// whoever confirms every sixth of the timeout has a sixth left for both.
+    /// How long a server that owes an answer may be silent before another one is dialled; at least 50 ms and less than the session timeout, an
+    /// eighth of it by default, a third where the only server is told by its IP address. Together with the time that dialling takes it must fit
+    /// into what is left of certainty when a renewal is overdue: whoever confirms every sixth of the timeout has a sixth left for both. A server
+    /// that sends something and no whole answer is left after the longer of this and [`Config::request_deadline`].
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// How long one server may take to be connected to and to answer the first frame; up to 2^31 ms, a third of the session timeout by default.
-    /// The next server is dialled a moment after the last, a fiftieth of the session timeout and 200 ms at most, whether that has answered or not.
+    /// How long one server may take to be connected to and to answer the first frame; 1 ms to the session timeout, after which there would be
+    /// nothing to continue, and a third of it by default. The next server is dialled a moment after the last, a fiftieth of the session timeout and
+    /// 200 ms at most, whether that has answered or not. A new session that comes later than this is closed.
     #[must_use]
     pub fn attempt(mut self, attempt: Duration) -> Self {
         self.attempt = Some(attempt);
@@ -193,13 +198,18 @@ impl Config {
         if self.session_timeout < Duration::from_millis(1) || self.session_timeout > longest {
             return refuse(format!("the session timeout {:?} is not from 1 ms to 2^31 ms", self.session_timeout));
         }
-        let given = [self.patience, self.attempt].into_iter().flatten();
-        for deadline in
-            [self.request_deadline_or_default(), self.connect_deadline_or_default()].into_iter().chain(given)
-        {
+        for deadline in [self.request_deadline_or_default(), self.connect_deadline_or_default()] {
             if deadline.is_zero() || deadline > longest {
                 return refuse(format!("the deadline {deadline:?} is not from 1 ns to 2^31 ms"));
             }
+        }
+        let timeout = self.session_timeout;
+        if let Some(patience) = self.patience.filter(|given| *given < SHORTEST_PATIENCE || *given >= timeout) {
+            let allowed = "50 ms and less than the session timeout";
+            return refuse(format!("the patience {patience:?} is not at least {allowed}, which is {timeout:?}"));
+        }
+        if let Some(attempt) = self.attempt.filter(|given| *given < Duration::from_millis(1) || *given > timeout) {
+            return refuse(format!("the attempt {attempt:?} is not from 1 ms to the session timeout, {timeout:?}"));
         }
         for limit in [self.max_frame, self.max_answer] {
             if limit < SMALLEST_FRAME || i32::try_from(limit).is_err() {
@@ -247,6 +257,9 @@ mod tests {
     fn settings_out_of_range_are_refused() {
         let config = || Config::new("a").unwrap();
         assert!(config().check().is_ok());
+        let longest = config().patience(Duration::from_millis(9_999)).attempt(Config::DEFAULT_SESSION_TIMEOUT);
+        assert!(longest.check().is_ok());
+        assert!(config().session_timeout(Duration::from_millis(1)).check().is_ok(), "what is not given fits");
         for wrong in [
             config().session_timeout(Duration::ZERO),
             config().session_timeout(Duration::from_secs(1 << 40)),
@@ -257,8 +270,10 @@ mod tests {
             config().max_frame(10),
             config().max_frame(1 << 31),
             config().max_answer(10),
-            config().patience(Duration::ZERO),
-            config().attempt(Duration::MAX),
+            config().patience(Duration::from_millis(49)),
+            config().patience(Config::DEFAULT_SESSION_TIMEOUT),
+            config().attempt(Duration::ZERO),
+            config().attempt(Config::DEFAULT_SESSION_TIMEOUT + Duration::from_nanos(1)),
         ] {
             assert_eq!(wrong.check().unwrap_err().kind(), ErrorKind::Config, "{wrong:?}");
         }

@@ -19,6 +19,7 @@ use crate::net::Stream;
 use crate::outbox::Request;
 use crate::proto::request;
 use crate::shared::Shared;
+use crate::watches::Watching;
 
 /// No more requests are taken out of the line while this many bytes wait for the socket.
 const ENOUGH: usize = 64 * 1024;
@@ -36,8 +37,12 @@ pub(crate) struct Connection {
     /// For so long nothing may be sent before a ping is.
     idle: Duration,
     last_sent: Instant,
+    /// For so long it may send something and no whole answer.
+    longest_answer: Duration,
     /// Since when the server owes an answer and has sent nothing.
     silent_since: Option<Instant>,
+    /// Since when it owes an answer and has given none.
+    owing_since: Option<Instant>,
     closing: Option<Instant>,
     close_written: bool,
     timer: Pin<Box<Sleep>>,
@@ -87,6 +92,8 @@ impl Connection {
     ) -> Self {
         let now = Instant::now();
         let frames = FrameReader::new(shared.config.max_answer);
+        // Whoever asked has given up by then.
+        let longest_answer = shared.request_deadline.max(patience);
         let mut connection = Self {
             shared,
             stream,
@@ -96,8 +103,10 @@ impl Connection {
             taken: VecDeque::new(),
             patience,
             idle,
+            longest_answer,
             last_sent: now,
             silent_since: None,
+            owing_since: None,
             closing: None,
             close_written: false,
             timer: Box::pin(sleep_until(now + patience)),
@@ -145,10 +154,14 @@ impl Connection {
         }
         self.frames.filled(count);
         let now = self.shared.config.clock.now();
+        let mut has_answered = false;
         while let Some(incoming) = self.frames.next()? {
-            self.conversation.receive(&incoming, now)?;
+            has_answered |= self.conversation.receive(&incoming, now)?;
         }
         self.silent_since = self.conversation.awaits().then(Instant::now);
+        if has_answered || self.silent_since.is_none() {
+            self.owing_since = self.silent_since;
+        }
         self.tell_ready();
         Ok(Poll::Ready(()))
     }
@@ -171,7 +184,7 @@ impl Connection {
         }
         let (now, clock) = (Instant::now(), self.shared.config.clock.now());
         while let Some(request) = self.taken.pop_front() {
-            if request.is_unwanted() {
+            if request.is_idle() {
                 continue;
             }
             if request.deadline <= now {
@@ -187,7 +200,8 @@ impl Connection {
     fn write_close(&mut self) -> bool {
         let Some(deadline) = self.closing.filter(|_| !self.close_written) else { return false };
         self.close_written = true;
-        let request = Request { frame: request::close(), answer: None, deadline, watch: None, confirms: false };
+        let request =
+            Request { frame: request::close(), answer: None, deadline, watching: Watching::Unchanged, confirms: false };
         self.conversation.send(request, self.shared.config.clock.now(), &mut self.out.bytes, self.out.before);
         true
     }
@@ -197,6 +211,7 @@ impl Connection {
         if self.out.waiting() > 0 {
             self.last_sent = Instant::now();
             self.silent_since.get_or_insert(self.last_sent);
+            self.owing_since.get_or_insert(self.last_sent);
         }
         while self.out.waiting() > 0 {
             let bytes = &self.out.bytes[self.out.written..];
@@ -234,6 +249,10 @@ impl Connection {
             let seconds = self.patience.as_secs_f64();
             return Err(End::Lost(format!("the server owed an answer and was silent for {seconds:.1} s")));
         }
+        if self.owing_since.is_some_and(|since| since + self.longest_answer <= now) {
+            let seconds = self.longest_answer.as_secs_f64();
+            return Err(End::Lost(format!("the server sent something for {seconds:.1} s, and no whole answer")));
+        }
         if self.closing.is_some_and(|deadline| deadline <= now) {
             return Err(End::CloseFailed("the server did not answer in time".to_owned()));
         }
@@ -270,7 +289,9 @@ impl Connection {
     fn next_due(&self) -> Instant {
         // While bytes wait for the socket no ping helps, and the silence is counted from the first try.
         let idle = self.pings_when_idle().then_some(self.last_sent + self.idle);
-        let patience = [idle, self.silent_since.map(|since| since + self.patience)].into_iter().flatten();
+        let silent = self.silent_since.map(|since| since + self.patience);
+        let owing = self.owing_since.map(|since| since + self.longest_answer);
+        let patience = [idle, silent, owing].into_iter().flatten();
         let deadlines = [self.conversation.next_deadline(), self.closing].into_iter().flatten();
         patience.chain(deadlines).min().unwrap_or_else(|| Instant::now() + self.patience)
     }

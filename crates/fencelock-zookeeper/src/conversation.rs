@@ -17,7 +17,7 @@ use crate::proto::op::Op;
 use crate::proto::response::{self, Header};
 use crate::proto::{code, request, xid};
 use crate::shared::Shared;
-use crate::watches::{WatchEvent, WatchKind};
+use crate::watches::{WatchEvent, WatchKind, Watched, Watching};
 
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub(crate) enum End {
     Lost(String),
     /// The session is over, as the server said.
     Expired,
-    /// The server refused the credentials.
-    AuthFailed,
+    /// The server refused the credentials, with this code.
+    AuthFailed(i32),
     /// The session was closed, as it was asked to be.
     Closed,
     /// The session could not be closed in time.
@@ -104,11 +104,26 @@ impl Conversation {
     }
 
     /// Appends a request to `out`, whose first byte is the `flushed`-th of the connection. `now` is before the write.
-    pub(crate) fn send(&mut self, request: Request, now: Duration, out: &mut Vec<u8>, flushed: u64) {
+    pub(crate) fn send(&mut self, mut request: Request, now: Duration, out: &mut Vec<u8>, flushed: u64) {
+        if let Watching::Ends(watched, epoch) = request.watching
+            && (epoch != self.shared.epoch() || self.is_wanted(request.frame.path(), watched))
+        {
+            return request.settle(Ok(Reply::default()));
+        }
         let proves = if request.confirms { self.contacts.proven_by_sync(now) } else { None };
         let offset = flushed + out.len() as u64;
         out.extend_from_slice(request.frame.bytes());
         self.written.push_back(Written { request, sent: now, proves, offset });
+    }
+
+    /// Whether somebody of this client waits to hear of `watched` at `path`, or will when the answer comes that is to set the watch.
+    fn is_wanted(&self, path: &str, watched: Watched) -> bool {
+        let begins = |request: &Request| {
+            matches!(request.watching, Watching::Begins(kind) if kind.watched() == watched)
+                && request.frame.path() == path
+                && !request.is_unwanted()
+        };
+        self.shared.watches.has(path, watched) || self.written.iter().any(|written| begins(&written.request))
     }
 
     pub(crate) fn ping(&mut self, now: Duration, out: &mut Vec<u8>) {
@@ -130,20 +145,20 @@ impl Conversation {
         self.seen
     }
 
-    /// Takes in a frame that was read by `now`.
-    pub(crate) fn receive(&mut self, incoming: &Incoming<'_>, now: Duration) -> Result<(), End> {
+    /// Takes in a frame that was read by `now`. Whether it was an answer.
+    pub(crate) fn receive(&mut self, incoming: &Incoming<'_>, now: Duration) -> Result<bool, End> {
         let (Incoming::Whole(bytes) | Incoming::TooLarge { header: bytes, .. }) = incoming;
         let mut record = Reader::new(bytes);
         let header = Header::read(&mut record)?;
         match header.xid {
-            xid::NOTIFICATION => return self.notified(incoming, &mut record),
+            xid::NOTIFICATION => return self.notified(incoming, &mut record).map(|()| false),
             xid::PING => self.answered_ping(now)?,
             xid::AUTH => self.answered_auth(header.code)?,
             xid::OWNER => self.answered_owner(header.code)?,
             xid::SET_WATCHES => self.answered_set_watches(header.code)?,
-            _ => return self.answered(header, incoming, now),
+            _ => self.answered(header, incoming, now)?,
         }
-        Ok(())
+        Ok(true)
     }
 
     fn notified(&self, incoming: &Incoming<'_>, record: &mut Reader<'_>) -> Result<(), End> {
@@ -166,7 +181,7 @@ impl Conversation {
 
     fn answered_auth(&mut self, code: i32) -> Result<(), End> {
         if code != code::OK {
-            return Err(End::AuthFailed);
+            return Err(End::AuthFailed(code));
         }
         self.auths = self.auths.checked_sub(1).ok_or(Malformed("an answer to credentials that were not sent"))?;
         Ok(())
@@ -231,10 +246,13 @@ impl Conversation {
         }
         let record = if is_absent { &[] } else { record };
         // A watch is set when its answer is taken in and not earlier: the server sends the answer before what the watch hears.
-        let watch = request.watch.filter(|_| !request.is_unwanted()).map(|kind| {
-            let kind = if is_absent { WatchKind::Absent } else { kind };
-            self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len())
-        });
+        let watch = match request.watching {
+            Watching::Begins(kind) if !request.is_unwanted() => {
+                let kind = if is_absent { WatchKind::Absent } else { kind };
+                Some(self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len()))
+            }
+            _ => None,
+        };
         Ok(Reply { record: record.to_vec(), watch, confirmed: self.shared.confirmed() })
     }
 

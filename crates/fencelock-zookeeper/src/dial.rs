@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::connect_string::Server;
 use crate::error::{Error, ErrorKind};
-use crate::handshake::{Hello, Welcome};
+use crate::handshake::{Hello, Refusal, Welcome};
 use crate::net::Stream;
 use crate::race::{Found, Race};
 use crate::shared::Shared;
@@ -32,8 +32,7 @@ pub(crate) struct Expired;
 #[derive(Debug, Clone)]
 struct Failure {
     server: String,
-    kind: ErrorKind,
-    why: String,
+    refusal: Refusal,
 }
 
 /// The addresses that names had when they were last resolved, for when they cannot be. Shared by all clients of one
@@ -152,8 +151,8 @@ impl Dialer {
         loop {
             match race.next().await {
                 Found::Started(server) => self.under_way.push((server, Instant::now())),
-                Found::Failed { server, again, kind, why } => {
-                    self.failed(server, kind, why);
+                Found::Failed { server, again, refusal } => {
+                    self.failed(server, refusal);
                     failures += 1;
                     // As many failures as there are servers are one round of them.
                     let pause = if failures % race.size() == 0 { self.next_pause() } else { self.pause.mul_f64(0.75) };
@@ -170,10 +169,10 @@ impl Dialer {
         }
     }
 
-    fn failed(&mut self, server: String, kind: ErrorKind, why: String) {
+    fn failed(&mut self, server: String, refusal: Refusal) {
         self.under_way.retain(|(other, _)| *other != server);
         self.failures.retain(|other| other.server != server);
-        self.failures.push(Failure { server, kind, why });
+        self.failures.push(Failure { server, refusal });
     }
 
     /// What came of trying so far: which servers were tried, and why each would not do.
@@ -185,15 +184,19 @@ impl Dialer {
                 continue;
             }
             let why = too_long("answer", since.elapsed());
-            newest.push(Failure { server: server.clone(), kind: ErrorKind::Unreachable, why });
+            let refusal = Refusal { kind: ErrorKind::Unreachable, why, code: None };
+            newest.push(Failure { server: server.clone(), refusal });
         }
         newest.sort_by(|a, b| a.server.cmp(&b.server));
-        let kinds = || newest.iter().map(|failure| failure.kind);
-        let kind = kinds().next().filter(|first| kinds().all(|kind| kind == *first)).unwrap_or(ErrorKind::Unreachable);
+        let all = || newest.iter().map(|failure| (failure.refusal.kind, failure.refusal.code));
+        let same = all().next().filter(|first| all().all(|other| other == *first));
+        let (kind, code) = same.unwrap_or((ErrorKind::Unreachable, None));
         let seconds = within.as_secs_f64();
-        let told: Vec<String> = newest.iter().map(|failure| format!("{} {}", failure.server, failure.why)).collect();
+        let told: Vec<String> =
+            newest.iter().map(|failure| format!("{} {}", failure.server, failure.refusal.why)).collect();
         let told = if told.is_empty() { "none answered".to_owned() } else { told.join("; ") };
-        Error::new(kind, operation, format!("no server gave a session within {seconds:.1} s: {told}"))
+        let error = Error::new(kind, operation, format!("no server gave a session within {seconds:.1} s: {told}"));
+        if let Some(code) = code { error.with_code(code) } else { error }
     }
 }
 

@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Unimplemented,
     /// The session is local to one server, which makes no ephemeral nodes for it.
     LocalSession,
+    /// The server has no such watch, or has it no more: it was heard, or its connection ended.
+    NoWatcher,
     /// Another error of the server, by its code.
     Other(i32),
 }
@@ -74,13 +76,15 @@ struct Inner {
     server: Option<String>,
     message: Cow<'static, str>,
     code: Option<i32>,
+    number: Option<usize>,
     outcome_unknown: bool,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Box::new(Inner { kind, operation, path: None, server: None, message, code: None, outcome_unknown: false }))
+        let (path, server, code, number, outcome_unknown) = (None, None, None, None, false);
+        Self(Box::new(Inner { kind, operation, path, server, message, code, number, outcome_unknown }))
     }
 
     pub(crate) fn on_path(mut self, path: impl Into<String>) -> Self {
@@ -95,6 +99,11 @@ impl Error {
 
     pub(crate) fn with_code(mut self, code: i32) -> Self {
         self.0.code = Some(code);
+        self
+    }
+
+    pub(crate) fn of_operation(mut self, number: usize) -> Self {
+        self.0.number = Some(number);
         self
     }
 
@@ -124,6 +133,12 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.0.code
+    }
+
+    /// Which operation of [`Client::multi`](crate::Client::multi) was refused, counted from 0; none of them was done.
+    #[must_use]
+    pub fn refused_operation(&self) -> Option<usize> {
+        self.0.number
     }
 
     /// The operation that failed: `create`, `connect`, …
@@ -157,6 +172,9 @@ impl fmt::Display for Error {
         }
         if let Some(server) = &self.0.server {
             write!(f, " on {server}")?;
+        }
+        if let Some(number) = self.0.number {
+            return write!(f, ": operation {number} (from 0) was refused, and none was done: {}", self.0.message);
         }
         write!(f, ": {}", self.0.message)
     }

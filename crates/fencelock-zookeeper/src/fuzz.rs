@@ -1,23 +1,25 @@
 //! Everything that takes in what a server sends, for arbitrary bytes to be thrown at: by the tests, and by the fuzzer. Not for other use.
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::time::Instant;
-
+use crate::acl::Acl;
+use crate::answer::Answer;
+use crate::client::Client;
 use crate::config::Config;
 use crate::conversation::Conversation;
 use crate::frames::FrameReader;
 use crate::liveness::Contacts;
-use crate::outbox::Request;
+use crate::multi::Operation;
+use crate::node::CreateMode;
 use crate::proto::codec::Reader;
-use crate::proto::frame::Frame;
 use crate::proto::handshake::Response;
-use crate::proto::op::Op;
-use crate::proto::{request, response};
+use crate::proto::{multi, response};
 use crate::shared::Shared;
-use crate::watches::WatchKind;
+use crate::watches::Watched;
 
 /// Reads `bytes` as each of the records that a server sends.
 pub fn records(bytes: &[u8]) {
@@ -29,27 +31,33 @@ pub fn records(bytes: &[u8]) {
     let _ = response::children(&mut reader());
     let _ = response::acl(&mut reader());
     let _ = response::notification(&mut reader());
+    let _ = multi::response(&mut reader());
 }
 
-/// Reads `bytes` as what a server sends on a connection that awaits answers of every kind, in pieces of at most `piece` bytes.
-pub fn connection(bytes: &[u8], piece: usize) {
+/// Reads `bytes` as what a server sends on a connection that awaits answers of every kind, in pieces of at most `piece` bytes, and takes the
+/// answers as their callers do. How many had one.
+pub fn connection(bytes: &[u8], piece: usize) -> usize {
     const LIMIT: usize = 2048;
-    let Ok(config) = Config::new("fuzz/app") else { return };
+    let Ok(config) = Config::new("fuzz/app") else { return 0 };
     let shared = Arc::new(Shared::new(config.auth("digest", "a:b").max_frame(LIMIT).max_answer(LIMIT)));
     let contacts = Contacts::new(Duration::from_secs(1));
     let mut conversation = Conversation::new(Arc::clone(&shared), "fuzz".to_owned(), contacts, 0);
     let mut out = Vec::new();
     conversation.begin(&mut out);
     conversation.ping(Duration::ZERO, &mut out);
-    let mut receivers = Vec::new();
-    for (number, (frame, watch)) in (1..).zip(questions()) {
-        let (answer, receiver) = oneshot::channel();
-        receivers.push(receiver);
-        let request =
-            Request { frame, answer: Some(answer), deadline: Instant::now(), watch, confirms: watch.is_none() };
-        conversation.send(numbered(request, number), Duration::ZERO, &mut out, 0);
+    let mut answers = questions(&Client::of(&shared));
+    let (mut taken, mut context) = (VecDeque::new(), Context::from_waker(Waker::noop()));
+    shared.outbox.take(&mut taken, &context);
+    for request in taken {
+        conversation.send(request, Duration::ZERO, &mut out, 0);
     }
-    let mut frames = FrameReader::new(LIMIT);
+    receive(&mut conversation, bytes, piece);
+    answers.iter_mut().map(|answer| answer.as_mut().poll(&mut context)).filter(Poll::is_ready).count()
+}
+
+/// Takes in what comes until the connection ends.
+fn receive(conversation: &mut Conversation, bytes: &[u8], piece: usize) {
+    let mut frames = FrameReader::new(2048);
     for bytes in bytes.chunks(piece.max(1)) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -62,7 +70,6 @@ pub fn connection(bytes: &[u8], piece: usize) {
                 match frames.next() {
                     Ok(Some(incoming)) if conversation.receive(&incoming, Duration::ZERO).is_ok() => {}
                     Ok(None) => break,
-                    // Here a connection ends.
                     Ok(Some(_)) | Err(_) => return,
                 }
             }
@@ -70,19 +77,32 @@ pub fn connection(bytes: &[u8], piece: usize) {
     }
 }
 
-fn numbered(mut request: Request, number: i32) -> Request {
-    request.frame.set_xid(number);
-    request
-}
+type AnyAnswer = Pin<Box<dyn Future<Output = ()>>>;
 
-fn questions() -> [(Frame, Option<WatchKind>); 5] {
-    let read = |op| request::read(op, "/app", "/a", true);
-    [
-        (request::delete("/app", "/a", None), None),
-        (read(Op::Exists), Some(WatchKind::Data)),
-        (read(Op::GetData), Some(WatchKind::Data)),
-        (read(Op::GetChildren), Some(WatchKind::Children)),
-        (request::path_only(Op::Sync, "", "/"), None),
+/// A request of each kind, numbered from 1.
+fn questions(client: &Client) -> Vec<AnyAnswer> {
+    fn any<T: 'static>(answer: Answer<T>) -> AnyAnswer {
+        Box::pin(async move { drop(answer.await) })
+    }
+    let open = [Acl::open()];
+    let several = [
+        Operation::create("/a", b"", CreateMode::Persistent, &open),
+        Operation::set_data("/a", b"", None),
+        Operation::delete("/a", None),
+        Operation::check("/a", None),
+    ];
+    vec![
+        any(client.delete("/a", None)),
+        any(client.exists("/a")),
+        any(client.exists_watched("/a")),
+        any(client.get_data_watched("/a")),
+        any(client.get_children_watched("/a")),
+        any(client.create("/a", b"", CreateMode::EphemeralSequential, &open)),
+        any(client.set_data("/a", b"", None)),
+        any(client.get_acl("/a")),
+        any(client.multi(&several)),
+        any(client.remove_watches("/b", Watched::Node)),
+        any(client.confirm()),
     ]
 }
 
@@ -92,7 +112,7 @@ mod tests {
 
     /// Frames that look right up to a point: their length is, and their number often.
     fn plausible() -> impl Strategy<Value = Vec<u8>> {
-        let xid = prop_oneof![-8_i32..6, any::<i32>()];
+        let xid = prop_oneof![-8_i32..12, 9..10, any::<i32>()];
         let code = prop_oneof![Just(0_i32), Just(-101), any::<i32>()];
         let record = proptest::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..120);
         let frame = (xid, any::<i64>(), code, record).prop_map(|(xid, zxid, code, record)| {
@@ -100,6 +120,62 @@ mod tests {
             [&length.to_be_bytes()[..], &xid.to_be_bytes(), &zxid.to_be_bytes(), &code.to_be_bytes(), &record].concat()
         });
         proptest::collection::vec(frame, 0..8).prop_map(|frames| frames.concat())
+    }
+
+    /// What a fuzzer begins with, by name.
+    fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+        let directory = format!("{}/fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
+        let read = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap())
+        };
+        let mut seeds: Vec<_> = std::fs::read_dir(directory).unwrap().map(read).collect();
+        seeds.sort();
+        assert!(seeds.len() >= 10);
+        seeds
+    }
+
+    /// The seed with some of its bytes changed, left out or doubled.
+    fn changed(random: &mut fastrand::Rng, seed: &[u8]) -> Vec<u8> {
+        let mut bytes = seed.to_vec();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+            match random.u8(..4) {
+                _ if bytes.is_empty() => bytes.push(random.u8(..)),
+                0 => bytes[at] = random.u8(..),
+                1 => bytes[at] ^= 1 << random.u8(..8),
+                2 => drop(bytes.remove(at)),
+                _ => bytes.extend_from_within(at..),
+            }
+            bytes.truncate(8192);
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_seeds_of_the_fuzzer_and_many_changes_of_them_are_survived() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for (_, seed) in seeds("records") {
+            super::records(&seed);
+            (0..3000).for_each(|_| super::records(&changed(&mut random, &seed)));
+        }
+        for (_, seed) in seeds("connection") {
+            let run = |bytes: &[u8]| bytes.split_first().map(|(piece, rest)| super::connection(rest, (*piece).into()));
+            run(&seed);
+            (0..1000).for_each(|_| drop(run(&changed(&mut random, &seed))));
+        }
+    }
+
+    #[test]
+    fn the_fuzzer_begins_with_answers_to_everything_that_is_asked() {
+        let answered = |name: &str| {
+            let (_, seed) = seeds("connection").into_iter().find(|(seed, _)| seed == name).unwrap();
+            super::connection(&seed[1..], seed[0].into())
+        };
+        for name in ["answers", "answers-in-pieces", "errors"] {
+            assert_eq!(answered(name), 11, "{name}");
+        }
+        assert_eq!(answered("multi-refused"), 9);
     }
 
     proptest! {

@@ -39,21 +39,39 @@ pub(crate) enum Denial {
     /// The session to be continued is over.
     Expired,
     /// Another server, or this one later, may give one.
-    NotHere(ErrorKind, String),
+    NotHere(Refusal),
+}
+
+/// Why a server gave no session, and the code that it said so with, if any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) kind: ErrorKind,
+    pub(crate) why: String,
+    pub(crate) code: Option<i32>,
+}
+
+impl Denial {
+    pub(crate) fn not_here(kind: ErrorKind, why: impl Into<String>) -> Self {
+        Self::NotHere(Refusal { kind, why: why.into(), code: None })
+    }
+
+    pub(crate) fn unreachable(why: impl Into<String>) -> Self {
+        Self::not_here(ErrorKind::Unreachable, why)
+    }
 }
 
 /// Says hello, and takes in the answer. Reads not a byte more than that.
 pub(crate) async fn shake(stream: &mut dyn Stream, hello: &Hello, clock: &dyn Clock) -> Result<Welcome, Denial> {
     let frame = request(&hello.ticket, hello.timeout, hello.seen);
     let sent = clock.now();
-    let io = |error: std::io::Error| Denial::NotHere(ErrorKind::Unreachable, hung_up(&error));
+    let io = |error: std::io::Error| Denial::unreachable(hung_up(&error));
     stream.write_all(&frame).await.map_err(io)?;
     stream.flush().await.map_err(io)?;
     let mut announced = [0; 4];
     stream.read_exact(&mut announced).await.map_err(io)?;
     let length = usize::try_from(i32::from_be_bytes(announced)).unwrap_or(usize::MAX);
     if length > Response::LONGEST {
-        return Err(Denial::NotHere(ErrorKind::Protocol, not_zookeeper(announced)));
+        return Err(Denial::not_here(ErrorKind::Protocol, not_zookeeper(announced)));
     }
     let mut record = vec![0; length];
     stream.read_exact(&mut record).await.map_err(io)?;
@@ -67,10 +85,11 @@ fn read(record: &[u8]) -> Result<Response, Denial> {
     if record.len() == Header::LEN {
         let code = Header::read(&mut reader).map_or(code::OK, |header| header.code);
         let error = code::error(code, "connect");
-        return Err(Denial::NotHere(error.kind(), format!("gave no session: {}", error.message())));
+        let why = format!("gave no session: {}", error.message());
+        return Err(Denial::NotHere(Refusal { kind: error.kind(), why, code: error.code() }));
     }
     Response::read(&mut reader)
-        .map_err(|_| Denial::NotHere(ErrorKind::Protocol, "answered what no ZooKeeper server answers".to_owned()))
+        .map_err(|_| Denial::not_here(ErrorKind::Protocol, "answered what no ZooKeeper server answers"))
 }
 
 fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
@@ -81,11 +100,10 @@ fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration
         return Err(Denial::Expired);
     }
     if read_only {
-        let why = "gave no session: the server serves reads only".to_owned();
-        return Err(Denial::NotHere(ErrorKind::ReadOnlyServer, why));
+        return Err(Denial::not_here(ErrorKind::ReadOnlyServer, "gave no session: the server serves reads only"));
     }
     if given.id == 0 || timeout.is_zero() {
-        return Err(Denial::NotHere(ErrorKind::Unreachable, "gave no session".to_owned()));
+        return Err(Denial::unreachable("gave no session"));
     }
     Ok(Welcome { ticket: given, timeout, sent, answered })
 }
@@ -117,6 +135,13 @@ mod tests {
         judge(response, &Ticket { id: ticket, password: Vec::new() }, Duration::ZERO, Duration::ZERO)
     }
 
+    fn of(denial: Denial) -> (Option<ErrorKind>, Option<i32>) {
+        match denial {
+            Denial::NotHere(refusal) => (Some(refusal.kind), refusal.code),
+            Denial::Expired => (None, None),
+        }
+    }
+
     #[test]
     fn another_session_in_place_of_ours_is_expiry() {
         assert!(judged(7, 7, 4000, false).is_ok());
@@ -131,7 +156,7 @@ mod tests {
     fn a_server_that_only_reads_is_refused() {
         for ticket in [0, 7] {
             let denial = judged(ticket, 7, 4000, true).unwrap_err();
-            assert!(matches!(denial, Denial::NotHere(ErrorKind::ReadOnlyServer, _)));
+            assert_eq!(of(denial), (Some(ErrorKind::ReadOnlyServer), None));
         }
     }
 
@@ -139,13 +164,13 @@ mod tests {
     fn a_server_without_a_quorum_is_told_by_its_refusal() {
         // As ZooKeeper 3.8 answers in its read-only mode.
         let answer = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0x89];
-        assert!(matches!(read(&answer).unwrap_err(), Denial::NotHere(ErrorKind::ReadOnlyServer, _)));
+        assert_eq!(of(read(&answer).unwrap_err()), (Some(ErrorKind::ReadOnlyServer), Some(-119)));
         assert!(matches!(read(&[0; 16]).unwrap_err(), Denial::NotHere(..)));
-        assert!(matches!(read(&[0; 15]).unwrap_err(), Denial::NotHere(ErrorKind::Protocol, _)));
+        assert_eq!(of(read(&[0; 15]).unwrap_err()), (Some(ErrorKind::Protocol), None));
     }
 
     #[test]
     fn no_session_where_one_was_asked_for_is_no_expiry() {
-        assert!(matches!(judged(0, 0, 0, false).unwrap_err(), Denial::NotHere(ErrorKind::Unreachable, _)));
+        assert_eq!(of(judged(0, 0, 0, false).unwrap_err()), (Some(ErrorKind::Unreachable), None));
     }
 }

@@ -25,13 +25,24 @@
 //!
 //! - **Sessions** are continued on any of the servers: names are resolved anew, servers dialled side by side in random order, a moment apart, with pauses that grow and differ
 //!   from client to client. A server that owes an answer and is silent for an eighth of the session timeout is left for another. A session that
-//!   is answered with another one is over: [`Event::Expired`].
+//!   is answered with another one is over: [`Event::Expired`]. A server that sends something and no whole answer is left, too.
 //! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
-//! - **Watches** hear one event, across reconnects ([`Watch`]).
+//! - **Watches** hear one event, across reconnects ([`Watch`]). A server is told to forget one by [`Client::remove_watches`].
+//! - **Several operations at once**, all of them or none: [`Client::multi`].
 //! - **Read-only servers** are refused: they know nothing of the locks of the others.
 //! - **Limits**: frames are measured before they are sent ([`Config::max_frame`]), and before there is room made for what comes ([`Config::max_answer`]).
-//! - There are no transactions of several operations, no nodes with a time to live, no SASL, and no reconfiguration: locks need none of them.
+//! - There are no nodes with a time to live, no persistent watches, no SASL, and no reconfiguration: locks need none of them.
+//!
+//! # Limits and versions
+//!
+//! ZooKeeper 3.5 or newer. Rust 1.95 or newer; that is raised with a minor release. No features. All settings have units, ranges and relations, which
+//! [`Client::connect`] checks: [`Config`].
+
+/// The example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod acl;
 mod answer;
@@ -49,6 +60,7 @@ mod frames;
 pub mod fuzz;
 mod handshake;
 mod liveness;
+mod multi;
 mod net;
 mod node;
 mod outbox;
@@ -73,8 +85,9 @@ pub use clock::{Clock, SystemClock};
 pub use config::Config;
 pub use error::{Error, ErrorKind, Result};
 pub use events::{Event, Events};
+pub use multi::{Done, Operation};
 pub use net::{BoxFuture, Net, Stream, Tcp};
 pub use node::{CreateMode, Created, Stat};
 pub use shared::SessionInfo;
 pub use tls::Tls;
-pub use watches::{Watch, WatchEvent};
+pub use watches::{Watch, WatchEvent, Watched};

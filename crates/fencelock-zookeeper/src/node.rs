@@ -1,5 +1,6 @@
 //! Nodes: how they are made, and what the server says of them.
 
+use crate::proto::op::Op;
 pub use crate::proto::response::Stat;
 
 /// What kind of node to create.
@@ -15,6 +16,17 @@ pub enum CreateMode {
     EphemeralSequential,
     /// Goes by itself some time after its last child went (never before it had one); needs servers of 3.5 or newer.
     Container,
+}
+
+impl CreateMode {
+    /// Whether the server appends a number to the path.
+    pub(crate) fn is_sequential(self) -> bool {
+        matches!(self, Self::PersistentSequential | Self::EphemeralSequential)
+    }
+
+    pub(crate) fn op(self) -> Op {
+        if self == Self::Container { Op::CreateContainer } else { Op::Create }
+    }
 }
 
 /// The answer to [`Client::create`](crate::Client::create).

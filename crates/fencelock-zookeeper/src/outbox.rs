@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::answer::Outcome;
 use crate::error::{Error, Result};
 use crate::proto::frame::Frame;
-use crate::watches::WatchKind;
+use crate::watches::Watching;
 
 /// A request that waits to be written.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Request {
     /// Where the outcome goes, until it has gone there.
     pub(crate) answer: Option<oneshot::Sender<Outcome>>,
     pub(crate) deadline: Instant,
-    /// What to watch if it succeeds.
-    pub(crate) watch: Option<WatchKind>,
+    /// What becomes of watches if it succeeds.
+    pub(crate) watching: Watching,
     /// Whether its answer is evidence of the session's life.
     pub(crate) confirms: bool,
 }
@@ -29,6 +29,11 @@ impl Request {
     /// Whether nobody waits for the outcome any more.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Whether it need not be sent: nobody waits for the outcome, which is all that it was made for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_unwanted() && !matches!(self.watching, Watching::Ends(..))
     }
 
     /// Tells the outcome, once.
@@ -133,7 +138,7 @@ impl Outbox {
         let mut inner = self.lock();
         let mut expired = Vec::new();
         // All have the same patience, so that the line is in the order of the deadlines too.
-        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.is_unwanted()) {
+        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.is_idle()) {
             expired.extend(inner.waiting.pop_front());
         }
         let next = inner.waiting.front().map(|first| first.deadline);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::connect_string::Server;
 use crate::dial::{Established, Times, too_long};
 use crate::error::ErrorKind;
-use crate::handshake::{Denial, Hello, Welcome, shake};
+use crate::handshake::{Denial, Hello, Refusal, Welcome, shake};
 use crate::net::Stream;
 use crate::proto::request;
 use crate::shared::Shared;
@@ -24,7 +25,7 @@ pub(crate) enum Found {
     /// This server is asked now.
     Started(String),
     /// This one gave no session; `again` is what it is called among the servers.
-    Failed { server: String, again: usize, kind: ErrorKind, why: String },
+    Failed { server: String, again: usize, refusal: Refusal },
     /// A session.
     Session(Established),
     /// The session to be continued is over, as a server said.
@@ -46,7 +47,7 @@ pub(crate) struct Race {
     shared: Arc<Shared>,
     hello: Hello,
     times: Times,
-    /// What is shown of this server begins with its name.
+    /// What is shown of a server.
     avoid: Option<String>,
     waiting: Vec<Dialled>,
     running: Vec<Dialled>,
@@ -59,6 +60,8 @@ pub(crate) struct Race {
     is_won: Arc<AtomicBool>,
     /// How many servers were sent the hello.
     asked: Arc<AtomicUsize>,
+    /// What everything here runs on.
+    runtime: Handle,
     resolving: JoinSet<()>,
     attempts: JoinSet<()>,
 }
@@ -79,6 +82,7 @@ impl Race {
             news,
             is_won: Arc::default(),
             asked: Arc::default(),
+            runtime: Handle::current(),
             resolving: JoinSet::new(),
             attempts: JoinSet::new(),
         };
@@ -127,8 +131,8 @@ impl Race {
                 match resolved {
                     Ok(addresses) => self.take(number, &addresses),
                     Err(why) => {
-                        let (server, kind) = (self.server(number).to_string(), ErrorKind::Unreachable);
-                        return Some(Found::Failed { server, again: number, kind, why });
+                        let refusal = Refusal { kind: ErrorKind::Unreachable, why, code: None };
+                        return Some(Found::Failed { server: self.server(number).to_string(), again: number, refusal });
                     }
                 }
                 None
@@ -138,11 +142,11 @@ impl Race {
                 Some(Found::Session(established))
             }
             News::Tried(_, Err(Denial::Expired)) => Some(Found::Expired),
-            News::Tried(dialled, Err(Denial::NotHere(kind, why))) => {
+            News::Tried(dialled, Err(Denial::NotHere(refusal))) => {
                 self.running.retain(|other| *other != dialled);
                 self.next_start = Instant::now();
                 let server = shown(self.server(dialled.0), dialled.1);
-                Some(Found::Failed { server, again: dialled.0, kind, why })
+                Some(Found::Failed { server, again: dialled.0, refusal })
             }
         }
     }
@@ -169,7 +173,7 @@ impl Race {
         while self.attempts.try_join_next().is_some() {}
         self.next_start = Instant::now() + self.times.stagger;
         fastrand::shuffle(&mut self.waiting);
-        let liked = self.waiting.iter().position(|(number, _)| !self.is_avoided(self.server(*number)));
+        let liked = self.waiting.iter().position(|dialled| !self.is_avoided(*dialled));
         let dialled = self.waiting.swap_remove(liked.unwrap_or(0));
         self.running.push(dialled);
         let shown = shown(self.server(dialled.0), dialled.1);
@@ -187,26 +191,23 @@ impl Race {
         shown
     }
 
-    fn is_avoided(&self, server: &Server) -> bool {
-        let server = server.to_string();
-        // What is shown of a server begins with its name, and ends there or goes on with an address.
-        let rest = self.avoid.as_ref().and_then(|avoid| avoid.strip_prefix(&server));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    fn is_avoided(&self, (number, address): Dialled) -> bool {
+        self.avoid.as_ref().is_some_and(|avoid| *avoid == shown(self.server(number), address))
     }
 }
 
 impl Drop for Race {
     /// Attempts at a new session go on in the background, to close what they are still given. Those to continue a session are
-    /// ended: there is one session, and nothing to close. So are all when their runtime goes.
+    /// ended: there is one session, and nothing to close. So are all when their runtime goes; the drop itself may be anywhere.
     fn drop(&mut self) {
-        if self.hello.ticket.id != 0 || tokio::runtime::Handle::try_current().is_err() {
+        if self.hello.ticket.id != 0 {
             return;
         }
         self.is_won.store(true, Ordering::SeqCst);
         self.news.close();
         while let Ok(news) = self.news.try_recv() {
             if let News::Tried(_, Ok(established)) = news {
-                self.attempts.spawn(dismiss(established.stream, self.times.attempt));
+                self.attempts.spawn_on(dismiss(established.stream, self.times.attempt), &self.runtime);
             }
         }
         self.attempts.detach_all();
@@ -262,43 +263,60 @@ struct Attempt {
 
 impl Attempt {
     async fn run(self) {
-        let is_new = self.hello.ticket.id == 0;
-        let tried = match timeout(self.limit, self.reach()).await {
-            Ok(Ok((stream, welcome))) => {
-                if self.is_won.swap(true, Ordering::SeqCst) {
-                    if is_new {
-                        dismiss(stream, self.limit).await;
-                    }
-                    return;
+        let mut reaching = pin!(self.reach());
+        match timeout(self.limit, &mut reaching).await {
+            Ok(Ok((stream, welcome))) => self.welcomed(stream, welcome).await,
+            Ok(Err(denial)) => drop(self.tell(Err(denial))),
+            Err(_) => {
+                drop(self.tell(Err(Denial::unreachable(too_long("answer", self.limit)))));
+                // The server may be slow and the session on its way: it would live for its timeout, with nobody to know of it.
+                if self.is_for_new()
+                    && let Ok(Ok((stream, _))) = timeout(self.hello.timeout, reaching).await
+                {
+                    dismiss(stream, self.limit).await;
                 }
-                Ok(Established { stream, server: self.shown, welcome, is_doubted: false })
             }
-            Ok(Err(denial)) => Err(denial),
-            Err(_) => Err(Denial::NotHere(ErrorKind::Unreachable, too_long("answer", self.limit))),
+        }
+    }
+
+    fn is_for_new(&self) -> bool {
+        self.hello.ticket.id == 0
+    }
+
+    /// Hands the session over, or closes a new one that nobody needs.
+    async fn welcomed(&self, stream: Box<dyn Stream>, welcome: Welcome) {
+        let too_many = if self.is_won.swap(true, Ordering::SeqCst) {
+            Some(stream)
+        } else {
+            let server = self.shown.clone();
+            self.tell(Ok(Established { stream, server, welcome, is_doubted: false }))
         };
-        let unheard = self.tell.send(News::Tried(self.dialled, tried));
-        if let Err(unheard) = unheard
-            && let News::Tried(_, Ok(established)) = unheard.0
-            && is_new
-        {
-            dismiss(established.stream, self.limit).await;
+        if let Some(stream) = too_many.filter(|_| self.is_for_new()) {
+            dismiss(stream, self.limit).await;
+        }
+    }
+
+    /// Returns the connection with the session if nobody hears of it any more.
+    fn tell(&self, tried: Result<Established, Denial>) -> Option<Box<dyn Stream>> {
+        match self.tell.send(News::Tried(self.dialled, tried)).err()?.0 {
+            News::Tried(_, Ok(established)) => Some(established.stream),
+            _ => None,
         }
     }
 
     async fn reach(&self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
         let config = &self.shared.config;
-        let unreachable = |why: String| Denial::NotHere(ErrorKind::Unreachable, why);
         let stream = config.net.connect(self.dialled.1).await;
-        let mut stream = stream.map_err(|error| unreachable(format!("cannot be reached: {error}")))?;
+        let mut stream = stream.map_err(|error| Denial::unreachable(format!("cannot be reached: {error}")))?;
         if let Some(tls) = &config.tls {
             let host = &config.servers[self.dialled.0].host;
             let wrapped = tls.wrap(stream, host).await;
-            stream = wrapped.map_err(|error| unreachable(error.message().to_owned()))?;
+            stream = wrapped.map_err(|error| Denial::unreachable(error.message()))?;
         }
         // Counted before the look: whoever wins meanwhile sees the count, or this hello is not sent.
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.is_won.load(Ordering::SeqCst) {
-            return Err(unreachable("was not needed any more".to_owned()));
+            return Err(Denial::unreachable("was not needed any more"));
         }
         let welcome = shake(&mut *stream, &self.hello, &*config.clock).await?;
         Ok((stream, welcome))

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::config::Config;
+use crate::config::{Config, SHORTEST_PATIENCE};
 use crate::connection::Connection;
 use crate::conversation::{Conversation, End};
 use crate::dial::{Dialer, Established, Expired, Times};
@@ -61,9 +61,6 @@ fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
     let patience = config.patience.unwrap_or(if is_only { timeout / 3 } else { timeout / 8 });
     (patience.max(SHORTEST_PATIENCE), timeout / 3, Times::of(timeout, config.attempt))
 }
-
-/// A shorter silence is not told from a busy machine.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The task that keeps the session.
 struct Session {
@@ -188,11 +185,12 @@ fn error(end: &End) -> Error {
     let (kind, message) = match end {
         End::Lost(why) => (ErrorKind::ConnectionLoss, format!("the connection was lost: {why}")),
         End::Expired => (ErrorKind::SessionExpired, "the session has expired".to_owned()),
-        End::AuthFailed => (ErrorKind::AuthFailed, "the server refused the credentials".to_owned()),
+        End::AuthFailed(_) => (ErrorKind::AuthFailed, "the server refused the credentials".to_owned()),
         End::Closed => (ErrorKind::Closed, "the client was closed".to_owned()),
         End::CloseFailed(why) => {
             (ErrorKind::Closed, format!("the client is over, and its session goes by its timeout: {why}"))
         }
     };
-    Error::new(kind, "connect", message)
+    let error = Error::new(kind, "connect", message);
+    if let End::AuthFailed(code) = end { error.with_code(*code) } else { error }
 }

@@ -78,12 +78,12 @@ impl Shared {
         self.watches.end();
         self.events.push(match end {
             End::Expired => Event::Expired,
-            End::AuthFailed => Event::AuthFailed,
+            End::AuthFailed(_) => Event::AuthFailed,
             End::Lost(_) | End::Closed | End::CloseFailed(_) => Event::Closed,
         });
         self.ended.send_replace(Some(match end {
             End::Closed | End::Expired => Ok(()),
-            End::Lost(_) | End::AuthFailed | End::CloseFailed(_) => Err(why.in_operation("close").unknown()),
+            End::Lost(_) | End::AuthFailed(_) | End::CloseFailed(_) => Err(why.in_operation("close").unknown()),
         }));
     }
 

@@ -11,7 +11,9 @@ use common::fake::{Fake, header, welcome};
 use common::{event, soon};
 use fencelock_testbed::Port;
 use fencelock_testbed::zookeeper::shared;
-use fencelock_zookeeper::{BoxFuture, Client, Config, Error, ErrorKind, Event, Net, Stream, Tcp, WatchEvent};
+use fencelock_zookeeper::{
+    BoxFuture, Client, Config, Error, ErrorKind, Event, Net, Operation, Stream, Tcp, WatchEvent,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -357,6 +359,121 @@ async fn a_session_that_is_given_too_late_is_closed() {
 }
 
 #[tokio::test]
+async fn a_session_that_comes_after_the_attempt_was_given_up_is_closed() {
+    let fake = Fake::new().await;
+    let config = fake.config().session_timeout(common::PATIENCE).attempt(Duration::from_millis(100));
+    let connecting = tokio::spawn(Client::connect(config));
+    let mut slow = fake.accept().await;
+    slow.read().await;
+    // The attempt was given up when another one follows.
+    let _next = soon(fake.accept()).await;
+    slow.write(&welcome(8, 10_000, false)).await;
+    assert_eq!(soon(slow.read()).await[4..8], (-11_i32).to_be_bytes());
+    connecting.abort();
+}
+
+#[test]
+fn a_connect_that_is_dropped_outside_its_runtime_leaves_no_session_behind() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let fake = runtime.block_on(Fake::new());
+    let mut connecting = Box::pin(Client::connect(fake.config().session_timeout(common::PATIENCE)));
+    let mut peer = runtime.block_on(async {
+        tokio::select! {
+            connected = &mut connecting => panic!("{:?}", connected.map(|(client, _)| client)),
+            peer = async { let mut peer = fake.accept().await; peer.read().await; peer } => peer,
+        }
+    });
+    drop(connecting);
+    runtime.block_on(async {
+        peer.write(&welcome(8, 10_000, false)).await;
+        assert_eq!(soon(peer.read()).await[4..8], (-11_i32).to_be_bytes());
+    });
+}
+
+/// Resolves a name to several addresses.
+#[derive(Debug)]
+struct Several(Vec<SocketAddr>);
+
+impl Net for Several {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async { Ok(self.0.clone()) })
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+        Tcp.connect(address)
+    }
+}
+
+#[tokio::test]
+async fn of_the_addresses_of_one_name_the_one_that_was_left_is_dialled_last() {
+    let fakes = [Fake::new().await, Fake::new().await];
+    let net = Several(fakes.iter().map(|fake| fake.address).collect());
+    let config = Config::new("name").unwrap().net(Arc::new(net)).session_timeout(common::PATIENCE);
+    let connecting = tokio::spawn(Client::connect(config));
+    let next = async || {
+        tokio::select! {
+            peer = fakes[0].accept() => (0, peer),
+            peer = fakes[1].accept() => (1, peer),
+        }
+    };
+    let (mut at, mut peer) = soon(next()).await;
+    peer.read().await;
+    peer.write(&welcome(7, 60_000, false)).await;
+    let (client, mut events) = soon(connecting).await.unwrap().unwrap();
+    for round in 0..10 {
+        drop(peer);
+        let last = at;
+        (at, peer) = soon(next()).await;
+        assert_ne!(at, last, "in round {round}");
+        peer.read().await;
+        peer.write(&welcome(7, 60_000, false)).await;
+        event(&mut events, |event| matches!(event, Event::Reconnected { .. })).await;
+    }
+    drop((peer, fakes));
+    drop(client);
+}
+
+#[tokio::test]
+async fn the_code_of_a_server_that_refuses_a_session_or_credentials_is_in_the_error() {
+    let fake = Fake::new().await;
+    let config = fake.config();
+    let task = tokio::spawn(async move {
+        loop {
+            let mut peer = fake.accept().await;
+            peer.read().await;
+            peer.write(&[&[0; 4][..], &header(1, -119)].concat()).await;
+            peer.hung_up().await;
+        }
+    });
+    let error = refused(config).await;
+    assert_eq!((error.kind(), error.code()), (ErrorKind::ReadOnlyServer, Some(-119)), "{error}");
+    task.abort();
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config().auth("digest", "a:b")));
+    let mut peer = fake.welcome(7, 1500).await;
+    let auth = peer.read().await;
+    peer.write(&[&auth[..4], &header(7, -124)].concat()).await;
+    let error = soon(connecting).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::AuthFailed, Some(-124)), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_to_several_operations_that_tells_of_fewer_is_malformed() {
+    let fake = Fake::new().await;
+    let connecting = tokio::spawn(Client::connect(fake.config()));
+    let mut peer = fake.welcome(7, 30_000).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    let end = [&(-1_i32).to_be_bytes()[..], &[1], &(-1_i32).to_be_bytes()].concat();
+    let not_tried = [&(-1_i32).to_be_bytes()[..], &[0], &[0; 8]].concat();
+    for said in [end.clone(), [&not_tried[..], &end].concat()] {
+        let answer = client.multi(&[Operation::check("/", None)]);
+        peer.answer(&said).await;
+        let error = soon(answer).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Protocol, true), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
     let (first, second) = (Fake::new().await, Fake::new().await);
     let servers = connect_string([first.address, second.address]);
@@ -407,7 +524,7 @@ async fn addresses_that_were_known_do_when_a_name_cannot_be_resolved_any_more() 
         let config = Config::new("name").unwrap().net(Arc::new(names)).connect_deadline(common::PATIENCE);
         for _ in 0..2 {
             // A name server is waited for as long as an attempt may take, where nothing is known.
-            let config = config.clone().attempt(2 * common::PATIENCE);
+            let config = config.clone().session_timeout(2 * common::PATIENCE).attempt(2 * common::PATIENCE);
             let (client, _) = soon(Client::connect(config)).await.unwrap();
             client.close().await.unwrap();
         }

@@ -3,6 +3,8 @@
 use crate::error::{Error, ErrorKind};
 
 pub(crate) const OK: i32 = 0;
+/// An operation of several of which an earlier one was refused.
+pub(crate) const NOT_TRIED: i32 = -2;
 pub(crate) const NO_NODE: i32 = -101;
 pub(crate) const SESSION_EXPIRED: i32 = -112;
 pub(crate) const SESSION_MOVED: i32 = -118;
@@ -48,6 +50,7 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         SESSION_MOVED => (ErrorKind::SessionMoved, "the session was continued on another connection"),
         -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
         -120 => (ErrorKind::LocalSession, "the session is local to this server, which makes no ephemeral nodes for it"),
+        -121 => (ErrorKind::NoWatcher, "the server has no such watch for this session"),
         -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
         -125 => (ErrorKind::QuotaExceeded, "a quota is exceeded"),
         -127 => (ErrorKind::Throttled, "the server has too many requests to take this one"),
@@ -70,8 +73,9 @@ mod tests {
     #[test]
     fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
         let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
-        let refusals =
-            [-127, -125, -124, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5];
+        let refusals = [
+            -127, -125, -124, -121, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5,
+        ];
         assert_eq!(certain, refusals);
     }
 }

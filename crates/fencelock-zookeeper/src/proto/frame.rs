@@ -27,12 +27,8 @@ impl Frame {
 
     /// A frame whose record begins with `chroot` + `path`, as all records of requests about a node do.
     pub(crate) fn on_path(op: Op, chroot: &str, path: &str, room: usize) -> Self {
-        // The path / inside a chroot is the chroot itself.
-        let path = if path == "/" && !chroot.is_empty() { "" } else { path };
-        let mut frame = Self::new(op, 0, 4 + chroot.len() + path.len() + room);
-        frame.bytes.int(length(chroot.len() + path.len()));
-        frame.bytes.extend_from_slice(chroot.as_bytes());
-        frame.bytes.extend_from_slice(path.as_bytes());
+        let mut frame = Self::new(op, 0, path_room(chroot, path) + room);
+        write_path(&mut frame.bytes, chroot, path);
         frame
     }
 
@@ -70,11 +66,28 @@ impl Frame {
         &self.bytes
     }
 
-    /// The path as the server knows it, of a frame made by [`Frame::on_path`].
+    /// The path as the server knows it, of a frame made by [`Frame::on_path`]; nothing where there are several.
     pub(crate) fn path(&self) -> &str {
+        if self.op == Op::Multi {
+            return "";
+        }
         let path = Reader::new(&self.bytes[HEADER..]).bytes().unwrap_or_default();
         std::str::from_utf8(path).unwrap_or_default()
     }
+}
+
+/// Enough for what [`write_path`] writes.
+pub(super) fn path_room(chroot: &str, path: &str) -> usize {
+    4 + chroot.len() + path.len()
+}
+
+/// Writes `chroot` + `path`.
+pub(super) fn write_path(record: &mut Vec<u8>, chroot: &str, path: &str) {
+    // The path / inside a chroot is the chroot itself.
+    let path = if path == "/" && !chroot.is_empty() { "" } else { path };
+    record.int(length(chroot.len() + path.len()));
+    record.extend_from_slice(chroot.as_bytes());
+    record.extend_from_slice(path.as_bytes());
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(crate) mod code;
 pub(crate) mod codec;
 pub(crate) mod frame;
 pub(crate) mod handshake;
+pub(crate) mod multi;
 pub(crate) mod op;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -6,26 +6,30 @@ use super::op::Op;
 use super::xid;
 use crate::acl::Acl;
 use crate::node::CreateMode;
+use crate::watches::Watched;
 
 /// "Whatever version the node has."
-const ANY_VERSION: i32 = -1;
+pub(super) const ANY_VERSION: i32 = -1;
 
 pub(crate) fn create(chroot: &str, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Frame {
-    let (op, flags) = match mode {
-        CreateMode::Persistent => (Op::Create, 0),
-        CreateMode::Ephemeral => (Op::Create, 1),
-        CreateMode::PersistentSequential => (Op::Create, 2),
-        CreateMode::EphemeralSequential => (Op::Create, 3),
-        CreateMode::Container => (Op::CreateContainer, 4),
-    };
-    Frame::on_path(op, chroot, path, data.len() + acl_room(acl) + 8).with(|record| {
-        record.bytes(data);
-        write_acl(record, acl);
-        record.int(flags);
-    })
+    let room = data.len() + acl_room(acl) + 8;
+    Frame::on_path(mode.op(), chroot, path, room).with(|record| write_creation(record, data, mode, acl))
 }
 
-fn acl_room(acl: &[Acl]) -> usize {
+/// What stands behind the path of a node to be created.
+pub(super) fn write_creation(record: &mut Vec<u8>, data: &[u8], mode: CreateMode, acl: &[Acl]) {
+    record.bytes(data);
+    write_acl(record, acl);
+    record.int(match mode {
+        CreateMode::Persistent => 0,
+        CreateMode::Ephemeral => 1,
+        CreateMode::PersistentSequential => 2,
+        CreateMode::EphemeralSequential => 3,
+        CreateMode::Container => 4,
+    });
+}
+
+pub(super) fn acl_room(acl: &[Acl]) -> usize {
     4 + acl.iter().map(|acl| 12 + acl.scheme.len() + acl.id.len()).sum::<usize>()
 }
 
@@ -48,10 +52,21 @@ pub(crate) fn read(op: Op, chroot: &str, path: &str, watch: bool) -> Frame {
 }
 
 pub(crate) fn set_data(chroot: &str, path: &str, data: &[u8], version: Option<i32>) -> Frame {
-    Frame::on_path(Op::SetData, chroot, path, data.len() + 8).with(|record| {
-        record.bytes(data);
-        record.int(version.unwrap_or(ANY_VERSION));
-    })
+    Frame::on_path(Op::SetData, chroot, path, data.len() + 8).with(|record| write_data(record, data, version))
+}
+
+/// What stands behind the path of a node whose data is set.
+pub(super) fn write_data(record: &mut Vec<u8>, data: &[u8], version: Option<i32>) {
+    record.bytes(data);
+    record.int(version.unwrap_or(ANY_VERSION));
+}
+
+pub(crate) fn remove_watches(chroot: &str, path: &str, watched: Watched) -> Frame {
+    let kind = match watched {
+        Watched::Children => 1,
+        Watched::Node => 2,
+    };
+    Frame::on_path(Op::RemoveWatches, chroot, path, 4).with(|record| record.int(kind))
 }
 
 /// `sync` and `get ACL` are only a path.

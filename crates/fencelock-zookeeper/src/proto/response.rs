@@ -79,11 +79,14 @@ pub(crate) fn children(reader: &mut Reader<'_>) -> Result<(Vec<String>, Stat), M
 }
 
 pub(crate) fn acl(reader: &mut Reader<'_>) -> Result<(Vec<Acl>, Stat), Malformed> {
-    let list = reader.list(12, |reader| {
+    Ok((acl_list(reader)?, Stat::read(reader)?))
+}
+
+pub(super) fn acl_list(reader: &mut Reader<'_>) -> Result<Vec<Acl>, Malformed> {
+    reader.list(12, |reader| {
         let permissions = Permissions::from_bits(reader.int()?);
         Ok(Acl { permissions, scheme: reader.text()?.into(), id: reader.text()?.into() })
-    })?;
-    Ok((list, Stat::read(reader)?))
+    })
 }
 
 /// What a notification says: the event's number, and the path as the server knows it.

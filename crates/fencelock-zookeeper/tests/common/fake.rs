@@ -58,17 +58,27 @@ impl Fake {
 impl Peer {
     /// One frame, without its length.
     pub(crate) async fn read(&mut self) -> Vec<u8> {
-        let length = self.0.read_u32().await.unwrap();
+        self.try_read().await.expect("a frame")
+    }
+
+    /// One frame, unless the client has hung up.
+    pub(crate) async fn try_read(&mut self) -> Option<Vec<u8>> {
+        let length = self.0.read_u32().await.ok()?;
         let mut frame = vec![0; length as usize];
-        self.0.read_exact(&mut frame).await.unwrap();
-        frame
+        self.0.read_exact(&mut frame).await.ok()?;
+        Some(frame)
     }
 
     /// One frame; adds the length.
     pub(crate) async fn write(&mut self, frame: &[u8]) {
+        self.try_write(frame).await.unwrap();
+    }
+
+    /// The same, where the client may have hung up.
+    pub(crate) async fn try_write(&mut self, frame: &[u8]) -> std::io::Result<()> {
         let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
         bytes.extend_from_slice(frame);
-        self.0.write_all(&bytes).await.unwrap();
+        self.0.write_all(&bytes).await
     }
 
     /// Reads a request and answers it without an error, with this record.
