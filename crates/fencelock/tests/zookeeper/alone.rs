@@ -331,6 +331,24 @@ async fn a_new_connection_watches_no_parent_for_what_was_known_on_the_one_before
     assert_eq!(watches(), 0);
 }
 
+#[tokio::test]
+async fn of_names_that_are_forgotten_the_server_keeps_no_watch() {
+    let ensemble = Ensemble::start(Settings::default()).unwrap();
+    let near = Near::on(ensemble.server(0).address(), "").await;
+    let watches = || ensemble.server(0).monitor("zk_watch_count").unwrap();
+    // A few more than are remembered, each with a parent that stays.
+    for number in 0..1030 {
+        let name = format!("job-{number}");
+        near.keep(&name).await;
+        for _ in 0..2 {
+            let place = near.granted(&name, Claim::MUTEX).await;
+            near.leave(place).await;
+        }
+    }
+    assert!((100..1000).contains(&watches()), "{} are watched", watches());
+    assert_eq!(near.cycle("job-1029", Claim::MUTEX).await, ALONE, "what is remembered is watched");
+}
+
 /// The answer to the create is lost, and the parent was made anew by whoever holds the lock.
 #[tokio::test]
 async fn a_guess_whose_answer_is_lost_with_its_connection_is_none() {

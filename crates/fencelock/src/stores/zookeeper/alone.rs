@@ -12,8 +12,8 @@ use fencelock_zookeeper as wire;
 use super::table::Node;
 use crate::name::Name;
 
-/// So many names are remembered at most: those left last. The watches on their parents are as many in this client; the
-/// server keeps the one of a name that was forgotten, as any other, until the parent or the connection ends.
+/// So many names are remembered at most: those left last. The watches on their parents are as many, here and at the server,
+/// which is told to forget those of a name that is forgotten.
 const NAMES: usize = 1024;
 
 /// After somebody else was met, so many guesses in a row have to be right before one is relied on: one that is wrong costs a
@@ -39,6 +39,25 @@ struct Habit {
     /// How many guesses have to be right still.
     wary: u8,
     proof: Option<Box<Proof>>,
+    /// What the server watches for this name. It stays when a proof goes.
+    at_server: Option<AtServer>,
+}
+
+/// A watch as a server keeps it.
+struct AtServer {
+    client: wire::Client,
+    parent: String,
+    /// The connection that it was asked for on.
+    epoch: u64,
+}
+
+impl AtServer {
+    /// Lets the server forget it. What becomes of that matters to nobody: an ended connection took it along.
+    fn remove(self) {
+        if self.client.connection_epoch() == self.epoch {
+            drop(self.client.remove_watches(&self.parent, wire::Watched::Node));
+        }
+    }
 }
 
 /// A node of ours was the only child of its parent when it was created.
@@ -69,8 +88,8 @@ impl Alone {
     }
 
     /// How the next node of `name` finds out who is ahead. A proof is given away, to one place at a time: whatever becomes of
-    /// that, only [`Alone::proved`] brings another one.
-    pub(super) fn plan(&self, name: &Name, client: &wire::Client) -> Plan {
+    /// that, only [`Alone::proved`] brings another one. `parent` is what is watched then.
+    pub(super) fn plan(&self, name: &Name, client: &wire::Client, parent: &str) -> Plan {
         let mut habits = self.lock();
         let Some(habit) = habits.get(name).filter(|habit| habit.wary <= 1) else { return Plan::List };
         match habit.proof.take() {
@@ -79,7 +98,11 @@ impl Alone {
                 Plan::List
             }
             Some(proof) if proof.counts(client) => Plan::Guess(proof),
-            _ => Plan::ListWatched,
+            _ => {
+                let (client, epoch) = (client.clone(), client.connection_epoch());
+                habit.at_server = Some(AtServer { client, parent: parent.to_owned(), epoch });
+                Plan::ListWatched
+            }
         }
     }
 
@@ -101,14 +124,16 @@ impl Alone {
     pub(super) fn disconnected(&self) {
         let mut habits = self.lock();
         let Habits { recent, older } = &mut *habits;
-        recent.values_mut().chain(older.values_mut()).for_each(|habit| habit.proof = None);
+        recent.values_mut().chain(older.values_mut()).for_each(|habit| {
+            (habit.proof, habit.at_server) = (None, None);
+        });
     }
 
     /// A node that was alone when it was created was deleted: it was there, and the servers said so.
     pub(super) fn left(&self, name: &Name, node: Node) {
         let mut habits = self.lock();
         let Some(habit) = habits.get(name) else {
-            return habits.keep(name.clone(), Habit { number: node.number, wary: 1, proof: None });
+            return habits.keep(name.clone(), Habit { number: node.number, wary: 1, proof: None, at_server: None });
         };
         habit.wary = match node.number - habit.number {
             1 => habit.wary.saturating_sub(1),
@@ -134,7 +159,10 @@ impl Habits {
 
     fn keep(&mut self, name: Name, habit: Habit) {
         if self.recent.len() >= NAMES / 2 {
-            self.older = std::mem::take(&mut self.recent);
+            let forgotten = std::mem::replace(&mut self.older, std::mem::take(&mut self.recent));
+            // Their proofs go first: what somebody here still watches is not removed.
+            let at_server: Vec<_> = forgotten.into_values().filter_map(|habit| habit.at_server).collect();
+            at_server.into_iter().for_each(AtServer::remove);
         }
         self.recent.insert(name, habit);
     }

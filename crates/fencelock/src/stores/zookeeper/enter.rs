@@ -75,9 +75,8 @@ impl Joining<'_> {
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
         let draft = Draft { prefix, path, data };
         // Where all locks share one parent, its numbers tell nothing about one of them.
-        let plan =
-            if self.is_shared() { Plan::List } else { self.core.alone.plan(&self.entry.name, &self.core.client) };
-        match plan {
+        let plan = || self.core.alone.plan(&self.entry.name, &self.core.client, self.home.parent());
+        match if self.is_shared() { Plan::List } else { plan() } {
             Plan::Guess(proof) => match self.create_next(&draft, proof).await? {
                 Some(joined) => Ok(joined),
                 None => self.create_and_list(&draft, false).await,
