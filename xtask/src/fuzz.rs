@@ -24,10 +24,14 @@ pub(crate) fn run_target(args: &[String]) -> Result {
                 .to_owned(),
         );
     }
+    fs::create_dir_all(shell::root().join(CRATE).join("fuzz/corpus").join(target))
+        .map_err(|error| error.to_string())?;
     // The compiler that runs this is not the one that is needed.
     run(command("cargo")
         .env_remove("RUSTUP_TOOLCHAIN")
-        .args(["+nightly", "fuzz", "run", "--fuzz-dir", &format!("{CRATE}/fuzz"), target, "--"])
+        .args(["+nightly", "fuzz", "run", "--fuzz-dir", &format!("{CRATE}/fuzz"), target])
+        // What is found is kept in the first, which is nobody's but ours; it begins with the seeds of the repository.
+        .args([&format!("{CRATE}/fuzz/corpus/{target}"), &format!("{CRATE}/fuzz/seeds/{target}"), "--"])
         .arg(format!("-max_total_time={seconds}"))
         .arg("-max_len=8192"))
 }

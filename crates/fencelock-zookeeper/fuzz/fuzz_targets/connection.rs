@@ -3,6 +3,6 @@
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Some((piece, bytes)) = bytes.split_first() {
-        fencelock_zookeeper::fuzz::connection(bytes, usize::from(*piece));
+        let _ = fencelock_zookeeper::fuzz::connection(bytes, usize::from(*piece));
     }
 });
