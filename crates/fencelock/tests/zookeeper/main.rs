@@ -31,6 +31,7 @@ mod edges;
 mod foreign;
 mod half_way;
 mod hand_over;
+mod hostile;
 mod kinds;
 mod lab;
 #[path = "../wakes/mod.rs"]

@@ -1,0 +1,38 @@
+//! Servers that mean harm: limits hold, whatever they send.
+
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::zookeeper::{Manner, hostile};
+
+use crate::lab::soon;
+
+/// What a busy machine may take beyond what was said.
+const BOUND: Duration = Duration::from_secs(5);
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+fn url(manner: Manner) -> String {
+    format!("zk://{}/locks", hostile(manner, 10_000).unwrap())
+}
+
+#[tokio::test]
+async fn connecting_ends_in_time_whatever_a_server_says() {
+    for manner in Manner::WITHOUT_SESSION {
+        let start = Instant::now();
+        let error = soon(Client::builder().connect_timeout(LIMIT).connect(&url(manner))).await.unwrap_err();
+        assert!(start.elapsed() < LIMIT + BOUND, "{manner:?}: {:?}", start.elapsed());
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{manner:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_and_is_no_contention_whatever_a_server_says_once_it_gave_a_session() {
+    for manner in Manner::WITH_SESSION {
+        let client = soon(Client::connect(&url(manner))).await.unwrap();
+        let start = Instant::now();
+        let error = soon(client.mutex("job").unwrap().acquire_within(LIMIT)).await.unwrap_err();
+        assert!(start.elapsed() < LIMIT + BOUND, "{manner:?}: {:?}", start.elapsed());
+        assert!(!matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Busy), "{manner:?}: {error}");
+    }
+}
