@@ -1,8 +1,9 @@
-//! A command that begins only once its guardian knows it, and that the kernel kills when fencelock dies.
+//! A command that begins only once it is told to, and that the kernel kills when fencelock dies, unless it may outlive it.
 //!
 //! fencelock starts itself again, in the command's process group. That process takes the kernel's wish (a parent-death signal), stops
-//! itself, and becomes the command once it is continued. The wish reaches the command alone, and programs that change their
-//! user forget it: the [guardian](crate::guardian) ends whatever else is in the group.
+//! itself, and becomes the command once it is continued: when the guardian knows it, its end is waited for, and the lock was looked at
+//! again. The wish reaches the command alone, and programs that change their user forget it: the [guardian](crate::guardian) ends
+//! whatever else is in the group.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,11 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
 use crate::job::not_started;
 use crate::say::{Failure, Outcome, code};
+use crate::stops::kept;
 
 /// The hidden verb's name.
 const VERB: &str = "bound";
@@ -23,16 +27,19 @@ const VERB: &str = "bound";
 /// Not for people: `run` starts this, which becomes the command.
 #[derive(Debug, Args)]
 pub(crate) struct Bound {
-    /// The process that the command must not outlive.
+    /// The process that starts the command.
     parent: i32,
+    /// The command may outlive that process, once it has begun.
+    #[arg(long)]
+    outlives: bool,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// What becomes `program` with the arguments that are added, once it is continued.
-pub(crate) fn command(program: &OsString) -> Outcome<Command> {
+/// What becomes `program` with the arguments that are added, once it is continued; and may outlive us, or not.
+pub(crate) fn command(program: &OsString, outlives: bool) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
-    command.args([&Pid::this().to_string(), "--"]).arg(program);
+    command.arg(Pid::this().to_string()).args(outlives.then_some("--outlives")).arg("--").arg(program);
     Ok(command)
 }
 
@@ -67,14 +74,18 @@ fn own_program() -> Outcome<PathBuf> {
 impl Bound {
     /// Becomes the command; returns when that cannot be executed.
     pub(crate) fn run(&self) -> Outcome<u8> {
-        nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL))
-            .map_err(|error| Failure::os("cannot bind the command to fencelock", &error.into()))?;
+        let failed = |error: Errno| Failure::os("cannot bind the command to fencelock", &error.into());
+        set_pdeathsig(Some(Signal::SIGKILL)).map_err(failed)?;
         // A parent that died before that was not noticed by the kernel.
         if Pid::parent().as_raw() != self.parent {
             return Err(Failure::silent(137));
         }
-        // Until fencelock has told the guardian of this group.
-        raise(Signal::SIGSTOP).map_err(|error| Failure::os("cannot wait for the guardian", &error.into()))?;
+        // What fencelock keeps for itself is not blocked in the command.
+        kept().thread_unblock().map_err(failed)?;
+        raise(Signal::SIGSTOP).map_err(failed)?;
+        if self.outlives {
+            set_pdeathsig(None).map_err(failed)?;
+        }
         match self.command.split_first() {
             Some((program, arguments)) => Err(not_started(program, &Command::new(program).args(arguments).exec())),
             None => Err(Failure::silent(code::USAGE)),

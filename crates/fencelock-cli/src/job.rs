@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
@@ -51,9 +51,9 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value; with
-    /// `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then, and begins
-    /// only when it is told to. Called on the main thread: the kernel means the thread.
+    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value, so that it begins only
+    /// when it is told to; with `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then.
+    /// Called on the main thread: the kernel means the thread.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<String>)],
@@ -63,7 +63,7 @@ impl Job {
             command.split_first().ok_or_else(|| Failure::new(code::USAGE, "no command is given"))?;
         let (sender, happenings) = mpsc::unbounded_channel();
         let mut guard = if bound.is_some() { Some(guardian(&sender)?) } else { None };
-        let mut prepared = if bound.is_some() { bound::command(program)? } else { Command::new(program) };
+        let mut prepared = bound::command(program, bound.is_none())?;
         prepared.args(arguments).process_group(0);
         for (variable, value) in variables {
             match value {
@@ -74,8 +74,8 @@ impl Job {
         let terminal = Terminal::of_this_session();
         let child = prepared.spawn().map_err(|error| not_started(program, &error))?;
         let group = Pid::from_raw(child.id().cast_signed());
+        let _ = seen(group);
         if let (Some(guard), Some(certain_until)) = (&mut guard, bound) {
-            let _ = seen(group);
             guard.guard(group);
             guard.until(certain_until);
         }
@@ -89,11 +89,9 @@ impl Job {
         Ok(job)
     }
 
-    /// A bound command begins; any other has begun.
+    /// The command begins.
     pub(crate) fn begin(&self) {
-        if self.is_bound() {
-            self.signal(Signal::SIGCONT);
-        }
+        self.signal(Signal::SIGCONT);
     }
 
     /// What happens to it next.

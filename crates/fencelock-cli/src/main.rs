@@ -11,6 +11,7 @@ mod say;
 mod settings;
 mod show;
 mod signals;
+mod stops;
 mod terminal;
 mod trusted;
 mod warnings;

@@ -1,11 +1,13 @@
 //! The signals that fencelock passes on to the command, and those that it leaves alone.
 
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::processes::ignored;
 use crate::say::{Failure, Outcome};
+use crate::stops::Stops;
+use crate::terminal::is_orphaned;
 
 /// Passed on to the command's process group.
 const RELAYED: [Signal; 7] = [
@@ -18,24 +20,22 @@ const RELAYED: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
-/// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
-const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
-
 /// The signals that arrive from now on.
 pub(crate) struct Signals {
     arrived: mpsc::UnboundedReceiver<Signal>,
+    stops: Stops,
 }
 
 impl Signals {
     /// Takes over the relayed signals, those that stop, SIGCONT and SIGCHLD; those that whoever started fencelock chose to
-    /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime.
+    /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime, on the main thread, before any other thread
+    /// is started.
     pub(crate) fn take_over() -> Outcome<Self> {
         let ignored = ignored();
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut unblocked = SigSet::empty();
-        let always = [Signal::SIGCONT, Signal::SIGCHLD];
-        for taken in RELAYED.into_iter().chain(STOPPING).chain(always) {
-            if !always.contains(&taken) && ignored.contains(taken) {
+        for taken in RELAYED.into_iter().chain([Signal::SIGCHLD]) {
+            if taken != Signal::SIGCHLD && ignored.contains(taken) {
                 continue;
             }
             unblocked.add(taken);
@@ -47,18 +47,20 @@ impl Signals {
         }
         // Whoever started us may have left them blocked; nothing would ever arrive.
         unblocked.thread_unblock().map_err(|error| Failure::os("cannot unblock signals", &error.into()))?;
-        Ok(Self { arrived })
+        let stops = Stops::keep(&ignored).map_err(|error| Failure::os("cannot wait for signals", &error))?;
+        Ok(Self { arrived, stops })
     }
 
-    /// The next one.
+    /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
     ///
     /// # Cancel safety
     /// No signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
-        match self.arrived.recv().await {
-            Some(signal) => signal,
+        tokio::select! {
+            biased;
             // The senders live as long as the runtime.
-            None => std::future::pending().await,
+            Some(signal) = self.arrived.recv() => signal,
+            signal = self.stops.next() => signal,
         }
     }
 
@@ -68,25 +70,29 @@ impl Signals {
     /// As [`Signals::next`].
     pub(crate) async fn asked_to_end(&mut self) -> Signal {
         loop {
-            let signal = self.next().await;
-            if asks_for_an_end(signal) {
-                return signal;
-            }
-            if STOPPING.contains(&signal) && !crate::terminal::is_orphaned() {
-                stop_ourselves();
+            match self.next().await {
+                signal if asks_for_an_end(signal) => return signal,
+                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) if is_orphaned() => self.refuse(stop),
+                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) => self.stop(stop),
+                _ => {}
             }
         }
+    }
+
+    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already.
+    pub(crate) fn stop(&self, signal: Signal) {
+        self.stops.stop(signal);
+    }
+
+    /// We do not stop as `signal` asked.
+    pub(crate) fn refuse(&self, signal: Signal) {
+        self.stops.refuse(signal);
     }
 }
 
 /// Whether `signal` asks a program to end, and one that was stopped could not.
 pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
-}
-
-/// Returns once somebody has continued us.
-pub(crate) fn stop_ourselves() {
-    let _ = raise(Signal::SIGSTOP);
 }
 
 /// Dies of `signal`, so that whoever waits for us, a shell in a loop, sees that it was a signal; without a dump of memory. Returns

@@ -64,6 +64,20 @@ fn a_killed_fencelock_leaves_nobody_running_beside_the_next_holder() {
 }
 
 #[test]
+fn with_close_the_lock_of_a_directory_is_not_free_before_the_command_is_ended() {
+    let place = Place::new();
+    let running = family(&place, &["--close"]);
+    let guardian = the_guardian_of(&running, &place);
+    kill(guardian, Signal::SIGSTOP).unwrap();
+    stopped(guardian.as_raw());
+    running.signal(Signal::SIGKILL);
+    until("fencelock is gone", || (!is_alive(running.pid().as_raw())).then_some(()));
+    let rival = rival(&place);
+    kill(guardian, Signal::SIGCONT).unwrap();
+    nobody_ran_beside(&place, rival);
+}
+
+#[test]
 fn a_stopped_fencelock_leaves_nobody_running_beside_the_next_holder() {
     for place in places(4000) {
         let running = family(&place, &[]);
@@ -208,4 +222,13 @@ fn a_command_has_the_descriptors_that_it_would_have_without_us() {
     let [with, without] = ["with", "without"].map(|file| std::fs::read_to_string(place.path(file)).unwrap());
     assert!(without.contains("7\n"), "{without}");
     assert_eq!(with, without);
+}
+
+#[test]
+fn a_command_has_no_signal_blocked() {
+    let [redis, _] = places(60_000);
+    for place in [Place::new(), redis] {
+        let output = common::output(&mut place.run(&["--quiet", "job"], "exec grep SigBlk /proc/self/status"));
+        assert_eq!(common::stdout(&output).trim_start_matches("SigBlk:").trim(), "0000000000000000");
+    }
 }

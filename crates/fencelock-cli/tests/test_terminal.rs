@@ -1,9 +1,13 @@
-//! `fencelock run` in front of a real terminal: keys reach the command, once, and job control works.
+//! `fencelock run` in front of a real terminal: keys reach the command, once, and job control works, also without one.
 
 mod common;
 
+use std::os::unix::process::CommandExt as _;
+
 use common::terminal::{Screen, in_front, shell};
-use common::{Place, is_alive, stopped, written};
+use common::{Place, Running, is_alive, is_stopped, stopped, until, written};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 #[test]
 fn a_command_reads_what_is_typed() {
@@ -105,4 +109,46 @@ fn a_stop_that_nobody_could_continue_is_undone() {
     screen.types("typed\n");
     screen.shows("<typed>");
     assert!(is_alive(screen.pid()));
+}
+
+#[test]
+fn a_stop_that_is_taken_back_while_the_command_is_stopped_stops_nobody() {
+    let place = Place::new();
+    // It does not stop when it is asked to, which gives the time to take it back. It starts nobody who would, and ends with us.
+    let script = "trap 'echo asked > asked' TSTP; trap 'echo goes on > continued' CONT; trap 'exit 3' USR1
+        echo > ready; while :; do :; done";
+    let running = Running::start(place.run(&["--close", "job"], script).process_group(0));
+    written(&place.path("ready"));
+    running.signal(Signal::SIGTSTP);
+    // On a slow machine it is stopped before it does anything, and fencelock with it.
+    until("the command is asked to stop", || {
+        (place.path("asked").exists() || is_stopped(running.pid().as_raw())).then_some(())
+    });
+    running.signal(Signal::SIGCONT);
+    written(&place.path("continued"));
+    running.signal(Signal::SIGUSR1);
+    assert_eq!(running.code(), 3);
+}
+
+#[test]
+fn a_command_that_somebody_stopped_is_continued_with_fencelock_however_often_that_was_suspended() {
+    let place = Place::new();
+    let script = "trap 'exit 3' USR1; echo $$ > pid; while echo x >> log; do sleep 0.02; done";
+    let running = Running::start(place.run(&["job"], script).process_group(0));
+    let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
+    let length = || std::fs::metadata(place.path("log")).map_or(0, |log| log.len());
+    for round in 0..6 {
+        if round % 2 == 0 {
+            running.signal(Signal::SIGTSTP);
+            stopped(running.pid().as_raw());
+        } else {
+            killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
+        }
+        stopped(command);
+        let before = length();
+        running.signal(Signal::SIGCONT);
+        until("the command goes on", || (length() > before).then_some(()));
+    }
+    running.signal(Signal::SIGUSR1);
+    assert_eq!(running.code(), 3);
 }

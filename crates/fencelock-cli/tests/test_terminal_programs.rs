@@ -229,3 +229,25 @@ fn a_reader_behind_us_gets_the_terminal_back_when_it_wants_it() {
     screen.shows("<two>");
     screen.shows("here> ");
 }
+
+#[test]
+fn a_command_under_two_locks_gets_the_terminal_and_is_suspended_with_both() {
+    let place = Place::new();
+    let mut screen = shell(&place);
+    let asks = "read x < /dev/tty; echo \"got <$x>\"; read y < /dev/tty; echo \"then <$y>\"";
+    screen.types(&format!("\"$FL\" run outer -- \"$FL\" run inner -- sh -c 'echo $$ > command; {asks}'\n"));
+    let command = pid(&place, "command");
+    in_front(command);
+    screen.types("one\n");
+    screen.shows("got <one>");
+    for _ in 0..2 {
+        screen.types(SUSPEND);
+        screen.shows("here> ");
+        stopped(command);
+        screen.types("fg\n");
+        in_front(command);
+    }
+    screen.types("two\n");
+    screen.shows("then <two>");
+    screen.shows("here> ");
+}

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::say::{Outcome, code, say};
-use crate::signals::{Signals, stop_ourselves};
+use crate::signals::Signals;
 
 /// How often the remaining certainty is looked at, at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -103,8 +103,6 @@ pub(super) struct Held<'a> {
     /// How often the command is still looked at after it got the terminal.
     nudges: u32,
     reported_stop: bool,
-    /// We were continued, and have not heard the signal of it yet.
-    went_on: bool,
 }
 
 impl<'a> Held<'a> {
@@ -112,17 +110,7 @@ impl<'a> Held<'a> {
     pub(super) fn new(guard: &'a AnyGuard, job: Job, limits: Limits, certain_until: Moment) -> Self {
         let now = SystemClock.now();
         let max_hold_over = limits.max_hold.map_or(Moment::NEVER, |most| now.after(most));
-        Self {
-            guard,
-            job,
-            limits,
-            max_hold_over,
-            stopping: None,
-            certain_until,
-            nudges: 0,
-            reported_stop: false,
-            went_on: false,
-        }
+        Self { guard, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
     }
 
     /// Serves the command until it ends; says how to end in turn.
@@ -141,7 +129,7 @@ impl<'a> Held<'a> {
                 Event::Job(Happening::Unguarded) => self.job.guard_again(),
                 Event::Job(Happening::Stopped(_)) if self.stopping.is_some() => self.job.go_on(),
                 Event::Job(Happening::Stopped(by)) => self.stopped(by),
-                Event::Signal(signal) => self.take(signal).await,
+                Event::Signal(signal) => self.take(signal, signals).await,
                 Event::Stop(cause) if self.stopping.is_none() => self.stop(cause),
                 Event::Kill => self.kill(),
                 Event::Nudge => self.nudge(),
@@ -197,27 +185,23 @@ impl<'a> Held<'a> {
         }
     }
 
-    async fn take(&mut self, signal: Signal) {
+    async fn take(&mut self, signal: Signal, signals: &Signals) {
         match signal {
-            // Once for each of our own stops this is old news.
-            Signal::SIGCONT if std::mem::take(&mut self.went_on) => {}
             Signal::SIGCONT => self.job.go_on(),
             Signal::SIGCHLD => self.job.reap_strangers(),
-            Signal::SIGTSTP => self.suspend().await,
-            Signal::SIGTTIN | Signal::SIGTTOU if self.job.gives_back_the_terminal() => {}
-            Signal::SIGTTIN | Signal::SIGTTOU => self.suspend().await,
+            Signal::SIGTTIN | Signal::SIGTTOU if self.job.gives_back_the_terminal() => signals.refuse(signal),
+            Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => self.suspend(signal, signals).await,
             signal => self.job.relay(signal),
         }
     }
 
     /// We are asked to stop: first the whole command, then we. It goes on only if the lock is still ours then.
-    async fn suspend(&mut self) {
+    async fn suspend(&mut self, by: Signal, signals: &Signals) {
         if self.stopping.is_some() || !can_be_suspended() || !self.job.pause().await {
-            return;
+            return signals.refuse(by);
         }
-        stop_ourselves();
+        signals.stop(by);
         self.look();
-        self.went_on = true;
         if self.stopping.is_none() {
             self.job.go_on();
         }

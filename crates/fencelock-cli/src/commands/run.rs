@@ -112,7 +112,7 @@ impl Run {
         let started = Instant::now();
         let builder = Client::builder().connect_timeout(self.connect_limit());
         let client = tokio::select! {
-            client = connect(builder, &chosen, !self.close) => client?,
+            client = connect(builder, &chosen, true) => client?,
             signal = signals.asked_to_end() => return Ok(interrupted(signal)),
             () = self.say_that_it_is_not_reached(&chosen) => pending().await,
         };

@@ -238,18 +238,20 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
-/// Waits until the process is stopped, or waits in the kernel for a child that is (vfork(2)): that child has not become another program
-/// yet, and the process itself cannot be stopped until then.
+/// Waits until the process is stopped.
 pub(crate) fn stopped(pid: i32) {
+    until(&format!("process {pid} stops"), || is_stopped(pid).then_some(()));
+}
+
+/// Whether the process is stopped, or waits in the kernel for a child that is (vfork(2)): that child has not become another program
+/// yet, and the process itself cannot be stopped until then.
+pub(crate) fn is_stopped(pid: i32) -> bool {
     let state = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit(')').next()?.trim_start().chars().next()
     };
-    let is_stopped = |pid: &i32| state(*pid) == Some('T');
-    until(&format!("process {pid} stops"), || {
-        let forks = state(pid) == Some('D') && children(Pid::from_raw(pid)).iter().any(is_stopped);
-        (is_stopped(&pid) || forks).then_some(())
-    });
+    let forked = || children(Pid::from_raw(pid)).iter().any(|child| state(*child) == Some('T'));
+    state(pid) == Some('T') || (state(pid) == Some('D') && forked())
 }
 
 /// The processes that `parent` started and that are still there.
