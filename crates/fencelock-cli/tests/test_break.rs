@@ -27,7 +27,7 @@ fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
     let told = holder.end();
     assert_eq!(code(&told), 76);
     let text = stderr(&told);
-    assert!(text.contains("force-release") && text.contains("stuck since noon"), "{text}");
+    assert!(text.contains("it was broken by pid") && text.contains("stuck since noon"), "{text}");
     until("the next one holds it", || (place.contenders("job").len() == 1).then_some(()));
     assert!(token(&place, "job") > before);
     let shown = stdout(&output(&mut place.fencelock(&["show", "job", "--json"])));

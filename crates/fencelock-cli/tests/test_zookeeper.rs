@@ -122,7 +122,10 @@ fn a_command_whose_lock_cannot_be_renewed_is_gone_before_the_next_one_starts() {
     let output = running.end();
     assert_eq!((code(&output), waiting.code()), (76, 0));
     let said = stderr(&output);
-    assert!(said.contains("cannot be renewed, the command is stopped before it lapses"), "{said}");
+    assert!(
+        said.contains("could not be renewed until") && said.contains("the command is stopped before it lapses"),
+        "{said}"
+    );
     let log = std::fs::read_to_string(&log).unwrap();
     assert!(
         log.starts_with("started\nalive\n") && log.ends_with("alive\nrival\n"),

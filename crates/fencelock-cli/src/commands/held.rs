@@ -8,6 +8,7 @@ use std::time::Duration;
 use fencelock::{AnyGuard, Clock as _, GuardState, Loss, Moment, SystemClock, Timing};
 use nix::sys::signal::Signal;
 
+use super::told::Told;
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::say::{Outcome, code, say};
 use crate::signals::Signals;
@@ -62,7 +63,7 @@ impl Ending {
 
 /// Why the command must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     /// The lock is gone.
     Lost(Loss),
     /// No renewal came through, and the lock will be gone soon.
@@ -94,6 +95,7 @@ enum Event {
 /// A command and the lock it runs under.
 pub(super) struct Held<'a> {
     guard: &'a AnyGuard,
+    told: &'a mut Told,
     job: Job,
     limits: Limits,
     max_hold_over: Moment,
@@ -107,10 +109,16 @@ pub(super) struct Held<'a> {
 
 impl<'a> Held<'a> {
     /// Serves `job` under `guard`, whose lock was certain until `certain_until` when the job was started.
-    pub(super) fn new(guard: &'a AnyGuard, job: Job, limits: Limits, certain_until: Moment) -> Self {
+    pub(super) fn new(
+        guard: &'a AnyGuard,
+        told: &'a mut Told,
+        job: Job,
+        limits: Limits,
+        certain_until: Moment,
+    ) -> Self {
         let now = SystemClock.now();
         let max_hold_over = limits.max_hold.map_or(Moment::NEVER, |most| now.after(most));
-        Self { guard, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
+        Self { guard, told, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
     }
 
     /// Serves the command until it ends; says how to end in turn.
@@ -162,6 +170,7 @@ impl<'a> Held<'a> {
                 Some(stopping) if stopping.holding => {
                     stopping.holding = false;
                     stopping.kill_at = stopping.kill_at.min(killed_then);
+                    self.told.tell(self.guard, Cause::Lost(loss), "the command was already told to end");
                 }
                 Some(_) => {}
             }
@@ -235,21 +244,7 @@ impl<'a> Held<'a> {
             // Also continues one that is suspended, and could not end.
             self.job.relay(Signal::SIGTERM);
         }
-        self.say_why(cause);
-    }
-
-    fn say_why(&self, cause: Cause) {
-        let name = self.guard.name();
-        match cause {
-            Cause::Lost(loss) => {
-                let reason = self.guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
-                say(format_args!("the lock {name} was lost, the command is stopped: {loss}{reason}"));
-            }
-            Cause::Lapsing => {
-                say(format_args!("the lock {name} cannot be renewed, the command is stopped before it lapses"));
-            }
-            Cause::HeldTooLong => say(format_args!("the lock {name} was held for --max-hold, the command is stopped")),
-        }
+        self.told.tell(self.guard, cause, "the command is stopped");
     }
 
     fn kill(&mut self) {

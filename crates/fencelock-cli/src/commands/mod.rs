@@ -8,6 +8,7 @@ mod ls;
 mod run;
 mod show;
 mod stores;
+mod told;
 
 use std::time::Duration;
 

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::store::Liveness;
-use fencelock::{AnyGuard, Client, Error, ErrorKind, Name, Retry};
+use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardState, Name, Retry};
 use nix::sys::signal::Signal;
 
 use super::beside::say_who_is_beside;
-use super::held::{Ending, Held, Limits, certain_until};
+use super::held::{Cause, Ending, Held, Limits, certain_until};
+use super::told::Told;
 use super::{StoreArguments, connect, farewell};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
@@ -150,7 +151,7 @@ impl Run {
             guard = self.acquire(client, chosen, limit) => Ok(guard?),
         };
         match guard {
-            Ok(guard) => self.hold(client, guard, signals).await,
+            Ok(guard) => self.hold(client, chosen, guard, signals).await,
             Err(signal) => {
                 // The dropped acquire is cleaned up behind us; a second signal ends even that.
                 tokio::select! {
@@ -232,7 +233,7 @@ impl Run {
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
-    async fn hold(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Outcome<Ending> {
+    async fn hold(&self, client: &Client, chosen: &Chosen, guard: AnyGuard, signals: &mut Signals) -> Outcome<Ending> {
         let variables = [
             ("FENCELOCK_NAME", Some(self.name.to_string())),
             ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
@@ -241,28 +242,31 @@ impl Run {
         // Where the lock does not live on with the command, the command must not live on without fencelock.
         let bound = self.close || client.capability().liveness != Liveness::Process;
         let certain_until = certain_until(&guard);
+        let mut told = Told::new(client, chosen.name());
         // After a pause of ours it may be lost already: the release says so.
         let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
         {
             Ok(Ok(job)) => tokio::select! {
                 biased;
-                ended = Held::new(&guard, job, limits, certain_until).serve(signals) => ended,
+                ended = Held::new(&guard, &mut told, job, limits, certain_until).serve(signals) => ended,
                 never = say_who_is_beside(client, &self.name), if !self.quiet => match never {},
             },
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
-        match guard.release().await {
-            Ok(()) => ended,
-            Err(error) if error.kind() == ErrorKind::Lost => {
-                say(format_args!("the lock {} was lost: {}", self.name, chain(&error)));
+        let ended = match (guard.release().await, guard.state()) {
+            (Ok(()), _) => ended,
+            (Err(_), GuardState::Lost(loss)) => {
+                told.tell(&guard, Cause::Lost(loss), "the command has ended");
                 ended.map(|_| Ending::Code(code::LOST))
             }
-            Err(error) => {
+            (Err(error), _) => {
                 say(format_args!("the lock {} was not given back: {}", self.name, chain(&error)));
                 ended
             }
-        }
+        };
+        told.finish().await;
+        ended
     }
 }
 

@@ -1,0 +1,81 @@
+//! What `run` says of a lock that ends before its command: one line, with the time, the store and who ended it.
+
+use std::time::{Duration, SystemTime};
+
+use fencelock::{AnyGuard, Client, FencingToken, Loss, Name};
+use tokio::task::JoinHandle;
+
+use super::held::Cause;
+use crate::say::say;
+
+/// How long the store may take to tell who broke the lock.
+const WHO: Duration = Duration::from_secs(2);
+
+/// Says why a command is stopped, or that its lock was lost, once.
+pub(super) struct Told {
+    client: Client,
+    /// The store for people.
+    store: String,
+    cause: Option<Cause>,
+    /// Who broke the lock is still being asked for.
+    asking: Option<JoinHandle<()>>,
+}
+
+impl Told {
+    pub(super) fn new(client: &Client, store: String) -> Self {
+        Self { client: client.clone(), store, cause: None, asking: None }
+    }
+
+    /// The lock of `guard` ends because of `cause`, and `then` is what becomes of the command.
+    pub(super) fn tell(&mut self, guard: &AnyGuard, cause: Cause, then: &'static str) {
+        if self.cause.replace(cause).is_some_and(|before| before.explains(cause)) {
+            return;
+        }
+        let (lock, now) = (format!("the lock {} in {}", guard.name(), self.store), now());
+        match cause {
+            Cause::Lapsing => {
+                say(format_args!("{lock} could not be renewed until {now}: {then} before it lapses"));
+            }
+            Cause::HeldTooLong => say(format_args!("{lock} was held for --max-hold until {now}: {then}")),
+            Cause::Lost(Loss::Broken) => {
+                let reason = guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
+                let who = who_broke(self.client.clone(), guard.name().clone(), guard.token());
+                self.asking = Some(tokio::spawn(async move {
+                    say(format_args!("{lock} was lost at {now}, {then}: it was broken by {}{reason}", who.await));
+                }));
+            }
+            Cause::Lost(loss) => say(format_args!("{lock} was lost at {now}, {then}: {loss}")),
+        }
+    }
+
+    /// Waits until everything is said.
+    pub(super) async fn finish(self) {
+        if let Some(asking) = self.asking {
+            let _ = asking.await;
+        }
+    }
+}
+
+impl Cause {
+    /// Whether whoever was told of this knows enough once `later` came as well.
+    fn explains(self, later: Self) -> bool {
+        match (self, later) {
+            // It lapsed although its command was stopped in time.
+            (Self::Lapsing, Self::Lost(loss)) => matches!(loss, Loss::Unconfirmed | Loss::Expired),
+            (Self::Lost(_), _) => true,
+            _ => false,
+        }
+    }
+}
+
+fn now() -> impl std::fmt::Display {
+    humantime::format_rfc3339_seconds(SystemTime::now())
+}
+
+/// Who broke the grant of `name` with this `token`, as the store has it.
+async fn who_broke(client: Client, name: Name, token: Option<FencingToken>) -> String {
+    let records = tokio::time::timeout(WHO, client.breaks(&name)).await;
+    let record =
+        records.ok().and_then(Result::ok).and_then(|records| records.into_iter().rfind(|record| record.token == token));
+    record.map_or_else(|| "somebody whom the store does not name".to_owned(), |record| record.by.to_string())
+}

@@ -1,0 +1,115 @@
+//! What `fencelock run` says when a lock ends before its command: one line, with the time, the store and who ended it.
+
+mod common;
+
+use std::process::{Output, Stdio};
+use std::time::SystemTime;
+
+use common::{Place, Running, code, stderr, stdout, written};
+use fencelock_testbed::redis::{Server, Settings};
+use nix::sys::signal::Signal;
+
+/// A command that goes on for ever, under the lock `job`.
+fn holder(place: &Place, options: &[&str]) -> Running {
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let running = Running::start(place.run(&[options, &["--quiet", "job"]].concat(), script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    running
+}
+
+/// All that was said, with `TIME` and `STORE` instead of those that are right there.
+fn said(place: &Place, output: &Output) -> String {
+    assert_eq!(code(output), 76, "{output:?}");
+    let shown = place.url();
+    let text = stderr(output).replace(shown.split('?').next().unwrap(), "STORE");
+    let words = text.split_inclusive([' ', '\n']).map(|word| {
+        let bare = word.trim_end_matches([' ', '\n', ',', ':']);
+        let Ok(time) = humantime::parse_rfc3339(bare) else { return word.to_owned() };
+        let age = SystemTime::now().duration_since(time).unwrap();
+        assert!(age.as_secs() < 60, "{text}");
+        word.replace(bare, "TIME")
+    });
+    words.collect()
+}
+
+fn stores() -> [Place; 3] {
+    let zookeeper = fencelock_testbed::zookeeper::shared().url();
+    [Place::new(), Place::with_store(fencelock_testbed::redis::shared().url()), Place::with_store(zookeeper)]
+}
+
+#[test]
+fn a_broken_lock_is_told_with_who_broke_it_and_why() {
+    for place in stores() {
+        let holder = holder(&place, &[]);
+        place.queued("job", 1);
+        let host = place.contenders("job")[0]["host"].as_str().unwrap().to_owned();
+        let mut order = place.fencelock(&["break", "job", "--yes", "--reason", "stuck since noon"]);
+        let breaker = Running::start(order.stdout(Stdio::piped()));
+        let pid = breaker.pid();
+        assert_eq!(code(&breaker.end()), 0);
+        let expected = format!(
+            "fencelock: the lock job in STORE was lost at TIME, the command is stopped: it was broken by pid {pid} on {host}: stuck since noon\n"
+        );
+        assert_eq!(said(&place, &holder.end()), expected);
+    }
+}
+
+#[test]
+fn a_lock_that_somebody_removed_is_told_as_that() {
+    let place = Place::new();
+    let holder = holder(&place, &[]);
+    let mut removal = std::process::Command::new("find");
+    removal.arg(place.path("store")).args(["-name", "job.*", "-delete", "-print"]);
+    assert!(!stdout(&common::output(&mut removal)).is_empty());
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: somebody removed it from the store\n"
+    );
+}
+
+#[test]
+fn a_lock_that_the_server_forgot_is_told_as_that() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let holder = holder(&place, &[]);
+    server.ask(&["FLUSHALL"]).unwrap();
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: the session expired in the store\n"
+    );
+}
+
+#[test]
+fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let holder = holder(&place, &["--grace-after-loss", "60s"]);
+    server.pause();
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE could not be renewed until TIME: the command is stopped before it lapses\n"
+    );
+}
+
+#[test]
+fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
+    let [_, place, _] = stores();
+    let place = Place::with_store(format!("{}?ttl_ms=3000", place.url()));
+    let holder = holder(&place, &[]);
+    holder.signal(Signal::SIGSTOP);
+    place.queued("job", 0);
+    holder.signal(Signal::SIGCONT);
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: no renewal was confirmed in time\n"
+    );
+}
+
+#[test]
+fn a_lock_that_was_held_for_long_enough_is_told_as_that() {
+    let place = Place::new();
+    assert_eq!(
+        said(&place, &holder(&place, &["--max-hold", "1s"]).end()),
+        "fencelock: the lock job in STORE was held for --max-hold until TIME: the command is stopped\n"
+    );
+}
