@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
 use fencelock_testbed::redis::{Server, Settings, Tls, shared};
@@ -255,4 +255,32 @@ fn wrong_urls_are_wrong_usage() {
         let (code, text) = ended(&mut Place::with_store(&url).run(&["job"], "true"));
         assert_eq!((code, text.contains(said), text.lines().count()), (64, true, 1), "{url}: {text}");
     }
+}
+
+#[test]
+fn a_queue_that_cannot_be_read_is_a_row_and_the_others_are_listed() {
+    let place = place();
+    let url = place.url();
+    let by_hand = |arguments: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        stdout(&output(command.args(["-u", url.split('?').next().unwrap(), "--raw"]).args(arguments)))
+    };
+    // Of two in a queue there is a key of its own.
+    let _holder = place.holder("bad");
+    let _waiter = Running::start(&mut place.run(&["--quiet", "bad"], "true"));
+    place.queued("bad", 2);
+    let queue = by_hand(&["KEYS", "*:queue:bad"]);
+    assert_eq!(by_hand(&["SET", queue.trim_end(), "what no fencelock wrote"]), "OK\n", "{queue}");
+    let holder = place.holder("good");
+    let listed = output(&mut place.fencelock(&["ls"]));
+    let (table, said) = (stdout(&listed), stderr(&listed));
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[1].starts_with("bad") && lines[1].contains("unreadable"), "{table}{said}");
+    assert!(lines[2].starts_with("good") && lines[2].contains(&format!("pid {}", holder.pid())), "{table}");
+    let alone = code(&output(&mut place.fencelock(&["show", "bad"])));
+    assert_eq!((code(&listed), said.contains("not every lock can be read, bad")), (alone, true), "{said}");
+    assert_ne!(alone, 0);
+    let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert!(listed[0]["error"].is_string() && listed[1]["error"].is_null(), "{listed}");
 }
