@@ -25,3 +25,8 @@ fn a_failover_that_lost_a_lock_without_tokens_lets_two_write() {
 fn a_primary_that_goes_on_beside_its_successor_grants_twice_and_the_fence_refuses_the_older_one() {
     is_granted_twice(Experiment::Split, Layout::Fair);
 }
+
+#[test]
+fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when_its_lease_is_over() {
+    is_granted_twice(Experiment::ClockBehindRenewed, Layout::Fair);
+}

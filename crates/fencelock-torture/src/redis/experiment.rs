@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use fencelock_testbed::redis::{Role, Server, Settings};
+use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 
 pub use super::contestants::Layout;
@@ -43,6 +43,8 @@ pub enum Experiment {
     ClockAhead,
     /// The server's wall clock jumps a minute back, and the holder dies.
     ClockBehind,
+    /// The server's wall clock jumps an hour back while the second one waits; the holder is renewed after that, and dies.
+    ClockBehindRenewed,
     /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
     HolderPaused,
 }
@@ -52,6 +54,9 @@ const LONG: Duration = Duration::from_secs(8);
 
 /// How far the clock jumps, in seconds.
 const JUMP: i64 = 60;
+
+/// How far back it jumps under a holder that is renewed: far beyond all that anybody waits for.
+const STEP_BACK: i64 = 3600;
 
 impl Experiment {
     /// Runs it so often, with locks of this layout, on servers of each round's own, several rounds at a time.
@@ -81,9 +86,16 @@ impl Experiment {
         let scene = Scene::set(self)?;
         let first =
             Held::take(layout, scene.way.address(), PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
+        let (address, patience) = (scene.second()?, self.patience());
+        let take = move || Held::take(layout, address, patience);
+        let waiting = (self == Self::ClockBehindRenewed).then(|| thread::spawn(take));
         scene.happens(self)?;
         let happened = Instant::now();
-        let Some(second) = Held::take(layout, scene.second()?, self.patience())? else { return Ok(Round::default()) };
+        let second = match waiting {
+            Some(waiting) => waiting.join().map_err(|_| io::Error::other("who waited panicked"))?,
+            None => take(),
+        };
+        let Some(second) = second? else { return Ok(Round::default()) };
         let granted = Instant::now();
         let both = first.believes();
         // The resource knows no other holder of this lock, and takes the newer one's write first.
@@ -111,8 +123,8 @@ impl Experiment {
     }
 
     fn settings(self) -> Settings {
-        let settings =
-            Settings { own_clock: matches!(self, Self::ClockAhead | Self::ClockBehind), ..Settings::default() };
+        let own_clock = matches!(self, Self::ClockAhead | Self::ClockBehind | Self::ClockBehindRenewed);
+        let settings = Settings { own_clock, ..Settings::default() };
         match self {
             Self::SplitGuarded => settings.with("min-replicas-to-write 1").with("min-replicas-max-lag 1"),
             Self::RestartEverysec => settings.with("appendonly yes").with("appendfsync everysec"),
@@ -206,11 +218,41 @@ impl Scene {
                 self.way.hole(Way::Both);
                 self.primary.set_clock(-JUMP)
             }
+            Experiment::ClockBehindRenewed => {
+                demand("a second one that waits", || self.is_waited_for().unwrap_or(false))?;
+                // Who waits finds out by itself: nobody clears away what the dead left.
+                self.primary.ask(&["SET", "fencelock:2:janitor", ""])?;
+                self.primary.set_clock(-STEP_BACK)?;
+                demand("a renewal after the step", || self.is_renewed().unwrap_or(false))?;
+                self.way.hole(Way::Both);
+                Ok(())
+            }
             Experiment::HolderPaused => {
                 self.way.hold(Way::Both);
                 Ok(())
             }
         }
+    }
+
+    /// Whether the lock of the first one has a queue, or is one for which there is none.
+    fn is_waited_for(&self) -> io::Result<bool> {
+        let queues = self.primary.ask(&["KEYS", "fencelock:*:queue:job"])?;
+        Ok(!queues.items().is_empty() || self.primary.ask(&["EXISTS", "job"])?.number() == Some(1))
+    }
+
+    /// Whether nobody's time reaches over the step any more.
+    fn is_renewed(&self) -> io::Result<bool> {
+        let mut keys = vec![Reply::Bytes(b"job".to_vec())];
+        keys.extend_from_slice(self.primary.ask(&["KEYS", "fencelock:*:session:*"])?.items());
+        let mut hands = self.primary.hands()?;
+        for key in &keys {
+            let Reply::Bytes(key) = key else { continue };
+            let left = hands.ask(&["PTTL".as_bytes(), key])?.number().unwrap_or(0);
+            if i128::from(left) > TTL.as_millis() as i128 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Waits until the replica has confirmed all that the primary took so far: `WAIT` speaks of its own connection's
