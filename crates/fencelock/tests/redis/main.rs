@@ -25,6 +25,7 @@
 
 mod away;
 mod clocks;
+mod crowds;
 mod cuts;
 mod janitor;
 mod lab;

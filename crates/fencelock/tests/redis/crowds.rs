@@ -1,0 +1,166 @@
+//! Crowds of clients of their own, and what they cost the server and those who have nothing to do with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, Error, Guard, Name};
+use fencelock_testbed::redis::{Hands, Server, Settings};
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::task::JoinHandle;
+
+use crate::lab::{PATIENCE, server, until};
+
+const CROWD: usize = 2000;
+
+/// What the server did since this was asked last.
+#[derive(Debug)]
+struct Work {
+    commands: u64,
+    bytes: u64,
+    /// How long it was busy with scripts.
+    #[expect(dead_code, reason = "it is shown")]
+    busy: Duration,
+    /// Its longest command.
+    #[expect(dead_code, reason = "it is shown")]
+    longest: Duration,
+}
+
+impl Work {
+    fn of(server: &Server) -> Self {
+        let mut hands = server.hands().unwrap();
+        let bytes = server.info("total_net_output_bytes").unwrap().parse().unwrap();
+        let stats = hands.ask(&["INFO", "commandstats"]).unwrap().to_string();
+        let of = |line: &str, what: &str| -> Option<u64> {
+            line.split([',', ':']).find_map(|part| part.strip_prefix(what))?.parse().ok()
+        };
+        let lines = || stats.lines().filter(|line| line.starts_with("cmdstat_"));
+        let commands = lines().filter_map(|line| of(line, "calls=")).sum();
+        let busy =
+            lines().filter(|line| line.starts_with("cmdstat_evalsha")).filter_map(|line| of(line, "usec=")).sum();
+        let slow = hands.ask(&["SLOWLOG", "GET", "1000"]).unwrap();
+        let longest = slow.items().iter().filter_map(|entry| entry.items()[2].number()).max().unwrap_or(0);
+        let longest = Duration::from_micros(longest.unsigned_abs());
+        for forget in [&["CONFIG", "RESETSTAT"], &["SLOWLOG", "RESET"]] {
+            hands.ask(forget).unwrap();
+        }
+        Self { commands, bytes, busy: Duration::from_micros(busy), longest }
+    }
+}
+
+/// Pings until it is told to stop: the longest time without an answer.
+fn longest_ping(mut hands: Hands, stop: &AtomicBool) -> Duration {
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        let start = Instant::now();
+        hands.ask(&["PING"]).unwrap();
+        longest = longest.max(start.elapsed());
+        thread::sleep(Duration::from_millis(5));
+    }
+    longest
+}
+
+/// A connection is one, here and at the server, which inherits the limit.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+async fn crowd(url: &str) -> Vec<Client> {
+    let connect = |_| async {
+        let start = Instant::now();
+        loop {
+            match Client::connect(url).await {
+                Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
+                connected => return connected.unwrap(),
+            }
+        }
+    };
+    stream::iter(0..CROWD).map(connect).buffer_unordered(32).collect().await
+}
+
+type Waiting = Vec<JoinHandle<Result<Guard, Error>>>;
+
+/// Lets them wait, and returns once all of them do, or somebody has given up already.
+async fn all_wait(clients: &[Client], bystander: &Client, limit: Duration) -> Waiting {
+    let wait = |client: &Client| {
+        let mutex = client.mutex("job").unwrap();
+        tokio::spawn(async move { mutex.acquire_within(limit).await })
+    };
+    let waiting: Waiting = clients.iter().map(wait).collect();
+    let name = Name::new("job").unwrap();
+    until("the crowd waits or has given up", async || {
+        let queued = bystander.contention(&name).await.map_or(0, |contention| contention.queued);
+        queued > CROWD || waiting.iter().any(JoinHandle::is_finished)
+    })
+    .await;
+    waiting
+}
+
+/// What the server does while they give up, and for how long a bystander hears nothing of it meanwhile.
+async fn give_up(server: &Server, waiting: Waiting) -> (Work, Duration) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (hands, told) = (server.hands().unwrap(), Arc::clone(&stop));
+    let pinging = thread::spawn(move || longest_ping(hands, &told));
+    for ended in join_all(waiting).await {
+        ended.unwrap().expect_err("somebody holds it");
+    }
+    stop.store(true, Ordering::Release);
+    (Work::of(server), pinging.join().unwrap())
+}
+
+#[tokio::test]
+async fn two_thousand_clients_that_give_up_together_cost_a_few_commands_each_and_a_bystander_no_lock() {
+    allow_many_files();
+    let server = server(Settings::default().with("maxclients 10000").with("slowlog-log-slower-than 200"));
+    let bystander = Client::connect(&server.url()).await.unwrap();
+    let mut kept = vec![bystander.mutex("job").unwrap().acquire().await.unwrap()];
+    for number in 0..100 {
+        kept.push(bystander.mutex(format!("kept/{number}")).unwrap().acquire().await.unwrap());
+    }
+    let clients = crowd(&server.url()).await;
+    let (start, limit) = (Instant::now(), Duration::from_secs(20));
+    let waiting = all_wait(&clients, &bystander, limit).await;
+    let waited = Instant::now();
+    Work::of(&server);
+    // Who waits asks for the holder's name a second before its end.
+    tokio::time::sleep((limit - Duration::from_millis(1500)).saturating_sub(start.elapsed())).await;
+    println!("waiting for {:?}: {:?}", waited.elapsed(), Work::of(&server));
+    let start = Instant::now();
+    let (work, ping) = give_up(&server, waiting).await;
+    let took = start.elapsed();
+    println!("giving up for {took:?}: {work:?}; the longest PING took {ping:?}");
+    assert!(kept.iter().all(|guard| guard.check().is_ok()), "{work:?} in {took:?}");
+    // Each asks who holds the lock and goes, and meanwhile looks every two seconds and is renewed: there is no answer in
+    // which all the others are.
+    let each = 60 + 8 * took.as_secs();
+    assert!(work.commands < CROWD as u64 * each && work.bytes < CROWD as u64 * each * 100, "{work:?} in {took:?}");
+}
+
+/// How often a command ran since the server counts.
+fn calls(server: &Server, command: &str) -> u64 {
+    let stat = server.info(&format!("cmdstat_{command}")).unwrap_or_default();
+    stat.split(',').find_map(|part| part.strip_prefix("calls=")).map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_all_are_kept() {
+    let server = server(Settings::default().with("slowlog-log-slower-than 200"));
+    let client = Client::connect(&server.url()).await.unwrap();
+    let acquire = |number| {
+        let mutex = client.mutex(format!("many/{number}")).unwrap();
+        async move { mutex.acquire().await.unwrap() }
+    };
+    let kept: Vec<Guard> = stream::iter(0..20_000).map(acquire).buffer_unordered(256).collect().await;
+    Work::of(&server);
+    until("it is renewed twice", async || calls(&server, "pexpire") >= 32).await;
+    // Each script of a renewal asks for so many buckets at most: nobody else waits for more than that.
+    let (scripts, buckets) = (calls(&server, "pexpire"), calls(&server, "hget"));
+    println!("{scripts} scripts, {buckets} buckets: {:?}", Work::of(&server));
+    assert!(buckets <= scripts * 256, "{buckets} buckets by {scripts} scripts");
+    assert!(kept.iter().all(|guard| guard.check().is_ok()));
+}
