@@ -145,10 +145,15 @@ pub(crate) fn all_done(reply: &Reply, asked: Asked) -> Result<Vec<Done>, Fault> 
     let mut done = done.map_err(|_| Fault::Malformed("it tells of a failure and not of its cause"))?;
     for one in &mut done {
         if let Done::Created { path, .. } = one {
-            path.drain(..asked.chroot.min(path.len()));
+            *path = below_chroot(path, asked)?;
         }
     }
     Ok(done)
+}
+
+/// A path as the caller knows it.
+pub(crate) fn below_chroot(path: &str, asked: Asked) -> Result<String, Fault> {
+    path.get(asked.chroot..).map(str::to_owned).ok_or(Fault::Malformed("a path is not below the chroot"))
 }
 
 /// The watch of a read that asked for one.

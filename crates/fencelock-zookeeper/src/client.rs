@@ -109,9 +109,8 @@ impl Client {
         }
         let frame = request::create(self.chroot(), path, data, mode, acl);
         self.ask(frame, |reply, asked| {
-            let (mut path, stat) = decode(&reply, response::created)?;
-            path.drain(..asked.chroot.min(path.len()));
-            Ok(Created { path, stat })
+            let (path, stat) = decode(&reply, response::created)?;
+            Ok(Created { path: answer::below_chroot(&path, asked)?, stat })
         })
     }
 

@@ -12,7 +12,7 @@ use common::{event, soon};
 use fencelock_testbed::Port;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{
-    BoxFuture, Client, Config, Error, ErrorKind, Event, Net, Operation, Stream, Tcp, WatchEvent,
+    Acl, BoxFuture, Client, Config, CreateMode, Error, ErrorKind, Event, Net, Operation, Stream, Tcp, WatchEvent,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -284,12 +284,7 @@ async fn a_sequence_number_at_its_end_is_handed_on_as_it_is() {
     let mut peer = fake.welcome(7, 30_000).await;
     let (client, _events) = soon(connecting).await.unwrap().unwrap();
     for number in ["2147483646", "2147483647", "-2147483648"] {
-        let created = client.create(
-            "/l/lock-",
-            b"",
-            fencelock_zookeeper::CreateMode::EphemeralSequential,
-            &[fencelock_zookeeper::Acl::open()],
-        );
+        let created = client.create("/l/lock-", b"", CreateMode::EphemeralSequential, &[Acl::open()]);
         let path = format!("/l/lock-{number}");
         let length = u32::try_from(path.len()).unwrap().to_be_bytes();
         peer.answer(&[&length[..], path.as_bytes(), &[0; 68]].concat()).await;
@@ -455,6 +450,25 @@ async fn the_code_of_a_server_that_refuses_a_session_or_credentials_is_in_the_er
     peer.write(&[&auth[..4], &header(7, -124)].concat()).await;
     let error = soon(connecting).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::AuthFailed, Some(-124)), "{error}");
+}
+
+#[tokio::test]
+async fn a_path_that_is_cut_by_the_length_of_the_chroot_is_malformed() {
+    let fake = Fake::new().await;
+    let config = Config::new(&format!("{}/abc", fake.address)).unwrap().session_timeout(Duration::from_secs(60));
+    let connecting = tokio::spawn(Client::connect(config));
+    let mut peer = fake.welcome(7, 30_000).await;
+    // Whether the chroot is there.
+    peer.answer(&[0; 68]).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    // The fourth byte is within a character.
+    for path in ["/aaä", "/a"] {
+        let answer = client.create("/x", b"", CreateMode::Persistent, &[Acl::open()]);
+        let length = u32::try_from(path.len()).unwrap().to_be_bytes();
+        peer.answer(&[&length[..], path.as_bytes(), &[0; 68]].concat()).await;
+        let error = soon(answer).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Protocol, true), "{error}");
+    }
 }
 
 #[tokio::test]
