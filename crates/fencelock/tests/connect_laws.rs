@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Opening, Page, Queue, Store};
-use fencelock::{Capability, Client, Clock, ErrorKind, Health, Io, Name, Result};
+use fencelock::{Capability, Client, Clock, Error, ErrorKind, Health, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use support::{World, ms, on_one_thread, secs, settle};
 use tokio::task::JoinHandle;
@@ -142,17 +142,19 @@ fn a_client_that_is_closed_or_dropped_while_a_session_is_opened_leaves_none() {
     });
 }
 
-/// A store that counts how often a session is asked of it, and panics then when it is told to.
+/// A store that counts how often a session is asked of it, and panics or refuses then when it is told to.
 #[derive(Debug)]
 struct Opens {
     store: MemoryStore,
     asked: AtomicUsize,
     panics: AtomicBool,
+    refuses: AtomicBool,
 }
 
 impl Opens {
     fn new(store: MemoryStore) -> Arc<Self> {
-        Arc::new(Self { store, asked: AtomicUsize::new(0), panics: AtomicBool::new(false) })
+        let (asked, panics, refuses) = Default::default();
+        Arc::new(Self { store, asked, panics, refuses })
     }
 }
 
@@ -168,6 +170,10 @@ impl Store for Opens {
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics.load(Ordering::SeqCst), "this store panics");
+        if self.refuses.load(Ordering::SeqCst) {
+            let error = Error::new(ErrorKind::Unreachable, "open", "this store takes no connections").retryable();
+            return Box::pin(async { Err(error) });
+        }
         self.store.open(opening)
     }
 
@@ -196,6 +202,94 @@ fn a_store_that_panics_is_not_told_as_a_client_that_was_closed() {
         world.advance(secs(2)).await;
         client.mutex("a").unwrap().acquire().await.unwrap().release().await.unwrap();
     });
+}
+
+#[test]
+fn a_store_that_fails_at_once_is_asked_for_a_session_as_seldom_by_a_thousand_as_by_one() {
+    on_one_thread(async {
+        for waiters in [1, 1000] {
+            let world = World::new();
+            let process = world.store.another_process();
+            let store = Opens::new(process.clone());
+            let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
+            store.refuses.store(true, Ordering::SeqCst);
+            process.expire_sessions();
+            settle().await;
+            store.asked.store(0, Ordering::SeqCst);
+            let waiting: Vec<_> = (0..waiters)
+                .map(|_| {
+                    let mutex = client.mutex("a").unwrap();
+                    tokio::spawn(async move { mutex.acquire().await.unwrap().release().await.unwrap() })
+                })
+                .collect();
+            world.advance(secs(10)).await;
+            // Six pauses that double up to a second, and then one for every three quarters of a second at least.
+            let asked = store.asked.load(Ordering::SeqCst);
+            assert!((5..=20).contains(&asked), "{waiters} asked {asked} times");
+            store.refuses.store(false, Ordering::SeqCst);
+            world.advance(secs(5)).await;
+            assert!(waiting.iter().all(JoinHandle::is_finished), "{waiters} are served when the store is back");
+        }
+    });
+}
+
+#[test]
+fn tries_one_after_the_other_ask_a_store_that_fails_no_oftener_than_its_pauses_allow() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.store.another_process();
+        let store = Opens::new(process.clone());
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
+        store.refuses.store(true, Ordering::SeqCst);
+        process.expire_sessions();
+        settle().await;
+        store.asked.store(0, Ordering::SeqCst);
+        let mutex = client.mutex("a").unwrap();
+        let trying = tokio::spawn(async move {
+            loop {
+                let error = mutex.acquire_within(ms(300)).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+                assert!(chain(&error).contains("takes no connections"), "why is said: {}", chain(&error));
+            }
+        });
+        world.advance(secs(10)).await;
+        assert!(!trying.is_finished());
+        trying.abort();
+        let asked = store.asked.load(Ordering::SeqCst);
+        assert!((5..=20).contains(&asked), "asked {asked} times");
+    });
+}
+
+#[test]
+fn a_store_that_ends_every_session_at_once_is_asked_for_one_as_seldom_by_a_thousand_as_by_one() {
+    on_one_thread(async {
+        for waiters in [1, 1000] {
+            let world = World::new();
+            let holder = world.process().await;
+            let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+            let process = world.store.another_process();
+            let store = Opens::new(process.clone());
+            let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
+            let waiting = (0..waiters).map(|_| {
+                let mutex = client.mutex("a").unwrap();
+                tokio::spawn(async move { mutex.acquire().await.map(drop) })
+            });
+            let waiting: Vec<_> = waiting.collect();
+            for _ in 0..500 {
+                world.advance(ms(10)).await;
+                process.expire_sessions();
+            }
+            let asked = store.asked.load(Ordering::SeqCst);
+            assert!((5..=16).contains(&asked), "{waiters} asked {asked} times");
+            waiting.iter().for_each(JoinHandle::abort);
+        }
+    });
+}
+
+/// An error and everything underneath it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(chain).unwrap_or_default();
+    format!("{error}: {source}")
 }
 
 #[test]

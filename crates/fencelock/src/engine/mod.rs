@@ -22,7 +22,7 @@ use self::clock::Clock;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
-use self::opening::SharedOpening;
+use self::opening::Openings;
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     live: RwLock<Option<Arc<Live>>>,
-    opening: Mutex<Option<SharedOpening>>,
+    openings: Mutex<Openings>,
     looks: Looks,
     closed: CancellationToken,
     pending: Arc<Pending>,
@@ -70,7 +70,7 @@ impl Engine {
             spawner,
             requests: AtomicU64::new(0),
             live: RwLock::new(None),
-            opening: Mutex::default(),
+            openings: Mutex::default(),
             looks: Looks::default(),
             closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),

@@ -1,5 +1,6 @@
 //! Sessions are opened by the engine, once for all who wait for one, and again when one is lost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,14 +10,31 @@ use futures_util::future::Shared;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::clock::Moment;
 use super::io;
 use super::observe::Event;
+use super::options::spread;
 use super::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{self, Loss, Opened};
 
 /// A session that is being opened by a task of the engine: it goes on whoever stops waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
+
+/// What all who need a session share: the opening under way, and when the next one may begin. However many wait, a store
+/// that fails is asked as often as by one.
+#[derive(Debug, Default)]
+pub(super) struct Openings {
+    under_way: Option<SharedOpening>,
+    /// Openings in a row, the one under way included, of which nothing came: no lock, and no session that lived for a renew
+    /// interval.
+    in_vain: u32,
+    not_before: Option<Moment>,
+    /// If the last one succeeded: when, and whether a lock was held since.
+    opened: Option<(Moment, Arc<AtomicBool>)>,
+    /// If it failed: why.
+    failed: Option<Arc<Error>>,
+}
 
 impl Engine {
     /// The session; has one opened when there is none. All who come while one is being opened share the outcome.
@@ -25,46 +43,83 @@ impl Engine {
             return Ok(live);
         }
         let opening = {
-            let mut under_way = self.under_way();
+            let mut openings = self.openings();
             if self.is_closed() {
                 return Err(closed());
             }
             if let Some(live) = self.current() {
                 return Ok(live);
             }
-            match under_way.as_ref().filter(|opening| opening.peek().is_none()) {
+            match openings.under_way.as_ref().filter(|opening| opening.peek().is_none()) {
                 Some(opening) => opening.clone(),
-                None => under_way.insert(self.start_opening()).clone(),
+                None => {
+                    let not_before = self.next_opening(&mut openings);
+                    openings.under_way.insert(self.start_opening(not_before)).clone()
+                }
             }
         };
         opening.await.map_err(|error| error.again())
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Option<SharedOpening>> {
-        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    fn openings(&self) -> MutexGuard<'_, Openings> {
+        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_opening(self: &Arc<Self>) -> SharedOpening {
+    /// Why there is no session, if the last opening failed.
+    pub(super) fn why_no_session(&self) -> Option<Error> {
+        self.openings().failed.as_ref().map(|error| error.again())
+    }
+
+    /// Counts another opening, and says when it may begin.
+    fn next_opening(&self, openings: &mut Openings) -> Moment {
+        let now = self.clock.now();
+        if let Some((since, used)) = &openings.opened
+            && (used.load(Ordering::Relaxed) || now.since(*since) >= self.timing.renew_interval)
+        {
+            *openings = Openings::default();
+        }
+        openings.in_vain = openings.in_vain.saturating_add(1);
+        // A store that panics says nothing at the end.
+        let after_this = now.after(self.retry.pause(openings.in_vain));
+        openings.not_before.replace(after_this).unwrap_or(now)
+    }
+
+    fn opening_ended_with(&self, opened: &Result<Arc<Live>, Arc<Error>>) {
+        let (now, mut openings) = (self.clock.now(), self.openings());
+        openings.under_way = None;
+        // The first session that is lost early is followed by another at once.
+        let failures = if opened.is_ok() { openings.in_vain.saturating_sub(1) } else { openings.in_vain };
+        openings.not_before = (failures > 0).then(|| now.after(self.retry.pause(failures)));
+        openings.opened = opened.as_ref().ok().map(|live| (now, Arc::clone(live.used())));
+        openings.failed = opened.as_ref().err().map(Arc::clone);
+    }
+
+    /// Starts the task that opens a session, and sleeps until then first.
+    fn start_opening(self: &Arc<Self>, not_before: Moment) -> SharedOpening {
         let (done, outcome) = oneshot::channel();
         let engine = Arc::clone(self);
         self.spawner.spawn(async move {
             let opened = tokio::select! {
                 biased;
                 () = engine.closed.cancelled() => Err(closed()),
-                opened = engine.open_session() => opened,
+                opened = async {
+                    engine.clock.sleep_until(not_before).await;
+                    engine.open_session().await
+                } => opened,
             };
-            *engine.under_way() = None;
+            let opened = opened.map_err(Arc::new);
+            engine.opening_ended_with(&opened);
             // Nobody may be waiting any more.
             let _ = done.send(opened);
         });
         let is_closed = self.closed.clone();
-        let given_up = move |_| Err(if is_closed.is_cancelled() { closed() } else { io::stopped() });
-        async move { outcome.await.unwrap_or_else(given_up).map_err(Arc::new) }.boxed().shared()
+        let given_up = move |_| Err(Arc::new(if is_closed.is_cancelled() { closed() } else { io::stopped() }));
+        outcome.map(|opened| opened.unwrap_or_else(given_up)).boxed().shared()
     }
 
     /// Completes when no session is being opened; after [`Engine::closed`], no other will be.
     pub(super) async fn opening_ended(&self) {
-        let under_way = self.under_way().take();
+        let under_way = self.openings().under_way.take();
         if let Some(opening) = under_way {
             let _ = opening.await;
         }
@@ -136,7 +191,8 @@ impl Engine {
         loop {
             let pause = match self.clock.now() < patient_until {
                 true => self.retry.pause(failures),
-                false => self.timing.ttl,
+                // Clients that lost one store together do not come back to it together.
+                false => spread(self.timing.ttl),
             };
             tokio::select! {
                 () = self.closed.cancelled() => return,

@@ -96,7 +96,8 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     None
 }
 
-/// How the engine retries requests that failed for a passing reason.
+/// How the engine retries requests that failed for a passing reason. Between openings of a session it pauses once for all who wait
+/// for one, and tries wait for that pause as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// The pause after the first failure, 1 ms or more; doubles with each further one.
@@ -133,11 +134,15 @@ impl Retry {
     /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
         let doubled = self.shortest_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let pause = doubled.min(self.longest_pause);
-        let spread = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
-        let random = getrandom::u64().unwrap_or_default();
-        pause.saturating_sub(Duration::from_nanos(if spread == 0 { 0 } else { random % spread }))
+        spread(doubled.min(self.longest_pause))
     }
+}
+
+/// Up to a quarter less than `pause`.
+pub(crate) fn spread(pause: Duration) -> Duration {
+    let most = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
+    let random = getrandom::u64().unwrap_or_default();
+    pause.saturating_sub(Duration::from_nanos(random.checked_rem(most).unwrap_or(0)))
 }
 
 #[cfg(test)]

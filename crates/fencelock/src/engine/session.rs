@@ -33,6 +33,8 @@ pub(crate) struct Live {
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     suspect: AtomicBool,
+    /// Whether a lock was held on it.
+    used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
     ended: CancellationToken,
     places: Mutex<HashMap<RequestId, Tracked>>,
@@ -87,6 +89,7 @@ impl Live {
             confirmed: AtomicU64::new(opened.confirmed.as_nanos()),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
+            used: Arc::default(),
             over: OnceLock::new(),
             ended: CancellationToken::new(),
             places: Mutex::new(HashMap::new()),
@@ -151,6 +154,7 @@ impl Live {
 
     /// Puts a held place under renewal. The session may have ended meanwhile: then the hold is lost at once.
     pub(crate) fn track_held(&self, hold: &Arc<Hold>) {
+        self.used.store(true, Ordering::Relaxed);
         self.places().insert(hold.id().request, Tracked::Held(Arc::clone(hold)));
         if let Some(loss) = self.over.get() {
             self.untrack(hold.id().request);
@@ -161,6 +165,11 @@ impl Live {
     /// Takes a place out of renewal; must come before it is left, so that no renewal outlives a release.
     pub(crate) fn untrack(&self, request: RequestId) {
         self.places().remove(&request);
+    }
+
+    /// Whether a lock was ever held on the session; outlives it.
+    pub(crate) fn used(&self) -> &Arc<AtomicBool> {
+        &self.used
     }
 
     /// How many places hang on the session.
