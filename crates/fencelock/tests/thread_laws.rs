@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fencelock::blocking;
 use fencelock::memory::MemoryStore;
 use fencelock::store::{Page, Store};
-use fencelock::{Client, ClientBuilder, ErrorKind, Guard, GuardState, Health, Io, Name};
+use fencelock::{Client, ClientBuilder, ErrorKind, Event, Guard, GuardState, Health, Io, Name, Observer};
 use support::{ms, on_one_thread, secs};
 
 /// ttl 800 ms, renewed every 200 ms, certain for 600 ms.
@@ -130,6 +130,31 @@ fn flush_waits_for_no_longer_than_it_is_told_to() {
     assert!(!fencelock::flush(ms(20)));
     store.heal();
     assert!(fencelock::flush(secs(60)));
+}
+
+/// Calls `flush` wherever it is told of a release.
+#[derive(Debug, Default)]
+struct Flushes(std::sync::Mutex<Vec<bool>>);
+
+impl Observer for Flushes {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Released { .. } = event {
+            self.0.lock().unwrap().push(fencelock::flush(secs(60)));
+        }
+    }
+}
+
+#[test]
+fn an_observer_that_flushes_holds_nobody_up() {
+    let (store, flushes) = (MemoryStore::new(), Arc::new(Flushes::default()));
+    let options = Client::builder().observer(Arc::clone(&flushes) as Arc<dyn Observer>);
+    let client = blocking::Client::connect_store(options, shared(&store)).unwrap();
+    let started = Instant::now();
+    drop(client.mutex("a").unwrap().acquire().unwrap());
+    client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
+    assert!(started.elapsed() < secs(60), "an observer's flush blocked the I/O thread");
+    // The release that is told of has not ended yet.
+    assert_eq!(*flushes.0.lock().unwrap(), [false, false]);
 }
 
 #[test]

@@ -1,19 +1,24 @@
 //! Clean-up that outlives its caller, counted so that an ending program can wait for it.
 
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::io;
+
 /// Those of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits until no client of the process has a release or other clean-up under way, at most for `limit`, and says whether that
-/// came about. A client whose store is out of reach, or threads that go on releasing, can make it `false`.
+/// Waits until every release and other clean-up that any client of the process had under way when this was called has ended,
+/// at most for `limit`, and says whether that came about. What begins later is not waited for. A client whose store is out of
+/// reach makes it `false`: its clean-up goes on for as long as its session may live.
 ///
 /// For the end of `main`, where a client is in a `static`: it is never dropped, so nothing else waits for what was released
-/// last. Blocks the thread; it must not be called where releases need this very thread to go on (inside an async runtime
-/// with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime), in an observer): it would wait for `limit` in vain.
+/// last. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime
+/// with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): it would wait for `limit` in vain. On the library's own threads, in an
+/// observer, it does not wait: it says at once whether there is nothing to wait for.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -28,44 +33,72 @@ static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 /// ```
 #[must_use = "it says whether everything was released in time"]
 pub fn flush(limit: Duration) -> bool {
-    EVERYWHERE.wait_blocking(limit)
+    EVERYWHERE.wait_blocking(if io::on_own_thread() { Duration::ZERO } else { limit })
 }
 
 /// Counts the clean-ups under way.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    count: Mutex<usize>,
-    none_left: Condvar,
+    numbers: Mutex<Numbers>,
+    oldest_ended: Condvar,
     told: Notify,
+}
+
+/// Each clean-up has a number, higher than all before it.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: u64,
+    under_way: BTreeSet<u64>,
+}
+
+impl Numbers {
+    fn is_any_before(&self, number: u64) -> bool {
+        self.under_way.first().is_some_and(|oldest| *oldest < number)
+    }
 }
 
 impl Pending {
     /// Counts one clean-up until the ticket is dropped, for this client and for the process.
     pub(crate) fn ticket(self: &Arc<Self>) -> PendingTicket {
-        self.begin();
-        EVERYWHERE.begin();
-        PendingTicket(Arc::clone(self))
+        PendingTicket { number: self.begin(), everywhere: EVERYWHERE.begin(), pending: Arc::clone(self) }
     }
 
-    fn begin(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count -= 1;
+    fn begin(&self) -> u64 {
+        let mut numbers = self.numbers();
+        let number = numbers.next;
+        numbers.next += 1;
+        numbers.under_way.insert(number);
+        number
+    }
+
+    fn end(&self, number: u64) {
+        let mut numbers = self.numbers();
+        let was_oldest = numbers.under_way.first() == Some(&number);
+        numbers.under_way.remove(&number);
         self.told.notify_waiters();
-        if *count == 0 {
-            self.none_left.notify_all();
+        if was_oldest {
+            self.oldest_ended.notify_all();
         }
     }
 
-    /// Blocks this thread until nothing is under way, at most for `limit`; says whether that came.
+    /// Blocks this thread until what is under way now has ended, at most for `limit`; says whether that came.
     pub(crate) fn wait_blocking(&self, limit: Duration) -> bool {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.none_left.wait_timeout_while(count, limit, |count| *count > 0);
-        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *count == 0
+        self.wait_for_those_before(self.next(), limit)
+    }
+
+    /// The number of the next clean-up.
+    fn next(&self) -> u64 {
+        self.numbers().next
+    }
+
+    fn wait_for_those_before(&self, number: u64, limit: Duration) -> bool {
+        let waited = self.oldest_ended.wait_timeout_while(self.numbers(), limit, |all| all.is_any_before(number));
+        let (numbers, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !numbers.is_any_before(number)
     }
 
     /// Waits until nothing is under way.
@@ -79,7 +112,7 @@ impl Pending {
             let told = self.told.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            if *self.count.lock().unwrap_or_else(PoisonError::into_inner) <= own {
+            if self.numbers().under_way.len() <= own {
                 return;
             }
             told.await;
@@ -89,11 +122,36 @@ impl Pending {
 
 /// One clean-up under way.
 #[derive(Debug)]
-pub(crate) struct PendingTicket(Arc<Pending>);
+pub(crate) struct PendingTicket {
+    pending: Arc<Pending>,
+    number: u64,
+    everywhere: u64,
+}
 
 impl Drop for PendingTicket {
     fn drop(&mut self) {
-        self.0.end();
-        EVERYWHERE.end();
+        self.pending.end(self.number);
+        EVERYWHERE.end(self.everywhere);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_later_is_not_waited_for_and_what_is_older_is() {
+        let pending = Arc::new(Pending::default());
+        let (first, second) = (pending.ticket(), pending.ticket());
+        let asked = pending.next();
+        let later = pending.ticket();
+        let is_over = || pending.wait_for_those_before(asked, Duration::ZERO);
+        drop(second);
+        assert!(!is_over(), "the first one is under way");
+        drop(first);
+        assert!(is_over(), "the later one is nobody's concern");
+        assert!(!pending.wait_blocking(Duration::ZERO), "but of those who ask from now on");
+        drop(later);
+        assert!(pending.wait_blocking(Duration::ZERO));
     }
 }
