@@ -19,9 +19,10 @@ pub enum ErrorKind {
     InvalidName,
     /// The store cannot do this; [`Capability`](crate::Capability) says so before one asks.
     Unsupported,
-    /// `try_acquire`: somebody is ahead. [`Error::contention`] says who.
+    /// `try_acquire`: somebody is ahead. [`Error::contention`] says who, if the store told that within 100 ms.
     Busy,
-    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it. Only when the store answered:
+    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it, if the store told
+    /// that by 100 ms after the limit. Only when the store answered:
     /// a wait that ends in an outage is [`ErrorKind::Unreachable`].
     TimedOut,
     /// More contenders wait already than `max_waiters` allows.

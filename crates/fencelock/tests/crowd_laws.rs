@@ -125,5 +125,30 @@ fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most(
     });
 }
 
+#[test]
+fn who_does_not_queue_waits_a_moment_at_most_to_be_told_who_holds() {
+    on_one_thread(async {
+        let world = World::new();
+        let holder = world.process().await;
+        let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+        let process = world.process().await;
+        for is_try in [true, false] {
+            let hangs = process.store.delay_next(Operation::Contention);
+            let mutex = process.client.mutex("a").unwrap();
+            let trying = tokio::spawn(async move {
+                let tried = if is_try { mutex.try_acquire().await } else { mutex.acquire_within(Duration::ZERO).await };
+                tried.unwrap_err()
+            });
+            world.advance(LATEST).await;
+            assert!(trying.is_finished(), "a try ({is_try}) waits for a name");
+            let refused = trying.await.unwrap();
+            assert_eq!(refused.kind(), if is_try { ErrorKind::Busy } else { ErrorKind::TimedOut });
+            assert!(refused.contention().unwrap().holder.is_none(), "{refused}");
+            hangs.release();
+            world.advance(secs(2)).await;
+        }
+    });
+}
+
 /// What a look may add to a wait.
 const LATEST: Duration = Duration::from_millis(100);

@@ -401,7 +401,9 @@ impl Acquire {
     async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
         let look = self.engine.look(&self.wish.name, mine);
         let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
-        let looked = self.engine.told(look, self.until).await.unwrap_or_else(unknown);
+        // Who does not queue is done with the answer that refused it.
+        let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
+        let looked = self.engine.told(look, until).await.unwrap_or_else(unknown);
         self.contended(kind, message, looked)
     }
 

@@ -71,8 +71,8 @@ impl Engine {
         answered
     }
 
-    /// What a look told one who waits until then; `None` when the store has said nothing by a moment later, or within
-    /// a second.
+    /// What a look told one who waits until then; `None` when the store has said nothing by [`LATEST`] after that, or
+    /// within a second.
     pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Result<Contention>> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {
