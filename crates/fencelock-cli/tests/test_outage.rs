@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use common::{Place, Running, ended};
 use fencelock_testbed::redis::{Server, Settings};
@@ -56,5 +57,33 @@ fn a_store_that_goes_away_while_we_wait_is_never_a_busy_lock() {
         }
         let output = waiter.end();
         assert_eq!(common::code(&output), 69, "silent {is_silent}: {}", common::stderr(&output));
+    }
+}
+
+#[test]
+fn a_wait_that_ends_in_an_outage_ends_with_its_limit_and_no_farewell_prolongs_it() {
+    const LIMIT: Duration = Duration::from_secs(4);
+    for is_silent in [true, false] {
+        let server = Server::start(Settings::default()).unwrap();
+        // The default ttl: for that long, giving a session up is tried again.
+        let place = Place::with_store(server.url());
+        let _holder = place.holder("job");
+        let started = Instant::now();
+        let mut waiter = place.run(&["--connect-wait", "60s", "--wait", "4s", "-q", "job"], "true");
+        let waiter = Running::start(waiter.stderr(Stdio::piped()));
+        place.queued("job", 2);
+        // The limit counts from somewhere between the start and now.
+        let queued = Instant::now();
+        if is_silent {
+            server.pause();
+        } else {
+            server.kill();
+        }
+        let output = waiter.end();
+        assert_eq!(common::code(&output), 69, "silent {is_silent}: {}", common::stderr(&output));
+        assert!(started.elapsed() >= LIMIT, "silent {is_silent}: after {:?}", started.elapsed());
+        // A busy machine gets two and a half seconds; farewells of five seconds and more took longer.
+        let late = queued.elapsed().saturating_sub(LIMIT);
+        assert!(late < Duration::from_millis(2500), "silent {is_silent}: {late:?} late");
     }
 }

@@ -17,7 +17,8 @@ use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
 /// When the last clone and the last guard are gone, the client closes itself in the background; with
-/// [`Io::OwnThread`] that drop waits up to one second for releases under way. [`Client::close`] does it in the open. A
+/// [`Io::OwnThread`] that drop waits up to one second for releases under way, unless the client was closed before or its
+/// store is known to be out of reach. [`Client::close`] does it in the open. A
 /// client in a `static` is never dropped: what guards release at the very end of `main` is waited for by
 /// [`flush`](crate::flush).
 ///

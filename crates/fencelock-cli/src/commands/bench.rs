@@ -59,7 +59,7 @@ impl Bench {
         let chosen = store.choose(false)?;
         // One connection made here reports a wrong URL once, not once per process.
         let client = super::connect(fencelock::Client::builder(), &chosen, false).await?;
-        super::farewell(&client).await;
+        super::farewell(&client, false).await;
         let directory = tempfile::Builder::new().prefix("fencelock-bench-").tempdir()?;
         let counter = directory.path().join("counter");
         std::fs::write(&counter, "0")?;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use clap::Args;
 use fencelock::{Client, Contender, ErrorKind, Name, Page};
 
-use super::{StoreArguments, farewell};
+use super::{StoreArguments, farewell, said_already};
 use crate::arguments;
 use crate::say::{Failure, Outcome, code, harmless, say, say_lines};
 use crate::settings::Chosen;
@@ -50,8 +50,8 @@ impl Break {
         let Some(client) = client else {
             return Err(self.nobody(&chosen));
         };
-        let ended = self.run_with(&client, &chosen).await;
-        farewell(&client).await;
+        let ended = said_already(self.run_with(&client, &chosen).await);
+        farewell(&client, ended.is_err()).await;
         ended
     }
 

@@ -41,7 +41,7 @@ impl Ls {
         let (chosen, client) = store.connect_to_look().await?;
         if let Some(client) = client {
             found.look(&client, &self.prefix, &chosen).await;
-            super::farewell(&client).await;
+            super::farewell(&client, found.failure.is_some()).await;
         }
         let Found { locks, failure } = found;
         if self.json {

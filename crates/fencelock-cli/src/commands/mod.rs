@@ -13,7 +13,7 @@ mod told;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use fencelock::{Client, ClientBuilder};
+use fencelock::{Client, ClientBuilder, Health};
 use tracing::level_filters::LevelFilter;
 
 use crate::arguments;
@@ -154,7 +154,20 @@ async fn connect(builder: ClientBuilder, chosen: &Chosen, inherit: bool) -> Outc
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long it may take after a failure, or where a renewal is overdue: the store may be out of reach.
+const BRIEF_FAREWELL: Duration = Duration::from_millis(500);
+
 /// Ends the client's session. What it leaves behind when the store does not answer goes by itself.
-async fn farewell(client: &Client) {
-    let _ = tokio::time::timeout(FAREWELL, client.close()).await;
+async fn farewell(client: &Client, has_failed: bool) {
+    let is_well = !has_failed && matches!(client.health(), Health::Confirmed(_));
+    let limit = if is_well { FAREWELL } else { BRIEF_FAREWELL };
+    let _ = tokio::time::timeout(limit, client.close()).await;
+}
+
+/// Says now why a verb failed: nobody should wait for the end of a session to read it.
+fn said_already<T>(ended: Outcome<T>) -> Outcome<T> {
+    ended.map_err(|failure| {
+        failure.message.into_iter().for_each(say);
+        Failure::silent(failure.code)
+    })
 }

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::beside::say_who_is_beside;
 use super::held::{Cause, Ending, Held, Limits, certain_until};
 use super::told::Told;
-use super::{StoreArguments, connect, farewell};
+use super::{StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
 use crate::say::{Failure, Outcome, chain, code, finish, never_wait, say};
@@ -118,9 +118,12 @@ impl Run {
             () = self.say_that_it_is_not_reached(&chosen) => pending().await,
         };
         let limit = self.wait_limit(started.elapsed());
-        let ended = self.run_with(&client, &chosen, limit, &mut signals).await;
-        // The lock is given back or lost by now; what is left is the session.
-        farewell(&client).await;
+        let ended = said_already(self.run_with(&client, &chosen, limit, &mut signals).await);
+        // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
+        tokio::select! {
+            () = farewell(&client, ended.is_err()) => {}
+            _ = signals.asked_to_end() => {}
+        }
         ended
     }
 
@@ -152,14 +155,7 @@ impl Run {
         };
         match guard {
             Ok(guard) => self.hold(client, chosen, guard, signals).await,
-            Err(signal) => {
-                // The dropped acquire is cleaned up behind us; a second signal ends even that.
-                tokio::select! {
-                    () = farewell(client) => {}
-                    _ = signals.asked_to_end() => {}
-                }
-                Ok(interrupted(signal))
-            }
+            Err(signal) => Ok(interrupted(signal)),
         }
     }
 

@@ -51,7 +51,7 @@ impl Show {
         let (queue, breaks) = match client {
             Some(client) => {
                 let (queue, breaks) = (client.queue_page(&self.name, page).await, records(&client, &self.name).await);
-                super::farewell(&client).await;
+                super::farewell(&client, queue.is_err() || breaks.is_err()).await;
                 (queue?, breaks?)
             }
             None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new()),

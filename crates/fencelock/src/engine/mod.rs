@@ -142,24 +142,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Called when the last handle is gone: starts what [`Engine::close`] does, and on our own thread waits for it a
-    /// bounded time.
+    /// Called when the last handle is gone: starts what [`Engine::close`] does, and where requests run on our own thread
+    /// waits for it a bounded time. A client that was closed was waited for by then, or given up; one whose store is known
+    /// to be out of reach would be waited for in vain.
     pub(crate) fn abandon(self: &Arc<Self>) {
-        if !self.is_closed() {
-            self.closed.cancel();
-            let engine = Arc::clone(self);
-            self.clean_up(async move {
-                // What cannot be released by then goes with the session.
-                let limit = engine.clock.now().after(engine.timing.ttl);
-                tokio::select! {
-                    biased;
-                    () = engine.pending.wait_for_others(1) => {}
-                    () = engine.clock.sleep_until(limit) => {}
-                }
-                let _ = engine.close_current().await;
-            });
+        if self.is_closed() {
+            return;
         }
-        if self.spawner.has_own_thread() && !io::on_own_thread() {
+        self.closed.cancel();
+        let is_in_reach = self.current().is_some_and(|live| !live.is_suspect());
+        let engine = Arc::clone(self);
+        self.clean_up(async move {
+            // What cannot be released by then goes with the session.
+            let limit = engine.clock.now().after(engine.timing.ttl);
+            tokio::select! {
+                biased;
+                () = engine.pending.wait_for_others(1) => {}
+                () = engine.clock.sleep_until(limit) => {}
+            }
+            let _ = engine.close_current().await;
+        });
+        if is_in_reach && self.spawner.has_own_thread() && !io::on_own_thread() {
             self.pending.wait_blocking(LAST_DROP_LIMIT);
         }
     }

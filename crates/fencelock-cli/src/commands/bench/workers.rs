@@ -46,7 +46,7 @@ impl Workers {
             return Err(Failure::silent(code::SOFTWARE));
         }
         let sections = self.work(&client).await?;
-        farewell(&client).await;
+        farewell(&client, false).await;
         Log { woken: wakes.0.load(Ordering::Relaxed), sections }.write(&self.log)?;
         Ok(0)
     }
