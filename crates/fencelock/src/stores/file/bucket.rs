@@ -26,8 +26,8 @@ pub(super) struct Bucket {
     state: Mutex<State>,
 }
 
-/// How many tickets of dead sessions one try removes. The others are out of its way all the same.
-const REAPED_AT_MOST: usize = 1000;
+/// How many tickets of dead sessions one try, or one look of a waiter, removes. The others are out of its way all the same.
+pub(super) const REAPED_AT_MOST: usize = 1000;
 
 /// The state, locked. Whoever is to be woken is woken once it is unlocked: a waker may run anything, even what locks it
 /// again.
@@ -248,14 +248,32 @@ impl State {
         for ticket in &gone {
             line.depart(ticket, &mut self.rung);
         }
-        for ticket in line.depart_sessions(&dead, &mut self.rung).iter().take(REAPED_AT_MOST) {
-            // A ticket that cannot be removed is dead all the same.
-            let _ = directory.remove(&bucket.path(ticket, encoded));
-        }
         if line.is_empty() {
             self.lines.remove(encoded);
         }
+        self.bury(directory, bucket, encoded, &dead, REAPED_AT_MOST);
         Ok(gone.iter().any(Ticket::can_lighten))
+    }
+
+    /// Takes what dead sessions have in one queue out of what is known, and removes `most` of their tickets; says how many.
+    pub(super) fn bury(
+        &mut self,
+        directory: &Directory,
+        bucket: &Bucket,
+        encoded: &str,
+        dead: &HashSet<u64>,
+        most: usize,
+    ) -> usize {
+        let Some(line) = self.lines.get_mut(encoded) else { return 0 };
+        let departed = line.depart_sessions(dead, &mut self.rung);
+        if line.is_empty() {
+            self.lines.remove(encoded);
+        }
+        for ticket in departed.iter().take(most) {
+            // A ticket that cannot be removed is dead all the same.
+            let _ = directory.remove(&bucket.path(ticket, encoded));
+        }
+        departed.len().min(most)
     }
 
     /// Looks without the lock who of one queue is still there. Only departures and lighter claims of places known

@@ -24,6 +24,17 @@ pub(super) struct Target {
     session: Option<Subscription>,
 }
 
+/// What came of listening.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// Those whom the rule names are there.
+    There(Again),
+    /// One of them is gone, so that the rule must be asked again.
+    Gone,
+    /// The session of one of them is dead; the rule must be asked again.
+    Dead(u64),
+}
+
 /// When to look again at the latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Again {
@@ -35,10 +46,9 @@ pub(super) enum Again {
 }
 
 impl FilePlace {
-    /// Listens to those whom the rule names; `None` when one of them turned out to be gone, so that the rule must be
-    /// asked again.
-    pub(super) fn listen(&mut self, state: &mut State) -> rustix::io::Result<Option<Again>> {
-        let Some(line) = state.line(&self.encoded) else { return Ok(None) };
+    /// Listens to those whom the rule names.
+    pub(super) fn listen(&mut self, state: &mut State) -> rustix::io::Result<Heard> {
+        let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
         let core = Arc::clone(&self.core);
@@ -57,19 +67,19 @@ impl FilePlace {
             }
             let watched = (others <= WATCHED).then_some(interest);
             match self.listen_to(&core.directory, ticket, watched)? {
-                Some(when) => again = again.min(when),
-                None => {
+                Heard::There(when) => again = again.min(when),
+                Heard::Gone => {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
                     if ticket.can_lighten() || !self.ticket.claim.is_whole() {
                         state.refresh(&core.directory, &self.bucket, &self.encoded)?;
                     }
-                    // Even if its file is still there: a dead ticket that cannot be removed is passed over.
                     state.depart(&self.encoded, &ticket);
-                    return Ok(None);
+                    return Ok(Heard::Gone);
                 }
+                dead @ Heard::Dead(_) => return Ok(dead),
             }
         }
-        Ok(Some(again))
+        Ok(Heard::There(again))
     }
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
@@ -82,18 +92,18 @@ impl FilePlace {
         &mut self.targets[at]
     }
 
-    /// Listens to a place of another process, and watches it if there is an interest; `None` when it is gone.
+    /// Listens to a place of another process, and watches it if there is an interest.
     fn listen_to(
         &mut self,
         directory: &Directory,
         ticket: Ticket,
         interest: Option<Interest>,
-    ) -> rustix::io::Result<Option<Again>> {
+    ) -> rustix::io::Result<Heard> {
         let path = self.path(&ticket);
         // The first time it is most likely there, and a watch tells; later it is most likely gone.
         let mut certain = self.looks > 1;
         if certain && !directory.exists(&path)? {
-            return Ok(None);
+            return Ok(Heard::Gone);
         }
         let mut again = Again::Repair;
         let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind);
@@ -109,16 +119,10 @@ impl FilePlace {
             }
         }
         if !certain && !directory.exists(&path)? {
-            return Ok(None);
+            return Ok(Heard::Gone);
         }
-        match self.rely_on_session(directory, ticket)? {
-            Some(when) => Ok(Some(again.min(when))),
-            None => {
-                // A ticket that cannot be removed is dead all the same.
-                let _ = directory.remove(&path);
-                Ok(None)
-            }
-        }
+        let when = self.rely_on_session(directory, ticket)?;
+        Ok(when.map_or(Heard::Dead(ticket.key.session), |when| Heard::There(again.min(when))))
     }
 
     /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.

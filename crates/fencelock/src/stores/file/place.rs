@@ -3,6 +3,7 @@
 //! A waiter listens only to whom the rule names. Those of this process tell it in memory; of others it watches the
 //! ticket and the session file. Events are hints: what counts is whether the file is there and its session alive.
 
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use futures_core::future::BoxFuture;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, State};
+use super::bucket::{Bucket, REAPED_AT_MOST, State};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
 use super::line::Known;
-use super::listen::{Again, Target};
+use super::listen::{Again, Heard, Target};
 use super::session::Core;
 use super::ticket::{Slot, Ticket};
 use super::watch::{Bell, Subscription};
@@ -33,6 +34,9 @@ const TOLD: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 /// The first pause after an event at a session file whose lock is still there.
 const LINGER: Duration = Duration::from_millis(1);
+
+/// How many that are gone or dead one look passes over before others go on.
+const MET_AT_MOST: usize = 64;
 
 /// A place of this process.
 #[derive(Debug)]
@@ -100,7 +104,8 @@ impl FilePlace {
         if self.looks > 1 && !self.ticket.claim.is_whole() && self.targets.iter().any(|target| !target.local) {
             state.refresh(&self.core.directory, &bucket, &self.encoded)?;
         }
-        loop {
+        let mut room = REAPED_AT_MOST;
+        for _ in 0..MET_AT_MOST {
             let admission = match state.line(&self.encoded) {
                 Some(line) if line.has(&self.ticket) => line.judge(self.ticket.key, self.ticket.claim),
                 _ => {
@@ -115,10 +120,16 @@ impl FilePlace {
                 self.grant(&mut state)?;
                 return Ok(REPAIR);
             }
-            if let Some(again) = self.listen(&mut state)? {
-                return Ok(self.pause(again));
+            match self.listen(&mut state)? {
+                Heard::There(again) => return Ok(self.pause(again)),
+                Heard::Gone => {}
+                Heard::Dead(session) => {
+                    let dead = HashSet::from([session]);
+                    room -= state.bury(&self.core.directory, &bucket, &self.encoded, &dead, room);
+                }
             }
         }
+        Ok(Duration::ZERO)
     }
 
     fn pause(&mut self, again: Again) -> Duration {
@@ -245,6 +256,11 @@ impl Place for FilePlace {
                 let now = self.core.clock.now();
                 if !matches!(self.standing, Standing::Waiting(_)) || now >= until {
                     return Ok(self.standing);
+                }
+                if pause.is_zero() {
+                    // Not done yet, but others want the bucket and the thread as well.
+                    tokio::task::yield_now().await;
+                    continue;
                 }
                 self.is_repair = tokio::select! {
                     () = self.bell.rung() => false,

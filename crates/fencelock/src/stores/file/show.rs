@@ -1,6 +1,7 @@
 //! Reading queues without their lock, for people and for error messages.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -247,11 +248,23 @@ impl Directory {
     }
 
     /// Calls `each` with what is in a bucket; nothing is in one that was never used.
-    pub(super) fn list_bucket(&self, bucket: u16, each: impl FnMut(&str)) -> rustix::io::Result<()> {
+    pub(super) fn list_bucket(&self, bucket: u16, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
+        self.list_bucket_until(bucket, |file| {
+            each(file);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same until `each` breaks off.
+    pub(super) fn list_bucket_until(
+        &self,
+        bucket: u16,
+        each: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> rustix::io::Result<()> {
         let path = Self::bucket_path(bucket);
         let open = || rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty());
         match self.opening(open) {
-            Ok(fd) => platform::list(&fd, each),
+            Ok(fd) => platform::list_until(&fd, each),
             Err(Errno::NOENT) if self.is_intact()? => Ok(()),
             Err(errno) => Err(errno),
         }

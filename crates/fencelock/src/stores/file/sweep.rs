@@ -2,6 +2,7 @@
 //! renewals.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -149,31 +150,43 @@ impl Directory {
     /// Removes tickets of the dead from one bucket, `room` of them at most, and takes them off that. A bucket that cannot be
     /// listed may hold tickets of all of them.
     fn sweep_bucket(&self, bucket: u16, janitor: &mut Janitor, room: &mut usize) {
-        let mut found = Vec::new();
-        let listed = self.list_bucket(bucket, |file| {
-            if let Some((_, ticket)) = Ticket::parse(file)
-                && janitor.dead.contains(&ticket.key.session)
-            {
-                found.push((ticket.key.session, file.to_owned()));
-            }
-        });
-        if listed.is_err() {
-            janitor.left.clone_from(&janitor.dead);
-        }
         // Where one ticket of a session cannot be removed, the others of it here are not tried: there may be thousands.
         let mut refused = HashSet::new();
-        for (session, file) in found {
-            if *room == 0 {
-                break;
-            }
-            if !refused.contains(&session) {
-                match self.remove(&format!("{}/{file}", Self::bucket_path(bucket))) {
-                    Ok(_) => *room -= 1,
-                    Err(_) => drop(refused.insert(session)),
+        let mut is_more = true;
+        while is_more && *room > 0 {
+            let Ok(found) = self
+                .find_tickets(bucket, *room, |session| janitor.dead.contains(&session) && !refused.contains(&session))
+            else {
+                janitor.left.clone_from(&janitor.dead);
+                return;
+            };
+            is_more = found.len() == *room;
+            for (session, file) in found {
+                if !refused.contains(&session) {
+                    match self.remove(&format!("{}/{file}", Self::bucket_path(bucket))) {
+                        Ok(_) => *room -= 1,
+                        Err(_) => drop(refused.insert(session)),
+                    }
                 }
             }
         }
         janitor.left.extend(refused);
+    }
+
+    /// The first `most` tickets in a bucket whose sessions are wanted. It lists no more than it takes to find them.
+    fn find_tickets(
+        &self,
+        bucket: u16,
+        most: usize,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> rustix::io::Result<Vec<(u64, String)>> {
+        let mut found = Vec::new();
+        self.list_bucket_until(bucket, |file| {
+            let session = Ticket::parse(file).map(|(_, ticket)| ticket.key.session);
+            found.extend(session.filter(|session| is_wanted(*session)).map(|session| (session, file.to_owned())));
+            if found.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -43,16 +44,21 @@ pub(in super::super) fn uptime() -> Option<Duration> {
     Some(Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?))
 }
 
-/// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
-pub(in super::super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
+/// Calls `each` with the name of every entry of the directory, from its start, until it breaks off; names that are not
+/// UTF-8 are left out.
+pub(in super::super) fn list_until(
+    directory: &OwnedFd,
+    mut each: impl FnMut(&str) -> ControlFlow<()>,
+) -> rustix::io::Result<()> {
     rustix::fs::seek(directory, SeekFrom::Start(0))?;
     let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(directory, &mut buffer);
     while let Some(entry) = entries.next() {
         if let Ok(name) = entry?.file_name().to_str()
             && !matches!(name, "." | "..")
+            && each(name).is_break()
         {
-            each(name);
+            break;
         }
     }
     Ok(())

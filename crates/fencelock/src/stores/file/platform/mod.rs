@@ -7,9 +7,20 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new, uptime};
+pub(super) use linux::{Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{Notifier, boot_id, check_file_system, list, lock_holder, rename_new, uptime};
+pub(super) use other::{Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime};
+
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+
+/// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
+pub(super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
+    list_until(directory, |name| {
+        each(name);
+        ControlFlow::Continue(())
+    })
+}
 
 /// What to hear of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -268,3 +268,56 @@ async fn a_try_sees_that_a_writer_it_knows_goes_on_as_a_reader() {
     assert!(matches!(attempt(Claim::WRITER).await, Entered::Busy), "its reader holds the lock");
     token(&*place(attempt(Claim::READER).await));
 }
+
+#[tokio::test]
+async fn a_waiter_passes_over_a_dead_crowd_in_steps_and_others_go_on_in_between() {
+    for (theirs, mine) in [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::READER)] {
+        let directory = directory();
+        let (near, far) = (store(&directory), store(&directory));
+        let mut waiting = Client::on(&far);
+        let mut dying: Vec<_> = (0..200).map(|_| Client::on(&near)).collect();
+        for client in &mut dying {
+            drop(client.enter("job", theirs).await);
+        }
+        for _ in 0..3000 {
+            drop(dying[0].enter("job", theirs).await);
+        }
+        let mut place = waiting.enter("job", mine).await;
+        assert!(waits(&*place));
+        for client in &dying {
+            client.core.forsake();
+        }
+        let mut left = tickets(&directory);
+        assert_eq!(left, 3201);
+        let mut next = place.next(Moment::NEVER);
+        let mut polls = 0;
+        while futures_util::poll!(next.as_mut()).is_pending() {
+            let now = tickets(&directory);
+            assert!(left - now <= 1000 + 64, "one step removed {} of {left}", left - now);
+            (left, polls) = (now, polls + 1);
+            tokio::task::yield_now().await;
+        }
+        assert!(polls >= 2, "all were met in {polls} steps");
+        drop(next);
+        token(&*place);
+        assert!(tickets(&directory) >= 1, "the waiter's own is there");
+    }
+}
+
+#[tokio::test]
+async fn names_are_listed_however_many_of_the_dead_have_names() {
+    const DEAD: usize = 5000;
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut dying, mut client) = (Client::on(&near), Client::on(&far));
+    let _held = client.enter("job", Claim::MUTEX).await;
+    for number in 0..DEAD {
+        drop(dying.enter(&format!("dead {number}"), Claim::MUTEX).await);
+    }
+    dying.core.forsake();
+    let tested = || far.directory().sessions_tested.load(Ordering::SeqCst);
+    let before = tested();
+    assert_eq!(far.names("", None, 10).await.unwrap(), [job()]);
+    assert_eq!(tested() - before, 1, "a session is tested once, however many names it has");
+    assert_eq!(tickets(&directory), DEAD + 1 - 1000);
+}
