@@ -200,11 +200,15 @@ impl Directory {
             if number % AT_ONCE == AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            match self.list_names(bucket, &mut roll) {
+            // Nobody is asked about a name that would not be shown.
+            let is_wanted = |name: &Name| {
+                let fits = names.len() < limit || names.last().is_some_and(|last| name < last);
+                fits && name.as_str().starts_with(prefix) && from.is_none_or(|from| name > from)
+            };
+            match self.list_names(bucket, &mut roll, is_wanted) {
                 Ok(found) => {
                     read = true;
-                    let wanted = |name: &Name| name.as_str().starts_with(prefix) && from.is_none_or(|from| name > from);
-                    names.extend(found.into_iter().filter(wanted));
+                    names.extend(found);
                 }
                 Err(errno) => {
                     let path = format!("{}/{}", self.path, Self::bucket_path(bucket));
@@ -222,8 +226,13 @@ impl Directory {
         }
     }
 
-    /// The names in one bucket that somebody alive queues for.
-    fn list_names(&self, bucket: u16, roll: &mut Roll) -> rustix::io::Result<BTreeSet<Name>> {
+    /// The names in one bucket that are wanted, and that somebody alive queues for.
+    fn list_names(
+        &self,
+        bucket: u16,
+        roll: &mut Roll,
+        is_wanted: impl Fn(&Name) -> bool,
+    ) -> rustix::io::Result<BTreeSet<Name>> {
         let mut tickets = Vec::new();
         self.list_bucket(bucket, |file| {
             tickets.extend(Ticket::parse(file).map(|(encoded, ticket)| (encoded.to_owned(), ticket)));
@@ -231,9 +240,8 @@ impl Directory {
         let mut names = BTreeSet::new();
         for (encoded, ticket) in tickets {
             let path = format!("{}/{}", Self::bucket_path(bucket), ticket.file_name(&encoded));
-            if roll.is_alive(self, &ticket, &path) {
-                names.extend(self.name_of(&encoded, &path));
-            }
+            let name = self.name_of(&encoded, &path).filter(|name| is_wanted(name) && !names.contains(name));
+            names.extend(name.filter(|_| roll.is_alive(self, &ticket, &path)));
         }
         Ok(names)
     }

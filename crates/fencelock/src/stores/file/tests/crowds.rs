@@ -320,4 +320,8 @@ async fn names_are_listed_however_many_of_the_dead_have_names() {
     assert_eq!(far.names("", None, 10).await.unwrap(), [job()]);
     assert_eq!(tested() - before, 1, "a session is tested once, however many names it has");
     assert_eq!(tickets(&directory), DEAD + 1 - 1000);
+    let before = tested();
+    assert_eq!(far.names("j", None, 10).await.unwrap(), [job()]);
+    assert_eq!(tickets(&directory), DEAD + 1 - 1000, "nobody asked about those");
+    assert_eq!(tested(), before, "the one that may be shown is of this process");
 }
