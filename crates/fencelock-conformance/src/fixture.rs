@@ -56,6 +56,11 @@ pub trait Faults: Send + Sync {
         false
     }
 
+    /// How many bytes went to the store and came from it so far; `None`, the default, where nobody counts them.
+    fn traffic(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Holds back the next request of this kind; `None` when that cannot be done.
     fn delay_next(&self, of: Request) -> Option<Box<dyn Delayed>> {
         let _ = of;

@@ -2,6 +2,7 @@
 //!
 //! A store's own conformance test is a [`Fixture`] and one line: [`suite!`].
 
+mod counted;
 mod fixture;
 pub mod harness;
 pub mod history;

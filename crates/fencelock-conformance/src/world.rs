@@ -16,6 +16,7 @@ use fencelock::store::{
 use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
 use futures_core::future::BoxFuture;
 
+use crate::counted::Meter;
 use crate::fixture::{Fixture, Process};
 
 /// How a law came out.
@@ -103,7 +104,16 @@ impl World {
 
     /// A client in a process of its own, unrenewed.
     pub(crate) async fn client_for(&self, ttl: Duration) -> Verdict<Client> {
-        let process = self.fixture.process().await?;
+        self.client_of(self.fixture.process().await?, ttl).await
+    }
+
+    /// A client as [`World::patient_client`], and what it costs.
+    pub(crate) async fn metered_client(&self) -> Verdict<(Client, Meter)> {
+        let (process, meter) = Meter::on(self.fixture.process().await?);
+        Ok((self.client_of(process, self.fixture.long_ttl() * 4).await?, meter))
+    }
+
+    async fn client_of(&self, process: Process, ttl: Duration) -> Verdict<Client> {
         if self.whole != Claim::MUTEX && !process.store.capability().shared_claims {
             return Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()));
         }
@@ -130,7 +140,20 @@ impl World {
         &self,
         with: impl FnOnce(fencelock::ClientBuilder) -> fencelock::ClientBuilder,
     ) -> Verdict<User> {
-        let process = self.fixture.process().await?;
+        self.user_of(self.fixture.process().await?, with).await
+    }
+
+    /// A client as users have it, and what it costs.
+    pub(crate) async fn metered_user(&self) -> Verdict<(User, Meter)> {
+        let (process, meter) = Meter::on(self.fixture.process().await?);
+        Ok((self.user_of(process, |options| options).await?, meter))
+    }
+
+    async fn user_of(
+        &self,
+        process: Process,
+        with: impl FnOnce(fencelock::ClientBuilder) -> fencelock::ClientBuilder,
+    ) -> Verdict<User> {
         let options = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime).ttl(self.fixture.long_ttl());
         let client = with(options).connect_store(Arc::clone(&process.store)).await?;
         Ok(User { client, _process: process })

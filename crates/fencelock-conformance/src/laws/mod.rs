@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod breaks;
+pub mod costs;
 pub mod crowds;
 pub mod departed;
 pub mod identity;
@@ -92,6 +93,7 @@ macro_rules! with_laws {
             primitives::a_name_is_one_kind_of_lock_at_a_time,
             limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
             limits::a_crowd_that_gives_up_together_holds_up_nobody_else,
+            costs::looks_refusals_and_renewals_cost_the_same_however_many_wait,
         ] }
     };
 }

@@ -45,6 +45,7 @@ pub(crate) enum Flaw {
     CountsThePage,
     MisplacesTheMiddle,
     StandsStillForCrowds,
+    TellsOfEverybody,
     ListsIdleNames,
     FoldsCase,
     ClaimsNoTokens,
@@ -170,6 +171,9 @@ impl Store for MutantStore {
                 *self.shared.stands_still.lock().unwrap() = clock.now().after(work);
             }
             let mut outline = self.sound.contention(&self.shared.inner(name), mine).await?;
+            if self.shared.flaw == Flaw::TellsOfEverybody {
+                outline.positions.resize(outline.positions.len().max(outline.queued), None);
+            }
             if self.shared.flaw == Flaw::MisplacesTheMiddle {
                 outline.positions.iter_mut().flatten().for_each(|position| *position += usize::from(*position > 2));
             }

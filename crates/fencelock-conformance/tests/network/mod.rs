@@ -31,6 +31,10 @@ impl Faults for Network {
         true
     }
 
+    fn traffic(&self) -> Option<(u64, u64)> {
+        Some(self.0.bytes())
+    }
+
     fn delay_next(&self, _: Request) -> Option<Box<dyn Delayed>> {
         self.0.hold_existing(Way::Up);
         Some(Box::new(Self(Arc::clone(&self.0))))

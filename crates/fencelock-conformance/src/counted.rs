@@ -1,0 +1,205 @@
+//! A store that counts what is asked of it and what it tells.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fencelock::store::{
+    Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue, Renewal, RequestId,
+    Session, Standing, Store,
+};
+use fencelock::{Claim, Clock, Moment, Name, Result};
+use futures_core::future::BoxFuture;
+
+use crate::fixture::{Faults, Process};
+
+/// What one process has asked of a store, and was told, so far: by the contract, and on the wire where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Requests.
+    pub(crate) requests: u64,
+    /// Places that the answers told of.
+    pub(crate) told: u64,
+    /// Bytes sent.
+    pub(crate) up: u64,
+    /// Bytes received.
+    pub(crate) down: u64,
+}
+
+impl Cost {
+    /// What was spent since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let Self { requests, told, up, down } = before;
+        Self { requests: self.requests - requests, told: self.told - told, up: self.up - up, down: self.down - down }
+    }
+}
+
+/// Counts for one process.
+#[derive(Clone)]
+pub(crate) struct Meter {
+    counts: Arc<Counts>,
+    faults: Arc<dyn Faults>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Counts {
+    fn asked(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn told_of(&self, places: usize) {
+        self.told.fetch_add(places as u64, Ordering::Relaxed);
+    }
+}
+
+impl Meter {
+    /// A way to the store that is counted.
+    pub(crate) fn on(process: Process) -> (Process, Self) {
+        let Process { store, faults } = process;
+        let counts = Arc::<Counts>::default();
+        let meter = Self { counts: Arc::clone(&counts), faults: Arc::clone(&faults) };
+        (Process { store: Arc::new(Counted { store, counts }), faults }, meter)
+    }
+
+    pub(crate) fn read(&self) -> Cost {
+        let (up, down) = self.faults.traffic().unwrap_or_default();
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Cost { requests: read(&self.counts.requests), told: read(&self.counts.told), up, down }
+    }
+}
+
+struct Counted {
+    store: Arc<dyn Store>,
+    counts: Arc<Counts>,
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Counted {
+    fn capability(&self) -> &Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(async move {
+            self.counts.asked();
+            let opened = self.store.open(opening).await?;
+            let session = Arc::new(CountedSession { session: opened.session, counts: Arc::clone(&self.counts) });
+            Ok(Opened { session, ..opened })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move {
+            self.counts.asked();
+            let queue = self.store.queue(name, page).await?;
+            self.counts.told_of(queue.contenders.len());
+            Ok(queue)
+        })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            self.counts.asked();
+            let outline = self.store.contention(name, mine).await?;
+            self.counts.told_of(outline.positions.len() + usize::from(outline.holder.is_some()));
+            Ok(outline)
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        self.counts.asked();
+        self.store.names(prefix, from, limit)
+    }
+
+    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        self.counts.asked();
+        self.store.evict(order)
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        self.counts.asked();
+        self.store.breaks(name)
+    }
+}
+
+struct CountedSession {
+    session: Arc<dyn Session>,
+    counts: Arc<Counts>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Session for CountedSession {
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move {
+            self.counts.asked();
+            Ok(match self.session.enter(entry).await? {
+                Entered::In(place) => Entered::In(Box::new(CountedPlace { place, counts: Arc::clone(&self.counts) })),
+                refused => refused,
+            })
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        self.counts.asked();
+        self.session.withdraw(name, id)
+    }
+
+    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+        Box::pin(async move {
+            self.counts.asked();
+            let renewal = self.session.renew(places).await?;
+            self.counts.told_of(renewal.gone.len());
+            Ok(renewal)
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.counts.asked();
+        self.session.close()
+    }
+}
+
+struct CountedPlace {
+    place: Box<dyn Place>,
+    counts: Arc<Counts>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Place for CountedPlace {
+    fn id(&self) -> PlaceId {
+        self.place.id()
+    }
+
+    fn standing(&self) -> Standing {
+        self.place.standing()
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        self.place.next(until)
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        self.counts.asked();
+        self.place.lighten(claim)
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        self.counts.asked();
+        self.place.leave()
+    }
+}

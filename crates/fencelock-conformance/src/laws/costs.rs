@@ -1,0 +1,91 @@
+//! What others pay for a long queue: nothing.
+
+use std::time::Duration;
+
+use fencelock::{Claim, ErrorKind};
+
+use super::primitives::ended;
+use crate::counted::Cost;
+use crate::world::{Fault, Verdict, World, demand, name};
+
+/// So many wait, and then so many.
+const FEW: usize = 10;
+const MANY: usize = 1000;
+
+/// How often each thing is done.
+const TIMES: usize = 20;
+
+/// What may come on top: renewals while a busy machine takes its time, and requests made again.
+const REQUESTS: u64 = TIMES as u64 * 2;
+const BYTES: u64 = 16 * 1024;
+
+/// What a look, a refusal and a renewal ask of a store, and are told, is the same whether ten wait or a thousand, also for the
+/// one whose places they are.
+pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: World) -> Verdict {
+    let few = costs(&world, FEW).await?;
+    let many = costs(&world, MANY).await?;
+    for ((what, few), (_, many)) in few.iter().zip(&many) {
+        let grows = |few: u64, many: u64, slack: u64| many > 2 * few + slack;
+        let is_dear = grows(few.requests, many.requests, REQUESTS)
+            || grows(few.told, many.told, REQUESTS)
+            || grows(few.up, many.up, BYTES)
+            || grows(few.down, many.down, BYTES);
+        demand!(!is_dear, "{TIMES} times {what} costs {few:?} with {FEW} that wait, and {many:?} with {MANY}");
+    }
+    Ok(())
+}
+
+/// What each thing costs while so many wait.
+async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost)>> {
+    let (job, kept) = (name(&format!("job-{waiters}"))?, name(&format!("kept-{waiters}"))?);
+    let (crowd, crowds) = world.metered_client().await?;
+    let mut places = vec![crowd.hold(&job, Claim::MUTEX).await?];
+    for _ in 0..waiters {
+        places.push(crowd.enter(&job, Claim::MUTEX).await?);
+    }
+    let mut costs = Vec::new();
+    let before = crowds.read();
+    for _ in 0..TIMES {
+        let all: Vec<_> = places.iter().map(|place| &**place).collect();
+        let renewal = crowd.renew(&all).await?;
+        demand!(!renewal.expired && renewal.gone.is_empty(), "a renewal of {waiters} found {renewal:?}");
+    }
+    costs.push(("the crowd's renewal", crowds.read().since(before)));
+    let (other, others) = world.metered_client().await?;
+    let held = other.hold(&kept, Claim::MUTEX).await?;
+    let before = others.read();
+    for _ in 0..TIMES {
+        other.renew(&[&*held]).await?;
+    }
+    costs.push(("a bystander's renewal", others.read().since(before)));
+    let before = others.read();
+    for _ in 0..TIMES {
+        let outline = other.process.store.contention(&job, &[]).await?;
+        demand!(outline.queued == waiters + 1, "{} of {waiters} and one are told", outline.queued);
+    }
+    costs.push(("a look", others.read().since(before)));
+    costs.extend(refusals(world, &job).await?);
+    other.session().close().await?;
+    crowd.session().close().await?;
+    Ok(costs)
+}
+
+/// What those pay who want `job`, which is taken.
+async fn refusals(world: &World, job: &fencelock::Name) -> Verdict<Vec<(&'static str, Cost)>> {
+    let (user, meter) = world.metered_user().await?;
+    let mut costs = Vec::new();
+    for (what, limit) in [("a refused try", Duration::ZERO), ("a wait that ends", Duration::from_millis(20))] {
+        let before = meter.read();
+        for _ in 0..TIMES {
+            let mutex = user.mutex(job)?;
+            let refused = ended(world, tokio::spawn(async move { mutex.acquire_within(limit).await })).await?.err();
+            let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
+            // On a busy machine a request may not have been answered by then.
+            let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
+            demand!(is_honest, "who gave up was told {refused:?}");
+        }
+        costs.push((what, meter.read().since(before)));
+    }
+    user.close().await?;
+    Ok(costs)
+}
