@@ -40,7 +40,7 @@ pub enum ErrorKind {
     InvalidAcl,
     /// A request is longer than [`Config::max_frame`](crate::Config::max_frame), or an answer than [`Config::max_answer`](crate::Config::max_answer).
     TooLarge,
-    /// A quota on the server is exceeded.
+    /// A quota on the server, or its limit of ephemeral nodes of one session, is exceeded.
     QuotaExceeded,
     /// The server has no quorum and serves reads only; this client refuses it.
     ReadOnlyServer,

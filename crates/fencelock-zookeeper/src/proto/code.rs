@@ -52,8 +52,10 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         -120 => (ErrorKind::LocalSession, "the session is local to this server, which makes no ephemeral nodes for it"),
         -121 => (ErrorKind::NoWatcher, "the server has no such watch for this session"),
         -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
-        -125 => (ErrorKind::QuotaExceeded, "a quota is exceeded"),
+        -125 => (ErrorKind::QuotaExceeded, "a quota, or the limit of a session's ephemeral nodes, is exceeded"),
         -127 => (ErrorKind::Throttled, "the server has too many requests to take this one"),
+        // TOOMANYEPHEMERALS of the patch for ZOOKEEPER-4306, which no release has yet.
+        -128 => (ErrorKind::QuotaExceeded, "the session has more ephemeral nodes than it can be closed with"),
         _ => (ErrorKind::Other(code), ""),
     }
 }
@@ -74,7 +76,8 @@ mod tests {
     fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
         let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
         let refusals = [
-            -127, -125, -124, -121, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5,
+            -128, -127, -125, -124, -121, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8,
+            -6, -5,
         ];
         assert_eq!(certain, refusals);
     }

@@ -20,6 +20,7 @@
 //! | several addresses of one name | | `all_addresses_of_a_name_are_tried` |
 //! | 64 descriptors | `edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told` | |
 //! | more than an answer holds | `edges::more_children_than_an_answer_holds_are_told_and_hide_no_other_name` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
+//! | more nodes than a session can be closed with | `many` | |
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
 mod alone;
@@ -36,6 +37,7 @@ mod kinds;
 mod lab;
 #[path = "../wakes/mod.rs"]
 mod line;
+mod many;
 mod outage;
 mod reach;
 mod requests;

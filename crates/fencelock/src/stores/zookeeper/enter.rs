@@ -58,11 +58,13 @@ enum Sight {
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     let layout = core.config.layout_for(entry.claim)?;
     let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
-    let joined = match core.table.begin(entry.id, entry.claim) {
-        Begun::Fresh => joining.create().await?,
+    let draft = joining.draft();
+    let joined = match core.table.begin(entry.id, entry.claim, &draft.path) {
+        Begun::Refused(full) => return Err(full.refused("enter")),
+        Begun::Fresh => joining.create(&draft).await?,
         Begun::Doubtful => match core.find(&entry.name, entry.id, entry.claim).await? {
             Some(found) => joining.adopt(found).await?,
-            None => joining.create().await?,
+            None => joining.create(&draft).await?,
         },
         Begun::Placed(node) => joining.look_again(node).await?,
     };
@@ -70,19 +72,22 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
 }
 
 impl Joining<'_> {
-    async fn create(&self) -> Result<Joined> {
+    fn draft(&self) -> Draft {
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
-        let draft = Draft { prefix, path, data };
+        Draft { prefix, path, data }
+    }
+
+    async fn create(&self, draft: &Draft) -> Result<Joined> {
         // Where all locks share one parent, its numbers tell nothing about one of them.
         let plan = || self.core.alone.plan(&self.entry.name, &self.core.client, self.home.parent());
         match if self.is_shared() { Plan::List } else { plan() } {
-            Plan::Guess(proof) => match self.create_next(&draft, proof).await? {
+            Plan::Guess(proof) => match self.create_next(draft, proof).await? {
                 Some(joined) => Ok(joined),
-                None => self.create_and_list(&draft, false).await,
+                None => self.create_and_list(draft, false).await,
             },
-            Plan::ListWatched => self.create_and_list(&draft, true).await,
-            Plan::List => self.create_and_list(&draft, false).await,
+            Plan::ListWatched => self.create_and_list(draft, true).await,
+            Plan::List => self.create_and_list(draft, false).await,
         }
     }
 

@@ -18,6 +18,7 @@ mod note;
 mod outlook;
 mod path;
 mod place;
+mod room;
 mod session;
 mod share;
 mod show;

@@ -60,7 +60,8 @@ impl Core {
         let id = client.session().id;
         let no = || AtomicBool::new(false);
         let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
-        let (table, outlook, alone) = (Table::default(), Outlook::default(), Alone::default());
+        let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
+        let (outlook, alone) = (Outlook::default(), Alone::default());
         Self {
             client,
             config,

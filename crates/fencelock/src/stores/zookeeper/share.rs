@@ -358,9 +358,12 @@ impl ZooKeeperPlace {
         let Some(share) = &mut self.share else { return Ok(()) };
         let Some(lighter) = &mut share.lighter else { return Ok(()) };
         let (core, request) = (Arc::clone(&self.core), self.id.request);
-        core.table.lightening(request, lighter.claim);
         let path = |claim: Claim| core.path(&self.id.name, request, self.node.with(claim));
         let (heavy, light) = (path(self.node.claim)?, path(lighter.claim)?);
+        if let Err(full) = core.table.lightening(request, lighter.claim, &light) {
+            share.lighter = None;
+            return Err(full.refused("lighten"));
+        }
         if lighter.made_by.is_none() {
             let note = note::lighter(&core.owner, &share.entry, lighter.claim, self.node.czxid);
             lighter.made_by = core.make_lighter(&light, &heavy, &note).await?;

@@ -9,6 +9,7 @@ use std::task::{Context, Wake, Waker};
 use fencelock_zookeeper::{Watch, WatchEvent};
 use futures_util::task::AtomicWaker;
 
+use super::room::{Full, NUMBER, Room};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Grant, PlaceId, RequestId};
@@ -35,25 +36,37 @@ impl Node {
     }
 }
 
-/// What is known of a request of this session.
+/// What is known of a request of this session, and what its nodes take of the [`Room`].
 enum Known {
     /// It was sent and not answered yet, or never: it may have made a node for this claim.
-    Doubtful(Claim),
+    Doubtful(Claim, u32),
     /// It made a node that nobody has left yet. Boxed: a map has room for more than is in it.
     Placed(Box<Placed>),
     /// Its node was deleted by somebody else, and why is being asked.
-    Ending,
+    Ending(u32),
+}
+
+impl Known {
+    fn bytes(&self) -> u32 {
+        match self {
+            Self::Doubtful(_, bytes) | Self::Ending(bytes) => *bytes,
+            Self::Placed(placed) => placed.bytes + placed.lighter.map_or(0, |(_, bytes)| bytes),
+        }
+    }
 }
 
 struct Placed {
     name: Name,
     node: Node,
+    /// What the node takes of the [`Room`].
+    bytes: u32,
     /// On the node, once it is a holder's.
     watch: Option<Watch>,
     /// Its deletion was asked for.
     leaving: bool,
-    /// The claim of a second node, while this one is about to be replaced by it: the place ends with the last of them.
-    lighter: Option<Claim>,
+    /// The claim of a second node, and what that takes of the [`Room`], while this one is about to be replaced by it: the place
+    /// ends with the last of them.
+    lighter: Option<(Claim, u32)>,
 }
 
 /// The nodes that a request may have made.
@@ -78,6 +91,8 @@ pub(super) enum Begun {
     Fresh,
     Doubtful,
     Placed(Node),
+    /// Nothing: there is no room for another node.
+    Refused(Full),
 }
 
 /// The requests of one session whose effect may be in the store.
@@ -90,6 +105,7 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Inner {
     requests: HashMap<RequestId, Known>,
+    room: Room,
     /// Holders since the last [`Table::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
     /// Those from before it.
@@ -97,6 +113,12 @@ struct Inner {
 }
 
 impl Inner {
+    /// The node of a request is gone, and why is being asked; what was known of it.
+    fn end(&mut self, id: RequestId) -> Option<Known> {
+        let bytes = self.requests.get(&id).map_or(0, Known::bytes);
+        self.requests.insert(id, Known::Ending(bytes))
+    }
+
     /// Notes a holder to be watched; says whether it is the only one.
     fn note_unwatched(&mut self, id: RequestId) -> bool {
         self.unwatched.push(id);
@@ -127,15 +149,26 @@ impl Table {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `id` is about to be sent.
-    pub(super) fn begin(&self, id: RequestId, claim: Claim) -> Begun {
-        match self.lock().requests.entry(id) {
-            Slot::Vacant(slot) => {
-                slot.insert(Known::Doubtful(claim));
-                Begun::Fresh
-            }
+    /// A table with room for nodes whose paths take so many bytes.
+    pub(super) fn with_room(most: usize) -> Self {
+        let inner = Inner { room: Room::of(most), ..Inner::default() };
+        Self { inner: Mutex::new(inner), bell: Arc::default() }
+    }
+
+    /// Notes that `id` is about to be sent, for a node whose path is `path` and a number.
+    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Begun {
+        let Inner { requests, room, .. } = &mut *self.lock();
+        let count = requests.len();
+        match requests.entry(id) {
+            Slot::Vacant(slot) => match room.take(path.len() + NUMBER, count) {
+                Ok(bytes) => {
+                    slot.insert(Known::Doubtful(claim, bytes));
+                    Begun::Fresh
+                }
+                Err(full) => Begun::Refused(full),
+            },
             Slot::Occupied(slot) => match slot.get() {
-                Known::Doubtful(_) | Known::Ending => Begun::Doubtful,
+                Known::Doubtful(..) | Known::Ending(_) => Begun::Doubtful,
                 Known::Placed(placed) => Begun::Placed(placed.node),
             },
         }
@@ -144,9 +177,11 @@ impl Table {
     /// What a request may have in the store; `None` for nothing.
     pub(super) fn nodes(&self, id: RequestId) -> Option<Nodes> {
         self.lock().requests.get(&id).map(|known| match known {
-            Known::Doubtful(claim) => Nodes::Doubtful(*claim),
-            Known::Placed(placed) => Nodes::Placed(placed.node, placed.lighter.map(|claim| placed.node.with(claim))),
-            Known::Ending => Nodes::Gone,
+            Known::Doubtful(claim, _) => Nodes::Doubtful(*claim),
+            Known::Placed(placed) => {
+                Nodes::Placed(placed.node, placed.lighter.map(|(claim, _)| placed.node.with(claim)))
+            }
+            Known::Ending(_) => Nodes::Gone,
         })
     }
 
@@ -160,37 +195,53 @@ impl Table {
         }
     }
 
-    /// The node of a request is about to be replaced by one of this claim.
-    pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
-        if let Some(Known::Placed(placed)) = self.lock().requests.get_mut(&id) {
-            placed.lighter = Some(claim);
+    /// The node of a request is about to be replaced by one of this claim, at `path`; refused where there is no room for both.
+    pub(super) fn lightening(&self, id: RequestId, claim: Claim, path: &str) -> Result<(), Full> {
+        let Inner { requests, room, .. } = &mut *self.lock();
+        let count = requests.len();
+        if let Some(Known::Placed(placed)) = requests.get_mut(&id)
+            && placed.lighter.is_none()
+        {
+            placed.lighter = Some((claim, room.take(path.len(), count)?));
         }
+        Ok(())
     }
 
     /// The node of a request was replaced by one of this claim, which is to be watched.
     pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
-        let watch = match self.lock().requests.get_mut(&id) {
+        let mut inner = self.lock();
+        let Inner { requests, room, .. } = &mut *inner;
+        let watch = match requests.get_mut(&id) {
             Some(Known::Placed(placed)) => {
                 placed.node = placed.node.with(claim);
-                placed.lighter = None;
+                if let Some((_, bytes)) = placed.lighter.take() {
+                    room.give_back(std::mem::replace(&mut placed.bytes, bytes));
+                }
                 placed.watch.take()
             }
             _ => None,
         };
+        drop(inner);
         drop(watch);
         self.hold(id, None);
     }
 
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
-        let placed = Placed { name: name.clone(), node, watch: None, leaving: false, lighter: None };
-        self.lock().requests.insert(id, Known::Placed(Box::new(placed)));
+        let mut inner = self.lock();
+        let bytes = inner.requests.get(&id).map_or(0, Known::bytes);
+        let placed = Placed { name: name.clone(), node, bytes, watch: None, leaving: false, lighter: None };
+        let before = inner.requests.insert(id, Known::Placed(Box::new(placed)));
+        drop((inner, before));
     }
 
     /// Nothing of the request is in the store; `false` when that was known before.
     pub(super) fn forget(&self, id: RequestId) -> bool {
         let mut inner = self.lock();
         let known = inner.requests.remove(&id);
+        if let Some(known) = &known {
+            inner.room.give_back(known.bytes());
+        }
         if inner.requests.capacity() > 1024 && inner.requests.len() < inner.requests.capacity() / 8 {
             inner.requests.shrink_to_fit();
         }
@@ -263,7 +314,8 @@ impl Table {
 
     /// The node of a request was deleted by somebody else.
     pub(super) fn ending(&self, id: RequestId) {
-        self.lock().requests.insert(id, Known::Ending);
+        let before = self.lock().end(id);
+        drop(before);
     }
 
     /// The places whose nodes were deleted since; each is to be forgotten once it is told why. A node that was written into is watched anew.
@@ -274,7 +326,7 @@ impl Table {
         let mut inner = self.lock();
         let heard = inner.requests.iter().filter_map(|(id, known)| match known {
             Known::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            Known::Doubtful(_) | Known::Ending => None,
+            Known::Doubtful(..) | Known::Ending(_) => None,
         });
         let heard: Vec<_> = heard.collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
@@ -283,7 +335,7 @@ impl Table {
                 (WatchEvent::Deleted, Some(Known::Placed(placed))) if placed.lighter.is_none() => {
                     gone.push(PlaceId { name: placed.name.clone(), request: id });
                     watches.push(placed.watch.take());
-                    inner.requests.insert(id, Known::Ending);
+                    inner.end(id);
                 }
                 (WatchEvent::SessionOver, _) => {}
                 (_, Some(Known::Placed(placed))) => {
