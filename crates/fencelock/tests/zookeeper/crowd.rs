@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::ErrorKind;
+use fencelock::store::Page;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
 use crate::lab::{Lab, observed, soon};
@@ -81,4 +83,38 @@ async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_grant
     // A create, three watches and a delete each; what is on top of it are lists, renewals, and looks at the number of waiters.
     let asked = count() - before - looks;
     assert!(asked < 6 * CROWD as u64, "{asked} requests");
+}
+
+#[tokio::test]
+async fn what_a_failed_acquire_and_a_page_of_the_queue_cost_does_not_depend_on_how_many_wait() {
+    const WAITERS: usize = 2000;
+    const TIMES: u64 = 10;
+    let _room = ROOM.lock().await;
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    let client = lab.client("").await;
+    let mutex = client.mutex("job").unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let count = || server.server(0).monitor("zk_packets_received").unwrap();
+    let (path, acl) = (lab.path("job/lock-"), [Acl::open()]);
+    let waiters = (0..WAITERS).map(|_| lab.hands.create(&path, b"", CreateMode::EphemeralSequential, &acl));
+    for made in soon(future::join_all(waiters)).await {
+        made.unwrap();
+    }
+    let before = count();
+    for _ in 0..TIMES {
+        assert_eq!(soon(mutex.try_acquire()).await.unwrap_err().kind(), ErrorKind::Busy);
+        let short = soon(client.contention(guard.name())).await.unwrap();
+        assert_eq!(short.holder.and_then(|holder| holder.grant).and_then(|grant| grant.token), guard.token());
+        assert_eq!((short.holders, short.queued), (1, WAITERS + 1));
+    }
+    // A try creates, lists and deletes; who is in the queue is told by a sync, a list and a read. The rest is renewals.
+    let asked = count() - before;
+    assert!(asked <= TIMES * 9 + 50, "{asked} requests");
+    let before = count();
+    let page = Page { skip: WAITERS - 100, limit: 10 };
+    let queue = soon(client.queue_page(guard.name(), page)).await.unwrap();
+    assert!(queue.contenders.len() == 10 && queue.contenders.iter().all(|shown| shown.since.is_some()), "{queue:?}");
+    let asked = count() - before;
+    assert!(asked <= 10 + 2 + 50, "{asked} requests");
 }

@@ -40,7 +40,8 @@ use self::session::{Core, WireClock, ZooKeeperSession, moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Pace, Page, Queue, Store, StoreInfo, StoreUrl, Tokens,
+    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo,
+    StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -194,6 +195,17 @@ impl Store for ZooKeeperStore {
                 Box::pin(async move { show::queue(&client, &self.config, name, home, page).await })
             })
             .await
+        })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            let home = self.config.home(name)?;
+            let home = &home;
+            let ask = |client| -> BoxFuture<'_, wire::Result<Outline>> {
+                Box::pin(async move { show::contention(&client, &self.config, home, mine).await })
+            };
+            self.read("contention", ask).await
         })
     }
 

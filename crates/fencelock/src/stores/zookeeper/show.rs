@@ -1,6 +1,7 @@
 //! Reading queues and names, for people and for error messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fencelock_zookeeper as wire;
@@ -15,19 +16,60 @@ use super::line;
 use super::note::{self, Told};
 use super::path::{Home, RECORDS};
 use crate::name::Name;
-use crate::queue::{Admission, admits};
-use crate::store::{Contender, Foreign, Grant, Page, Queue};
+use crate::queue::{Claim, granted};
+use crate::store::{Contender, Foreign, Grant, Outline, Page, Queue, RequestId};
 use crate::token::FencingToken;
 
 /// How many nodes are read at once.
 const BATCH: usize = 100;
 
-/// How many contenders are shown with what their nodes say; those behind only by their names.
+/// How many contenders of one page are shown with what their nodes say; those behind only by their names.
 const DETAILED: usize = 1000;
 
 type Answered<T> = wire::Result<T>;
 
-/// The queue of `name`, as of some moment after the call.
+/// A queue as one listing shows it.
+struct Listed {
+    /// The contenders, front first, and their nodes.
+    line: Vec<(Ticket, String)>,
+    /// What each of them is, where another client made it.
+    foreign: Vec<Option<Foreign>>,
+    /// The children that are no contenders of it.
+    others: Vec<String>,
+}
+
+impl Listed {
+    async fn ask(client: &wire::Client, config: &Config, home: &Home<'_>) -> Answered<Self> {
+        let synced = client.sync(home.parent());
+        let listed = client.get_children(home.parent());
+        synced.await?;
+        let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
+        let layout = config.dialect.layout_of(&children);
+        let (line, mut others) = line::line(layout, home.key, children);
+        if config.dialect.one_parent {
+            others.retain(|node| layout.key(node).is_none());
+        }
+        let foreign = foreign::foreign(&line, config.dialect.one_parent);
+        Ok(Self { line, foreign, others })
+    }
+
+    fn unseen(&self, index: usize) -> Shown {
+        let (ticket, node) = &self.line[index];
+        unseen(ticket, node, self.foreign[index])
+    }
+
+    /// These contenders with what their nodes say, `None` for each that is gone.
+    async fn read(&self, client: &wire::Client, home: &Home<'_>, which: Range<usize>) -> Answered<Vec<Option<Shown>>> {
+        let paths: Vec<_> = self.line[which.clone()].iter().map(|(_, node)| home.child(node)).collect();
+        let read = future::join_all(paths.iter().map(|path| client.get_data(path))).await;
+        which
+            .zip(paths.iter().zip(read))
+            .map(|(index, (path, read))| contender(self.unseen(index), path, read))
+            .collect()
+    }
+}
+
+/// One page of the queue of `name`, as of some moment after the call.
 pub(super) async fn queue(
     client: &wire::Client,
     config: &Config,
@@ -35,35 +77,58 @@ pub(super) async fn queue(
     home: &Home<'_>,
     page: Page,
 ) -> Answered<Queue> {
-    let synced = client.sync(home.parent());
-    let listed = client.get_children(home.parent());
-    synced.await?;
-    let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
-    let layout = config.dialect.layout_of(&children);
-    let (tickets, mut others) = line::line(layout, home.key, children);
-    if config.dialect.one_parent {
-        others.retain(|node| layout.key(node).is_none());
+    let mut listed = Listed::ask(client, config, home).await?;
+    let all = listed.line.len();
+    let (start, end) = (page.skip.min(all), page.skip.saturating_add(page.limit).min(all));
+    let read_to = end.min(start.saturating_add(DETAILED));
+    let mut shown = Vec::new();
+    for at in (start..read_to).step_by(BATCH) {
+        shown.extend(listed.read(client, home, at..read_to.min(at + BATCH)).await?.into_iter().flatten());
     }
-    let foreign = foreign::foreign(&tickets, config.dialect.one_parent);
-    let mut contenders = Vec::new();
-    for (batch, foreign) in tickets.chunks(BATCH).zip(foreign.chunks(BATCH)) {
-        if contenders.len() >= DETAILED {
-            let unread = batch.iter().zip(foreign);
-            contenders.extend(unread.map(|((ticket, node), foreign)| unseen(ticket, node, *foreign)));
-            continue;
-        }
-        let paths: Vec<_> = batch.iter().map(|(_, node)| home.child(node)).collect();
-        let read = future::join_all(paths.iter().map(|path| client.get_data(path))).await;
-        for ((((ticket, node), foreign), path), read) in batch.iter().zip(foreign).zip(&paths).zip(read) {
-            contenders.extend(contender(unseen(ticket, node, *foreign), path, read)?);
-        }
+    let gone = read_to - start - shown.len();
+    shown.extend((read_to..end).map(|index| listed.unseen(index)));
+    let on_page = shown.iter().map(|(contender, _)| contender.claim);
+    let claims: Vec<_> = claims(&listed.line[..start]).chain(on_page).chain(claims(&listed.line[end..])).collect();
+    let holders = granted(&claims).saturating_sub(start);
+    for (contender, token) in shown.iter_mut().take(holders) {
+        contender.grant = Some(Grant { token: *token });
     }
-    grant(&mut contenders);
-    let mut beside = foreign::beside(&foreign);
-    beside.extend(beside::beside(client, home, &mut others).await?);
-    let contenders = contenders.into_iter().map(|(contender, _)| contender).collect();
-    let strangers = strangers(client, home, others).await?;
-    Ok(Queue { beside, strangers, ..Queue::page_of(name.clone(), contenders, page) })
+    let mut beside = foreign::beside(&listed.foreign);
+    beside.extend(beside::beside(client, home, &mut listed.others).await?);
+    let strangers = strangers(client, home, listed.others).await?;
+    let contenders = shown.into_iter().map(|(contender, _)| contender).collect();
+    Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers })
+}
+
+/// The queue in short: of all that are in it only the one at its head is read.
+pub(super) async fn contention(
+    client: &wire::Client,
+    config: &Config,
+    home: &Home<'_>,
+    mine: &[RequestId],
+) -> Answered<Outline> {
+    let listed = Listed::ask(client, config, home).await?;
+    let (mut gone, mut head) = (0, None);
+    while head.is_none() && gone < listed.line.len() {
+        head = listed.read(client, home, gone..gone + 1).await?.pop().flatten();
+        gone += usize::from(head.is_none());
+    }
+    let line = &listed.line[gone..];
+    let claims: Vec<_> = claims(line).collect();
+    let places: HashMap<RequestId, usize> = match mine {
+        [] => HashMap::new(),
+        _ => line.iter().zip(1..).map(|((_, node), position)| (request_of(node), position)).collect(),
+    };
+    Ok(Outline {
+        holder: head.map(|(head, token)| Contender { grant: Some(Grant { token }), ..head }),
+        holders: granted(&claims),
+        queued: line.len(),
+        positions: mine.iter().map(|id| places.get(id).copied()).collect(),
+    })
+}
+
+fn claims(line: &[(Ticket, String)]) -> impl Iterator<Item = Claim> {
+    line.iter().map(|(ticket, _)| ticket.claim)
 }
 
 type Shown = (Contender, Option<FencingToken>);
@@ -107,18 +172,6 @@ fn unseen(ticket: &Ticket, node: &str, foreign: Option<Foreign>) -> Shown {
 
 fn since(ctime_ms: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ctime_ms).ok()?))
-}
-
-/// Marks those who hold the lock: a prefix of the queue.
-fn grant(contenders: &mut [Shown]) {
-    for index in 0..contenders.len() {
-        let ahead = contenders[..index].iter().map(|(contender, _)| contender.claim);
-        if admits(ahead, contenders[index].0.claim) != Admission::Admitted {
-            return;
-        }
-        let (contender, token) = &mut contenders[index];
-        contender.grant = Some(Grant { token: *token });
-    }
 }
 
 /// Those among `nodes` that are no parents of other locks: what other programs left here, or use it for.
