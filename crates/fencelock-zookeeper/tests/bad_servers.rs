@@ -334,7 +334,9 @@ async fn the_error_names_every_server_that_was_tried_the_silent_ones_too() {
 async fn a_session_that_is_given_too_late_is_closed() {
     let (late, other) = (Fake::new().await, Fake::new().await);
     let servers = connect_string([late.address, other.address]);
-    let connecting = tokio::spawn(Client::connect(Config::new(&servers).unwrap()));
+    // The one that is too late is waited for as long as an attempt may take: a part of this, longer than any test waits.
+    let config = Config::new(&servers).unwrap().session_timeout(Duration::from_secs(3600));
+    let connecting = tokio::spawn(Client::connect(config));
     let mut peers = Vec::new();
     for fake in [&late, &other] {
         let mut peer = fake.accept().await;
@@ -342,10 +344,10 @@ async fn a_session_that_is_given_too_late_is_closed() {
         peers.push(peer);
     }
     let (mut winner, mut loser) = (peers.pop().unwrap(), peers.pop().unwrap());
-    winner.write(&welcome(7, 10_000, false)).await;
+    winner.write(&welcome(7, 3_600_000, false)).await;
     let (client, _events) = soon(connecting).await.unwrap().unwrap();
     assert_eq!(client.session().id, 7);
-    loser.write(&welcome(8, 10_000, false)).await;
+    loser.write(&welcome(8, 3_600_000, false)).await;
     // Its operation is -11, "close".
     assert_eq!(soon(loser.read()).await[4..8], (-11_i32).to_be_bytes());
     let waits = client.exists("/");

@@ -108,6 +108,7 @@ const TABLE: &[Row] = &[
     row("fencelock-torture", "zookeeper_drills", Contends, 400).parts(2),
     row("fencelock-torture", "zookeeper_edges", Waits, 70),
     row("fencelock-torture", "zookeeper_hosts", Contends, 40),
+    row("fencelock-torture", "zookeeper_leader", Contends, 100),
     row("fencelock-torture", "zookeeper_limits", Contends, 125),
     row("fencelock-torture", "zookeeper_scenes", Waits, 180),
     row("fencelock-torture", "zookeeper_silence", Contends, 30),

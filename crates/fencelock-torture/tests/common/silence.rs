@@ -37,7 +37,7 @@ pub(crate) fn everybody_keeps_its_lock(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (mut all_kept, mut all_met) = (0, 0);
     for round in 0..rounds {
-        let holders = runtime.block_on(holders(ensemble, &format!("/round-{round}")));
+        let holders = runtime.block_on(holders(ensemble, &format!("/round-{round}"), DEFAULT_TTL));
         let followers = ensemble.followers();
         let (silent, way) = (followers[round % followers.len()], ways[round % ways.len()]);
         let met = connected(ensemble, silent);
@@ -66,19 +66,19 @@ fn fall_silent(ensemble: &Ensemble, network: Option<&Network>, server: usize, wa
     }
 }
 
-/// Idle holders with the default ttl and every other default, at different phases of their renewals.
-async fn holders(ensemble: &Ensemble, parent: &str) -> Vec<(Client, Guard)> {
+/// Idle holders with this ttl and every other default, at different phases of their renewals.
+pub(crate) async fn holders(ensemble: &Ensemble, parent: &str, ttl: Duration) -> Vec<(Client, Guard)> {
     let servers: Vec<_> = ensemble.servers().map(|server| server.address().to_string()).collect();
-    let url = format!("zk://{}{parent}", servers.join(","));
+    let url = format!("zk://{}{parent}?ttl_ms={}", servers.join(","), ttl.as_millis());
     let mut holders = Vec::new();
     for number in 0..HOLDERS {
         let client = Client::connect(&url).await.unwrap();
         let guard = client.mutex(format!("job-{number}")).unwrap().acquire().await.unwrap();
         holders.push((client, guard));
-        tokio::time::sleep(DEFAULT_TTL / 6 / HOLDERS).await;
+        tokio::time::sleep(ttl / 6 / HOLDERS).await;
     }
     // A session that was opened just now is certain for longer than one that lives by renewals.
-    tokio::time::sleep(DEFAULT_TTL * 6 / 10).await;
+    tokio::time::sleep(ttl * 6 / 10).await;
     holders
 }
 
