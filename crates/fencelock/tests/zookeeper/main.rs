@@ -42,5 +42,6 @@ mod outage;
 mod reach;
 mod requests;
 mod sequence;
+mod stuffed;
 mod tls;
 mod wakes;

@@ -313,7 +313,7 @@ impl Joining<'_> {
         match listing.view(self.layout, self.home.key, &name, node.number) {
             View::First => Ok(self.granted(place, node, is_alone)),
             View::Behind(ahead) if self.entry.wait => {
-                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead, listing.parent))))
+                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead, &listing))))
             }
             View::Behind(_) => {
                 self.take_back(&path()).await?;

@@ -78,6 +78,18 @@ impl Sorted {
             }),
         }
     }
+
+    /// The nodes ahead of `mine`, front first; `None` when it is not in the listing, or when nodes of another kind are.
+    pub(super) fn ahead<'a>(&self, children: &'a [String], mine: &str, number: i64) -> Option<Vec<&'a str>> {
+        match self.view(children, mine, number) {
+            View::First => Some(Vec::new()),
+            View::Behind(ahead) if ahead.pure => {
+                let ahead = self.contenders.iter().take_while(|(other, _)| *other < number);
+                Some(ahead.filter_map(|(_, at)| children.get(*at)).map(String::as_str).collect())
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The contenders among `children`, front first, and the rest.

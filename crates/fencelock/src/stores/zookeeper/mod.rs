@@ -4,6 +4,7 @@
 //! who else it excludes, and what a failover and a restored backup do.
 
 mod alone;
+mod along;
 mod beside;
 mod breaks;
 mod config;

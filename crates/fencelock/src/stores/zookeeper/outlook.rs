@@ -56,6 +56,12 @@ impl Listing {
         let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
         sorted.view(&self.children, mine, number)
     }
+
+    /// Those ahead of `mine`, front first; `None` when it is not listed, or when another kind of lock is.
+    pub(super) fn ahead(&self, layout: Layout, key: &str, mine: &str, number: i64) -> Option<Vec<&str>> {
+        let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
+        sorted.ahead(&self.children, mine, number)
+    }
 }
 
 type Batch = BoxFuture<'static, Listed>;
@@ -87,6 +93,8 @@ pub(super) struct Queue {
     next: Mutex<Option<WeakShared<Batch>>>,
     /// Under this parent, all numbers below have gone.
     front: Mutex<(Parent, i64)>,
+    /// A listing that shows every waiter of this session, and the number of the last of them.
+    shown: Mutex<Option<(i64, Arc<Listing>)>>,
 }
 
 /// A listing on its way.
@@ -110,7 +118,8 @@ impl Outlook {
             queues.many = 2 * queues.by_name.len();
         }
         let front = Mutex::new((Parent::default(), i64::MIN));
-        let queue = Arc::new(Queue { turns: Semaphore::new(AT_ONCE), next: Mutex::new(None), front });
+        let (turns, next, shown) = (Semaphore::new(AT_ONCE), Mutex::default(), Mutex::default());
+        let queue = Arc::new(Queue { turns, next, front, shown });
         match queues.by_name.entry(name.clone()) {
             Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
             Slot::Vacant(slot) => drop(slot.insert(Arc::downgrade(&queue))),
@@ -167,6 +176,20 @@ impl Queue {
     pub(super) fn begins_at(&self, parent: Parent, number: i64) {
         let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         *front = (*front).max((parent, number));
+    }
+
+    /// A waiter with `number` is in `listing`, and so is every waiter of this session that came before it.
+    pub(super) fn shows(&self, listing: &Arc<Listing>, number: i64) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_newer = |(last, known): &(i64, Arc<Listing>)| (listing.parent, number) >= (known.parent, *last);
+        if shown.as_ref().is_none_or(is_newer) {
+            *shown = Some((number, Arc::clone(listing)));
+        }
+    }
+
+    /// The listing that shows all of them. Nobody is ahead of one of them who is not in it.
+    pub(super) fn shown(&self) -> Option<Arc<Listing>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, listing)| Arc::clone(listing))
     }
 
     /// Whether it is known that nobody is ahead of `number` under `parent`.

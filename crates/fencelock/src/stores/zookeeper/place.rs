@@ -27,7 +27,7 @@ use super::config::HandOver;
 use super::fault::fault;
 use super::layout::{Ticket, numbered};
 use super::line::{self, View};
-use super::outlook::{Parent, Queue};
+use super::outlook::{Listing, Parent, Queue};
 use super::session::Core;
 use super::share::Share;
 use super::table::Node;
@@ -42,7 +42,7 @@ pub(super) struct ZooKeeperPlace {
     pub(super) node: Node,
     pub(super) state: State,
     /// Only while waiting for a mutex.
-    cursor: Option<Box<Cursor>>,
+    pub(super) cursor: Option<Box<Cursor>>,
     /// Of a reader, a writer or a permit.
     pub(super) share: Option<Box<Share>>,
     /// Its node was the only child of its parent when it was created, and is the only one of this place.
@@ -59,9 +59,9 @@ pub(super) enum State {
 }
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
-struct Cursor {
+pub(super) struct Cursor {
     /// What is known of the queue in this session.
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     /// Under which parent our node is.
     parent: Parent,
     /// What the last listing said; `None` when it has to be listed anew.
@@ -74,7 +74,7 @@ struct Cursor {
 }
 
 /// What a waiter heard.
-enum Heard {
+pub(super) enum Heard {
     /// The last one ahead is gone, and our own node was there when it went.
     First,
     /// Our own node is gone.
@@ -96,9 +96,10 @@ impl ZooKeeperPlace {
         Self { core: Arc::clone(core), id, node, state: State::Granted, cursor: None, share, is_alone }
     }
 
-    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead, parent: Parent) -> Self {
-        let state = State::Waiting(behind(ahead.count));
+    pub(super) fn waiting(core: &Arc<Core>, id: PlaceId, node: Node, ahead: line::Ahead, seen: &Arc<Listing>) -> Self {
+        let (state, parent) = (State::Waiting(behind(ahead.count)), seen.parent);
         let queue = core.outlook.queue(&id.name);
+        queue.shows(seen, node.number);
         let cursor = Cursor { queue, parent, ahead: Some(ahead), nearest: None, second: None, own: None, epoch: 0 };
         let cursor = Some(Box::new(cursor));
         Self { core: Arc::clone(core), id, node, state, cursor, share: None, is_alone: false }
@@ -172,6 +173,7 @@ impl ZooKeeperPlace {
         let listing = match cursor.queue.list(&self.core.client, home.parent()).await {
             Ok(listing) => listing,
             Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
+            Err(error) if error.kind() == Wire::TooLarge => return self.look_along(&error).await,
             Err(error) => return Err(fault("next", &error)),
         };
         let layout = self.core.config.dialect.mutex();
@@ -184,6 +186,15 @@ impl ZooKeeperPlace {
             View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
             View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
+        cursor.queue.shows(&listing, self.node.number);
+        self.is_behind(ahead, listing.parent)?;
+        Ok(None)
+    }
+
+    /// Waits behind `ahead` from now on, under this parent.
+    pub(super) fn is_behind(&mut self, ahead: line::Ahead, parent: Parent) -> Result<()> {
+        let home = self.core.config.home(&self.id.name)?;
+        let layout = self.core.config.dialect.mutex();
         self.state = State::Waiting(behind(ahead.count));
         if let Some(cursor) = &mut self.cursor {
             if cursor.epoch != self.core.client.connection_epoch() {
@@ -192,13 +203,13 @@ impl ZooKeeperPlace {
             if ahead.count == 1
                 && let Some(first) = layout.read(&ahead.nearest, home.key)
             {
-                cursor.queue.begins_at(listing.parent, first.number);
+                cursor.queue.begins_at(parent, first.number);
             }
-            cursor.parent = listing.parent;
+            cursor.parent = parent;
             cursor.keep(&ahead, |name| home.child(name));
             cursor.ahead = Some(ahead);
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Sets the watches that are not set: the farther one first and our own node last, so that a predecessor found gone

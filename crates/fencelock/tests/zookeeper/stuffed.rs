@@ -1,0 +1,94 @@
+//! A stranger who fills the parent of a lock with nodes.
+
+use fencelock::store::Page;
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_zookeeper::{Acl, CreateMode};
+use futures_util::future;
+
+use crate::lab::{Lab, acquired, acquiring, observed, soon};
+
+/// Puts so many nodes with names of so many bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
+async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
+    let path = |number: usize| lab.path(&format!("{name}/{number:x>bytes$}"));
+    for some in (0..count).collect::<Vec<_>>().chunks(200) {
+        // Of no session: a server could not close one with so many.
+        let made = some.iter().map(|n| lab.hands.create(&path(*n), b"x", CreateMode::Persistent, &[Acl::open()]));
+        for made in soon(future::join_all(made)).await {
+            made.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn twenty_thousand_nodes_of_a_stranger_keep_nobody_from_the_lock_and_are_shown() {
+    // Usually the servers of tests have little memory: less than one such listing needs.
+    let mut settings = Settings::default();
+    settings.java.push("-Xmx512m".to_owned());
+    let server = Ensemble::start(settings).unwrap();
+    let lab = Lab::on(server.server(0).address()).await;
+    // Ten megabytes take their time on a machine that does much else.
+    let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=60000")).await.unwrap();
+    let mutex = client.mutex("job").unwrap();
+    soon(mutex.acquire()).await.unwrap().release().await.unwrap();
+    stuff(&lab, "job", 20_000, 500).await;
+    let held = soon(mutex.acquire()).await.unwrap();
+    let waiter = acquiring(&client, "job");
+    soon(async {
+        while lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children < 20_002 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let busy = soon(mutex.try_acquire()).await.unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    let queue = soon(client.queue_page(held.name(), Page { skip: 0, limit: 1 })).await.unwrap();
+    assert!(queue.queued == 2 && !queue.strangers.is_empty(), "{} queued", queue.queued);
+    let before = held.token();
+    soon(held.release()).await.unwrap();
+    let held = acquired(waiter).await;
+    assert!(held.token() > before);
+    soon(held.release()).await.unwrap();
+}
+
+/// One place after another is granted, although no listing fits into an answer any more and one who waits goes.
+async fn waiters_stay(options: &str) {
+    let lab = Lab::new().await;
+    let url = lab.url(&format!("&max_answer_bytes=4096{options}"));
+    // Each with a session of its own: what is learned in one session is not known in the next.
+    let mut clients = Vec::new();
+    for _ in 0..6 {
+        clients.push(observed(&url).await);
+    }
+    let held = soon(clients[0].0.mutex("job").unwrap().acquire()).await.unwrap();
+    let mut waiters = Vec::new();
+    for (number, (client, _)) in clients.iter().enumerate().skip(1) {
+        waiters.push(acquiring(client, "job"));
+        lab.until_queued("job", number + 1).await;
+    }
+    stuff(&lab, "job", 60, 80).await;
+    // Nobody who comes now can know who is ahead, and nothing is left of it.
+    let refused = soon(clients[0].0.mutex("job").unwrap().try_acquire()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
+    waiters.remove(2).abort();
+    lab.until_queued("job", 65).await;
+    let mut before = held.token();
+    soon(held.release()).await.unwrap();
+    for waiter in waiters {
+        let guard = acquired(waiter).await;
+        assert!(guard.token() > before);
+        before = guard.token();
+        soon(guard.release()).await.unwrap();
+    }
+    assert!(clients.iter().all(|(_, requeued)| requeued.0.lock().unwrap().is_empty()), "somebody lost its place");
+}
+
+#[tokio::test]
+async fn who_waits_already_keeps_its_place_when_the_queue_does_not_fit_into_an_answer_any_more() {
+    waiters_stay("").await;
+}
+
+#[tokio::test]
+async fn who_waits_by_listing_keeps_its_place_as_well() {
+    waiters_stay("&handover=list").await;
+}
