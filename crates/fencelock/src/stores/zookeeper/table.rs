@@ -349,3 +349,35 @@ impl Table {
         gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> RequestId {
+        RequestId { client: 1, number }
+    }
+
+    #[test]
+    fn what_is_in_doubt_placed_or_ending_takes_room_until_it_is_forgotten() {
+        let path = "/locks/job/_c_00000000-0000-0000-0000-000000000000-lock-";
+        let table = Table::with_room(2 * (path.len() + 15) + 1);
+        let begin = |number| table.begin(id(number), Claim::WRITER, path);
+        let node = Node { number: 7, czxid: 100, claim: Claim::WRITER };
+        assert!(matches!((begin(1), begin(2), begin(3)), (Begun::Fresh, Begun::Fresh, Begun::Refused(_))));
+        assert!(matches!(begin(1), Begun::Doubtful), "it has its room already");
+        table.placed(id(1), &Name::new("job").unwrap(), node);
+        assert!(matches!((begin(1), begin(3)), (Begun::Placed(_), Begun::Refused(_))));
+        assert!(table.lightening(id(1), Claim::READER, path).is_err());
+        table.ending(id(2));
+        assert!(matches!(begin(3), Begun::Refused(_)));
+        table.forget(id(2));
+        table.lightening(id(1), Claim::READER, path).unwrap();
+        table.lightening(id(1), Claim::READER, path).unwrap();
+        assert!(matches!(begin(3), Begun::Refused(_)), "the place has two nodes");
+        table.lightened(id(1), Claim::READER);
+        assert!(matches!((begin(3), begin(4)), (Begun::Fresh, Begun::Refused(_))));
+        table.forget(id(1));
+        assert!(matches!((begin(4), begin(5)), (Begun::Fresh, Begun::Refused(_))));
+    }
+}
