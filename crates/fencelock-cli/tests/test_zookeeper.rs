@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use common::hand::by_hand;
 use common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
-use fencelock_testbed::zookeeper::{Settings, shared};
+use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_testbed::{Port, Proxy, Way};
 use nix::sys::signal::Signal;
 
@@ -302,4 +302,22 @@ fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
     );
     let (code, wrong) = said(&["job"], Some("loud"));
     assert_eq!((code, wrong.contains("FENCELOCK_LOG") && wrong.contains("off, error, warn")), (78, true), "{wrong}");
+}
+
+#[test]
+fn the_end_of_a_locks_numbers_is_warned_of_by_those_who_take_it_and_those_who_look() {
+    let server = Ensemble::start(Settings::default().with("digest.enabled", "false")).unwrap();
+    let place = Place::with_store(format!("{}&ttl_ms=60000", server.url("/locks")));
+    let warns = |told: &str, parent: &str| {
+        told.contains("half of the numbers") && told.contains("1073741824") && told.contains(parent)
+    };
+    assert_eq!(ended(&mut place.run(&["job"], "true")).0, 0);
+    server.server(0).set_sequence(&["/locks/job"], 1 << 30).unwrap();
+    let (ended_with, text) = ended(&mut place.run(&["other"], "true"));
+    assert_eq!((ended_with, text.as_str()), (0, ""), "another lock has numbers of its own");
+    let (ended_with, text) = ended(&mut place.run(&["job"], "true"));
+    assert!(ended_with == 0 && warns(&text, "/locks/job"), "{text}");
+    let _holder = place.holder("job");
+    let shown = output(&mut place.fencelock(&["show", "job"]));
+    assert!(code(&shown) == 0 && stderr(&shown).contains("half of the numbers"), "{}", stderr(&shown));
 }

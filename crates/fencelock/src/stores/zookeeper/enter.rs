@@ -13,6 +13,7 @@ use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::line::View;
 use super::note;
+use super::numbers::exhausted;
 use super::outlook::{Listed, Listing, Parent};
 use super::path::Home;
 use super::place::{State, ZooKeeperPlace};
@@ -271,6 +272,7 @@ impl Joining<'_> {
         if !(0..=NUMBER_LIMIT).contains(&number) {
             return Err(exhausted(&self.home, number));
         }
+        self.core.numbers.drawn(&self.home, number);
         self.core.warn_of_the_last_grants(stat.czxid);
         let czxid = u64::try_from(stat.czxid).ok().filter(|czxid| *czxid < FencingToken::GRANT_LIMIT);
         czxid.map(|czxid| Node { number, czxid, claim: self.entry.claim }).ok_or_else(|| {
@@ -384,8 +386,3 @@ impl Joining<'_> {
 
 /// The answer to the read that sets a watch on the parent.
 type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
-
-fn exhausted(home: &Home<'_>, number: i64) -> Error {
-    let message = "the sequence of the parent is exhausted: delete it while nobody uses it, and it begins anew";
-    Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)
-}

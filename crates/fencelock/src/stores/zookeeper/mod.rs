@@ -16,6 +16,7 @@ mod foreign;
 mod layout;
 mod line;
 mod note;
+mod numbers;
 mod outlook;
 mod path;
 mod place;

@@ -13,6 +13,7 @@ use super::config::Config;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
+use super::numbers::Numbers;
 use super::outlook::{Outlook, Parent};
 use super::table::{Node, Nodes, Table};
 use crate::engine::clock::{Clock, Moment};
@@ -47,6 +48,7 @@ pub(super) struct Core {
     pub(super) table: Table,
     pub(super) outlook: Outlook,
     pub(super) alone: Alone,
+    pub(super) numbers: Numbers,
     grants_run_out: AtomicBool,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
@@ -61,7 +63,7 @@ impl Core {
         let no = || AtomicBool::new(false);
         let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
         let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
-        let (outlook, alone) = (Outlook::default(), Alone::default());
+        let (outlook, alone, numbers) = (Outlook::default(), Alone::default(), Numbers::default());
         Self {
             client,
             config,
@@ -71,6 +73,7 @@ impl Core {
             table,
             outlook,
             alone,
+            numbers,
             grants_run_out,
             parent_was_there,
             names_are_new,

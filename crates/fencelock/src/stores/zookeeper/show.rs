@@ -14,6 +14,7 @@ use super::foreign;
 use super::layout::{Ticket, disturbs_curator, request_of};
 use super::line;
 use super::note::{self, Told};
+use super::numbers;
 use super::path::{Home, RECORDS};
 use crate::name::Name;
 use crate::queue::{Claim, granted};
@@ -78,6 +79,7 @@ pub(super) async fn queue(
     page: Page,
 ) -> Answered<Queue> {
     let mut listed = Listed::ask(client, config, home).await?;
+    numbers::warn(home, listed.line.last().map_or(0, |(ticket, _)| ticket.number));
     let all = listed.line.len();
     let (start, end) = (page.skip.min(all), page.skip.saturating_add(page.limit).min(all));
     let read_to = end.min(start.saturating_add(DETAILED));

@@ -1,0 +1,50 @@
+//! The numbers of contenders come to an end: servers count to 2^31 - 1 below each parent, and never start again.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use super::layout::NUMBER_LIMIT;
+use super::path::Home;
+use crate::error::{Error, ErrorKind};
+
+/// From here on, about half of all numbers, it is warned of their end.
+const LATE: i64 = 1 << 30;
+
+/// So many parents are warned of by one session at most.
+const WARNINGS: usize = 1024;
+
+/// The parents whose numbers come to their end, as far as a session was told.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(Mutex<HashSet<String>>);
+
+impl Numbers {
+    /// A node of ours has drawn `number`: says, once for each parent, that there are not many left.
+    pub(super) fn drawn(&self, home: &Home<'_>, number: i64) {
+        if number < LATE {
+            return;
+        }
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() < WARNINGS && warned.insert(home.parent().to_owned()) {
+            drop(warned);
+            warn(home, number);
+        }
+    }
+}
+
+/// Says that the numbers come to their end, if they do.
+pub(super) fn warn(home: &Home<'_>, number: i64) {
+    if number >= LATE {
+        tracing::warn!(
+            parent = home.parent(),
+            number,
+            last = NUMBER_LIMIT,
+            "half of the numbers below this parent are used up, and after the last one every acquire is refused: delete the parent while nobody uses it, and they begin anew"
+        );
+    }
+}
+
+/// A contender's number is past the last one, or was given twice.
+pub(super) fn exhausted(home: &Home<'_>, number: i64) -> Error {
+    let message = "the sequence of the parent is exhausted: delete it while nobody uses it, and it begins anew";
+    Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)
+}
