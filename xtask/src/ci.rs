@@ -38,6 +38,7 @@ const PARTS: &[Part] = &[
     Part { name: "docs", budget: 120, class: Class::Builds, run: rustdoc },
     Part { name: "examples", budget: 120, class: Class::Builds, run: || examples::run(&[]) },
     Part { name: "README", budget: 240, class: Class::Builds, run: readme::first_command },
+    Part { name: "package", budget: 20, class: Class::Computes, run: package },
     Part { name: "deny", budget: 200, class: Class::Builds, run: deny },
     // Its programs wait for each other; what it builds waits for other builds.
     Part { name: "interop", budget: 360, class: Class::Waits, run: || interop::run(&[]) },
@@ -140,6 +141,20 @@ fn features() -> Result {
 fn rustdoc() -> Result {
     let args = ["doc", "--workspace", "--no-deps", "--all-features"];
     shell::run(cargo(&args).env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+/// What is published is complete: its metadata, licences and description. Not built from there, for that takes as long as all
+/// else that is built.
+fn package() -> Result {
+    const PUBLISHED: [&str; 3] = ["fencelock-zookeeper", "fencelock", "fencelock-cli"];
+    let mut package = cargo(&["package", "--no-verify", "--allow-dirty"]);
+    shell::run(package.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))?;
+    PUBLISHED.iter().try_for_each(|name| {
+        let list = shell::output(&mut cargo(&["package", "--list", "--allow-dirty", "--package", name]))?;
+        let missing = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+        let missing: Vec<_> = missing.into_iter().filter(|file| !list.lines().any(|line| line == *file)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(format!("the package {name} lacks {}", missing.join(", "))) }
+    })
 }
 
 fn deny() -> Result {

@@ -211,10 +211,11 @@ impl Conversation {
     }
 
     fn answered(&mut self, header: Header, incoming: &Incoming<'_>, now: Duration) -> Result<(), End> {
-        let is_next = |written: &mut Written| written.request.frame.xid() == header.xid;
-        let Some(Written { mut request, sent, proves, .. }) = self.written.pop_front_if(is_next) else {
+        let is_asked = |written: &Written| written.request.frame.xid() == header.xid;
+        let next = if self.written.front().is_some_and(is_asked) { self.written.pop_front() } else { None };
+        let Some(Written { mut request, sent, proves, .. }) = next else {
             // A server that is told that the session has moved answers that one request no more.
-            let is_later = self.written.iter().any(|written| written.request.frame.xid() == header.xid);
+            let is_later = self.written.iter().any(is_asked);
             return Err(if is_later { moved() } else { Malformed("an answer out of turn").into() });
         };
         self.given_up = self.given_up.saturating_sub(1);

@@ -23,7 +23,7 @@ fn is_obeyed(c: char) -> bool {
 
 /// `text` on one line, without anything that a terminal obeys, cut where it is too long; `None` if it is so already.
 fn cleaned(text: &str) -> Option<String> {
-    let kept = &text[..text.floor_char_boundary(LONGEST)];
+    let kept = cut(text, LONGEST);
     if kept.len() == text.len() && !text.contains(is_obeyed) {
         return None;
     }
@@ -32,6 +32,12 @@ fn cleaned(text: &str) -> Option<String> {
         shown.push('…');
     }
     Some(shown)
+}
+
+/// At most `bytes` of `text`, cut between characters.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 /// A reason as others gave it.

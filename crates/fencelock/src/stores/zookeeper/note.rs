@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::queue::Claim;
+use crate::store::clean::cut;
 use crate::store::{Entry, Owner};
 
 /// The longest data of a node, in bytes.
@@ -99,11 +100,6 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
             return note;
         }
     }
-}
-
-/// At most `bytes` of `text`, cut between characters.
-fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
 }
 
 /// Whether a fencelock wrote it.
