@@ -59,6 +59,7 @@ const TABLE: &[Row] = &[
     row("fencelock-cli", "test_container", Waits, 2),
     row("fencelock-cli", "test_guardian", Waits, 65),
     row("fencelock-cli", "test_ls", Waits, 5),
+    row("fencelock-cli", "test_hostile", Waits, 30),
     row("fencelock-cli", "test_loss", Waits, 10),
     row("fencelock-cli", "test_outage", Waits, 12),
     row("fencelock-cli", "test_redis", Waits, 20),
