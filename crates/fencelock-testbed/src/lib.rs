@@ -15,7 +15,7 @@ mod wait;
 pub mod zookeeper;
 
 pub use network::Network;
-pub use packages::{Package, REDIS, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+pub use packages::{Package, REDIS, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use wait::{PATIENCE, wait_until};

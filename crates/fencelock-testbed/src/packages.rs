@@ -37,6 +37,10 @@ pub const TERMINAL_PROGRAMS: Package = Package {
     files: &[("/usr/bin/vim", "vim"), ("/usr/bin/less", "less"), ("/usr/bin/ssh-keygen", "openssh-client")],
 };
 
+/// What makes another user of a command.
+pub const SUDO: Package =
+    Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]

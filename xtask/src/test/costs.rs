@@ -67,6 +67,7 @@ const TABLE: &[Row] = &[
     row("fencelock-cli", "test_show", Waits, 5),
     row("fencelock-cli", "test_store", Waits, 60),
     row("fencelock-cli", "test_stores", Computes, 1),
+    row("fencelock-cli", "test_sudo", Waits, 5),
     row("fencelock-cli", "test_terminal", Waits, 5),
     row("fencelock-cli", "test_terminal_programs", Waits, 30),
     row("fencelock-cli", "test_zookeeper", Waits, 30),
