@@ -1,18 +1,22 @@
 //! The one acquire loop, for queue and race layouts alike.
 
+mod attempt;
+mod refusal;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::attempt::{Attempt, Stage};
 use super::Engine;
 use super::clock::Moment;
 use super::hold::Hold;
-use super::look::{Answer, LATEST};
+use super::look::Answer;
 use super::observe::Event;
 use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Ahead, Contention, Entered, Entry, Grant, Loss, Place, PlaceId, RequestId, Standing};
+use crate::store::{Entered, Entry, Grant, Loss, PlaceId, RequestId, Standing};
 
 /// What an acquire asks for.
 #[derive(Debug, Clone)]
@@ -345,78 +349,6 @@ impl Acquire {
         }
     }
 
-    /// Refuses to wait behind more waiters than was allowed.
-    async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
-        match (self.wish.max_waiters, ahead) {
-            (Some(limit), Some(ahead)) if ahead.waiters >= limit => {
-                let error = Box::pin(self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine))).await;
-                Err(error.with("waiting", ahead.waiters).with("max_waiters", limit))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
-    async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let last = self.failures.last.take();
-        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
-            return self.outage(last.or_else(|| self.engine.why_no_session()));
-        };
-        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last) };
-        let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
-        let told = self.engine.told(look, self.until).await;
-        // Late timers are not the store's silence.
-        let over = self.engine.clock.now().min(self.until.after(LATEST));
-        match told {
-            Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
-            None if over.since(heard.max(live.answered())) > QUIET => self.outage(None),
-            None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
-            Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
-        }
-    }
-
-    /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
-    fn outage(&self, last: Option<Error>) -> Error {
-        let was_lost = last.as_ref().is_some_and(|last| last.kind() == ErrorKind::Lost);
-        let message = match self.wish.queues() {
-            true if was_lost => "the session was lost, and the store did not answer before the wait limit passed",
-            true => "the store did not answer before the wait limit passed",
-            false => "the store did not answer within the request deadline",
-        };
-        let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable();
-        match last {
-            Some(last) => error.caused_by(last),
-            None => error,
-        }
-    }
-
-    /// Somebody is ahead, and we do not queue.
-    async fn taken(&self) -> Error {
-        match self.wish.wait {
-            Wait::No => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
-            _ => self.refused(ErrorKind::TimedOut, WAIT_IS_OVER, None).await,
-        }
-    }
-
-    async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
-        let look = self.engine.look(&self.wish.name, mine);
-        let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
-        // Who does not queue is done with the answer that refused it.
-        let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
-        let looked = self.engine.told(look, until).await.unwrap_or_else(unknown);
-        self.contended(kind, message, looked)
-    }
-
-    fn contended(&self, kind: ErrorKind, message: &'static str, looked: Result<Contention>) -> Error {
-        let contention = looked.unwrap_or_else(|_| Contention::unknown(self.wish.name.clone()));
-        Error::new(kind, "acquire", message).with("name", &self.wish.name).contended(contention)
-    }
-
-    async fn conflict(&self, theirs: Claim) -> Error {
-        let message = "somebody queues under this name with another kind of lock or another capacity";
-        self.refused(ErrorKind::Conflict, message, None).await.with("theirs", theirs).with("ours", self.wish.claim)
-    }
-
     fn granted(&self, attempt: &mut Attempt<'_>, grant: Grant, known_since: Moment) -> Arc<Hold> {
         let lease = self.wish.lease.map(|lease| (known_since.after(lease), Loss::LeaseOver));
         let most = self.wish.max_hold.map(|most| (known_since.after(most), Loss::HeldTooLong));
@@ -433,79 +365,5 @@ impl Acquire {
             self.engine.clock.now(),
             deadline,
         )
-    }
-}
-
-/// One request in flight; dropped before its end, it undoes itself in the background.
-struct Attempt<'a> {
-    engine: &'a Arc<Engine>,
-    live: &'a Arc<Live>,
-    id: PlaceId,
-    stage: Stage,
-    /// Some request was not answered, and may still take effect.
-    unanswered: bool,
-    tracked: bool,
-}
-
-enum Stage {
-    /// Nothing can be in the store.
-    Fresh,
-    /// Something may be.
-    Entering,
-    /// A place is.
-    Placed(Box<dyn Place>),
-}
-
-impl Attempt<'_> {
-    fn standing(&self) -> Standing {
-        match &self.stage {
-            Stage::Placed(place) => place.standing(),
-            _ => Standing::Lost(Loss::Removed),
-        }
-    }
-
-    /// The last request took no effect; nothing is in the store unless an earlier one was never answered.
-    fn refused(&mut self) {
-        self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
-    }
-
-    /// Puts the waiting place under renewal.
-    fn track(&mut self) -> Arc<WaitSlot> {
-        self.tracked = true;
-        self.live.track_waiting(self.id.clone())
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if self.tracked {
-            self.live.untrack(self.id.request);
-        }
-        let place = match std::mem::replace(&mut self.stage, Stage::Fresh) {
-            Stage::Fresh => return,
-            Stage::Entering => None,
-            Stage::Placed(place) => Some(place),
-        };
-        if self.live.over().is_none() {
-            let (engine, live, id) = (Arc::clone(self.engine), Arc::clone(self.live), self.id.clone());
-            self.engine.clean_up(async move { undo(&engine, &live, &id, place).await });
-        }
-    }
-}
-
-/// Takes an abandoned request back, again and again until it is done or the session is over.
-async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<dyn Place>>) {
-    let mut failures = 0;
-    while live.over().is_none() {
-        let undone = match &mut place {
-            Some(place) => engine.in_time("leave", place.leave()).await.map(drop),
-            None => engine.in_time("withdraw", live.session().withdraw(&id.name, id.request)).await,
-        };
-        match undone {
-            Ok(()) => return,
-            Err(error) => engine.observers.tell(Event::ReleaseFailed { name: &id.name, error: &error }),
-        }
-        failures += 1;
-        engine.pause_after(failures).await;
     }
 }

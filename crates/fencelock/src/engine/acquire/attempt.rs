@@ -1,0 +1,82 @@
+//! One request of an acquire, from its first sending to its grant; whoever drops it takes it back.
+
+use std::sync::Arc;
+
+use super::super::Engine;
+use super::super::observe::Event;
+use super::super::session::{Live, WaitSlot};
+use crate::store::{Loss, Place, PlaceId, Standing};
+
+/// One request in flight; dropped before its end, it undoes itself in the background.
+pub(super) struct Attempt<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) live: &'a Arc<Live>,
+    pub(super) id: PlaceId,
+    pub(super) stage: Stage,
+    /// Some request was not answered, and may still take effect.
+    pub(super) unanswered: bool,
+    pub(super) tracked: bool,
+}
+
+pub(super) enum Stage {
+    /// Nothing can be in the store.
+    Fresh,
+    /// Something may be.
+    Entering,
+    /// A place is.
+    Placed(Box<dyn Place>),
+}
+
+impl Attempt<'_> {
+    pub(super) fn standing(&self) -> Standing {
+        match &self.stage {
+            Stage::Placed(place) => place.standing(),
+            _ => Standing::Lost(Loss::Removed),
+        }
+    }
+
+    /// The last request took no effect; nothing is in the store unless an earlier one was never answered.
+    pub(super) fn refused(&mut self) {
+        self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
+    }
+
+    /// Puts the waiting place under renewal.
+    pub(super) fn track(&mut self) -> Arc<WaitSlot> {
+        self.tracked = true;
+        self.live.track_waiting(self.id.clone())
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.tracked {
+            self.live.untrack(self.id.request);
+        }
+        let place = match std::mem::replace(&mut self.stage, Stage::Fresh) {
+            Stage::Fresh => return,
+            Stage::Entering => None,
+            Stage::Placed(place) => Some(place),
+        };
+        if self.live.over().is_none() {
+            let (engine, live, id) = (Arc::clone(self.engine), Arc::clone(self.live), self.id.clone());
+            self.engine.clean_up(async move { undo(&engine, &live, &id, place).await });
+        }
+    }
+}
+
+/// Takes an abandoned request back, again and again until it is done or the session is over.
+async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<dyn Place>>) {
+    let mut failures = 0;
+    while live.over().is_none() {
+        let undone = match &mut place {
+            Some(place) => engine.in_time("leave", place.leave()).await.map(drop),
+            None => engine.in_time("withdraw", live.session().withdraw(&id.name, id.request)).await,
+        };
+        match undone {
+            Ok(()) => return,
+            Err(error) => engine.observers.tell(Event::ReleaseFailed { name: &id.name, error: &error }),
+        }
+        failures += 1;
+        engine.pause_after(failures).await;
+    }
+}

@@ -1,0 +1,81 @@
+//! Why an acquire ends without the lock: others have it, or the store was not heard of.
+
+use super::super::look::LATEST;
+use super::{Acquire, QUIET, WAIT_IS_OVER, Wait};
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
+use crate::store::{Ahead, Contention, RequestId};
+
+impl Acquire {
+    /// Refuses to wait behind more waiters than was allowed.
+    pub(super) async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
+        match (self.wish.max_waiters, ahead) {
+            (Some(limit), Some(ahead)) if ahead.waiters >= limit => {
+                let error = Box::pin(self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine))).await;
+                Err(error.with("waiting", ahead.waiters).with("max_waiters", limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
+    pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
+        let last = self.failures.last.take();
+        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
+            return self.outage(last.or_else(|| self.engine.why_no_session()));
+        };
+        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last) };
+        let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
+        let told = self.engine.told(look, self.until).await;
+        // Late timers are not the store's silence.
+        let over = self.engine.clock.now().min(self.until.after(LATEST));
+        match told {
+            Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
+            None if over.since(heard.max(live.answered())) > QUIET => self.outage(None),
+            None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
+            Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
+        }
+    }
+
+    /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
+    pub(super) fn outage(&self, last: Option<Error>) -> Error {
+        let was_lost = last.as_ref().is_some_and(|last| last.kind() == ErrorKind::Lost);
+        let message = match self.wish.queues() {
+            true if was_lost => "the session was lost, and the store did not answer before the wait limit passed",
+            true => "the store did not answer before the wait limit passed",
+            false => "the store did not answer within the request deadline",
+        };
+        let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable();
+        match last {
+            Some(last) => error.caused_by(last),
+            None => error,
+        }
+    }
+
+    /// Somebody is ahead, and we do not queue.
+    pub(super) async fn taken(&self) -> Error {
+        match self.wish.wait {
+            Wait::No => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
+            _ => self.refused(ErrorKind::TimedOut, WAIT_IS_OVER, None).await,
+        }
+    }
+
+    async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
+        let look = self.engine.look(&self.wish.name, mine);
+        let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
+        // Who does not queue is done with the answer that refused it.
+        let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
+        let looked = self.engine.told(look, until).await.unwrap_or_else(unknown);
+        self.contended(kind, message, looked)
+    }
+
+    fn contended(&self, kind: ErrorKind, message: &'static str, looked: Result<Contention>) -> Error {
+        let contention = looked.unwrap_or_else(|_| Contention::unknown(self.wish.name.clone()));
+        Error::new(kind, "acquire", message).with("name", &self.wish.name).contended(contention)
+    }
+
+    pub(super) async fn conflict(&self, theirs: Claim) -> Error {
+        let message = "somebody queues under this name with another kind of lock or another capacity";
+        self.refused(ErrorKind::Conflict, message, None).await.with("theirs", theirs).with("ours", self.wish.claim)
+    }
+}
