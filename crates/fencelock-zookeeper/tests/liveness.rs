@@ -52,6 +52,8 @@ async fn fate(follower: Config, observer: Client, number: usize) -> Fate {
     let (client, _events) = Client::connect(follower).await.unwrap();
     assert_eq!(client.session().timeout, TIMEOUT);
     let path = put(&client, &format!("/e{number}"), CreateMode::Ephemeral).await;
+    // What a follower has answered for, the leader itself may still have to apply.
+    observer.sync(&path).await.unwrap();
     let (_, _, mut watch) = observer.get_data_watched(&path).await.unwrap();
     let is_careful = number < CAREFUL;
     let stop = Arc::new(AtomicBool::new(false));

@@ -49,6 +49,11 @@ pub(crate) fn with_ttl(url: &str, ttl_ms: u64) -> String {
     format!("{url}{}ttl_ms={ttl_ms}", if url.contains('?') { '&' } else { '?' })
 }
 
+/// Connects, or says why not, on a busy machine too.
+pub(crate) async fn patient(url: &str) -> Result<Client, Error> {
+    Client::builder().connect_timeout(PATIENCE).connect(url).await
+}
+
 /// Acquires and holds, or says why not; as somebody does who never saw the server before.
 pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
     let start = Instant::now();

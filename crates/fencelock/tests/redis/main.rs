@@ -25,7 +25,6 @@
 
 mod away;
 mod clocks;
-mod crowds;
 mod cuts;
 mod janitor;
 mod lab;

@@ -9,7 +9,7 @@ use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Role, Settings, shared};
 use fencelock_testbed::{Network, Port};
 
-use crate::lab::{acquired, acquiring, client, refused, server, soon, taken, until, until_queued, with_ttl};
+use crate::lab::{acquired, acquiring, client, patient, refused, server, soon, taken, until, until_queued, with_ttl};
 
 #[tokio::test]
 async fn where_nobody_listens_the_error_names_the_server() {
@@ -52,7 +52,7 @@ async fn users_who_may_not_do_what_locks_need_are_denied_when_they_connect() {
     let server = server(settings.with_user("enough", enough));
     for (user, _) in MAY {
         let url = format!("redis://{user}:p@{}", server.address());
-        let Err(error) = fencelock::Client::connect(&url).await else { panic!("{user} is taken in") };
+        let Err(error) = patient(&url).await else { panic!("{user} is taken in") };
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{user}: {error}");
         assert!(error.to_string().contains("access control list"), "{user}: {error}");
     }
@@ -236,7 +236,7 @@ async fn without_any_one_of_the_commands_nothing_is_written_and_the_error_names_
         command.extend(rules.split(' ').filter(|other| *other != rule));
         server.ask(&command).unwrap();
         let url = format!("redis://{user}:p@{}", server.address());
-        let Err(error) = fencelock::Client::connect(&url).await else { panic!("{user} is taken in without {rule}") };
+        let Err(error) = patient(&url).await else { panic!("{user} is taken in without {rule}") };
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{rule}: {error}");
         let inside = !["+evalsha", "+script|load", "+subscribe", "+get", "+set"].contains(&rule);
         let shown = error.to_string();

@@ -51,7 +51,7 @@ async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
     assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable), "{error:?}");
     let waiting = acquiring(&client, "job");
     until("it is told why", async || seen.retried.lock().unwrap().iter().any(|why| why.contains("busy"))).await;
-    let refused = refused(&with_ttl(&server.url(), 3000)).await;
+    let refused = refused(&with_ttl(&server.url(), 60_000)).await;
     assert!(refused.is_retryable() && refused.to_string().contains("SCRIPT KILL"), "{refused:?}");
     assert_eq!(server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap(), Reply::Status("OK".to_owned()));
     let guard = acquired(waiting).await;
@@ -85,7 +85,7 @@ async fn a_server_that_reads_its_data_is_said_to_and_waited_for() {
     let loads = || server.ask(&["DBSIZE"]).is_err_and(|error| error.to_string().starts_with("LOADING"));
     until("the server loads", async || loads()).await;
     let waiting = acquiring(&waiter, "job");
-    let error = refused(&with_ttl(&server.url(), 3000)).await;
+    let error = refused(&with_ttl(&server.url(), 60_000)).await;
     assert!(error.is_retryable() && error.to_string().contains("loading"), "{error:?}");
     acquired(waiting).await.release().await.unwrap();
 }

@@ -205,14 +205,14 @@ impl Bed {
     pub(super) fn ends(&mut self, sessions: &[u64]) -> (u64, BTreeMap<u64, u64>) {
         let text = "local time = redis.call('TIME') \
                     local answer = { time[1] * 1000 + math.floor(time[2] / 1000) } \
-                    for _, key in ipairs(KEYS) do answer[#answer + 1] = redis.call('PTTL', key) end \
+                    for _, key in ipairs(KEYS) do answer[#answer + 1] = redis.call('PEXPIRETIME', key) end \
                     return answer";
         let keys: Vec<String> = sessions.iter().map(|session| self.layout.session_key(*session)).collect();
         let mut command = redis::cmd("EVAL");
         command.arg(text).arg(keys.len()).arg(&keys);
-        let left: Vec<u64> = command.query(&mut self.connection).unwrap();
-        let now = left[0];
-        (now, sessions.iter().zip(&left[1..]).map(|(session, left)| (*session, now + left)).collect())
+        // The moments themselves: what is left of a time is less by when it is asked for.
+        let moments: Vec<u64> = command.query(&mut self.connection).unwrap();
+        (moments[0], sessions.iter().copied().zip(moments[1..].iter().copied()).collect())
     }
 
     /// Returns once the time of a session is over.

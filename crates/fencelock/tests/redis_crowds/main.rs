@@ -1,5 +1,9 @@
 //! Crowds of clients of their own, and what they cost the server and those who have nothing to do with them.
 
+#[path = "../redis/lab.rs"]
+#[allow(dead_code, reason = "another test binary uses the rest")]
+mod lab;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +16,7 @@ use futures_util::{StreamExt, stream};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::task::JoinHandle;
 
-use crate::lab::{PATIENCE, server, until};
+use lab::{PATIENCE, server, until};
 
 const CROWD: usize = 2000;
 
