@@ -1,6 +1,8 @@
-//! What the kernel tells of processes in `/proc` (proc(5)). Without `/proc` it tells nothing.
+//! What the kernel tells of processes in `/proc` (proc(5)). Without `/proc`, or with that of another namespace, it tells nothing.
 
 use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
@@ -42,8 +44,15 @@ pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
     (parent > 0).then(|| Pid::from_raw(parent))
 }
 
+/// Whether `/proc` has the numbers that we have: after `unshare --pid` without `--mount-proc` it has those of other processes.
+static HAS_OUR_NUMBERS: LazyLock<bool> =
+    LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&Pid::this().to_string())));
+
 /// What the kernel tells of a process after its name: state, parent, group, session.
 fn stat_of(process: Pid) -> Option<Vec<String>> {
+    if !*HAS_OUR_NUMBERS {
+        return None;
+    }
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may hold anything.
     Some(stat.rsplit_once(')')?.1.split_whitespace().take(4).map(str::to_owned).collect())

@@ -4,6 +4,7 @@ mod common;
 
 use std::process::Command;
 
+use common::terminal::Screen;
 use common::{PROGRAM, Place, ended};
 
 /// A place on a server, whose lock can lapse, and `unshare` with `options`, as the root of a user namespace.
@@ -39,4 +40,14 @@ fn without_proc_commands_run_as_elsewhere() {
     let script = "mount -t tmpfs none /proc && \"$0\" run --quiet job -- sh -c 'exit 5'
                   test $? = 5 && PATH=$PWD/bin:$PATH && fencelock run --quiet job -- sh -c 'exit 6'";
     assert_eq!(ended(command.args(["sh", "-c", script, PROGRAM])), (6, String::new()));
+}
+
+#[test]
+fn a_proc_of_other_processes_is_not_asked_about_the_command() {
+    let (_place, mut command) = unshared(&["--pid", "--fork"]);
+    let script = "\"$0\" run --quiet job -- sh -c 'read line; echo \"<$line>\"; exit 5'; exit $?";
+    let mut screen = Screen::start(command.args(["sh", "-c", script, PROGRAM]));
+    screen.types("typed\n");
+    screen.shows("<typed>");
+    assert_eq!(screen.code(), 5);
 }

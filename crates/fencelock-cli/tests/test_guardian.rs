@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use common::{Place, Running, children, code, is_alive, stderr, stopped, until, written};
+use common::{Place, Running, children, code, ended, is_alive, stderr, stopped, until, written};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -230,5 +230,15 @@ fn a_command_has_no_signal_blocked() {
     for place in [Place::new(), redis] {
         let output = common::output(&mut place.run(&["--quiet", "job"], "exec grep SigBlk /proc/self/status"));
         assert_eq!(common::stdout(&output).trim_start_matches("SigBlk:").trim(), "0000000000000000");
+    }
+}
+
+#[test]
+fn what_runs_beside_fencelock_obeys_the_option_and_not_the_variable_that_it_overrules() {
+    let place = Place::new();
+    for options in [&["run", "job"][..], &["run", "--close", "job"]] {
+        let mut command = place.fencelock(&["--log-level", "warn"]);
+        command.args(options).args(["--", "sh", "-c", "exit 5"]).env("FENCELOCK_LOG", "no level");
+        assert_eq!(ended(&mut command), (5, String::new()), "{options:?}");
     }
 }

@@ -76,7 +76,10 @@ const BESIDE: u8 = 1;
 pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     let store = &fencelock.store;
     let quiet = matches!(&fencelock.verb, Verb::Run(run) if run.is_quiet());
-    warnings::tell(store.level_told(quiet)?);
+    // What `run` starts beside itself warns of nothing; what the variable says, `--log-level` may have overruled.
+    if !matches!(&fencelock.verb, Verb::Bound(_) | Verb::Guard(_)) {
+        warnings::tell(store.level_told(quiet)?);
+    }
     match &fencelock.verb {
         Verb::Run(run) => run.run(store).await,
         Verb::Ls(ls) => ls.run(store).await,
