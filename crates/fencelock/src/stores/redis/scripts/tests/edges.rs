@@ -147,3 +147,17 @@ fn a_heavier_claim_is_refused() {
     let error = bed.try_run(lighten(&layout, session, (&name, held), seq, Claim::WRITER)).unwrap_err();
     assert_eq!(refusal(&error), Some(Refusal::Invalid), "{error}");
 }
+
+#[test]
+fn a_name_that_is_broken_is_listed_and_hides_no_other() {
+    let (mut bed, name, other) = (Bed::new(true), name("broken"), name("whole"));
+    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
+    bed.hold(session, &other, Claim::MUTEX);
+    let key = layout.slot(&name).bucket_key;
+    for record in ["nonsense", "9 9 9 9 a 0 0", "2 2 2 2 p 0 0"] {
+        bed.words(&["HSET", &key, name.as_str(), record]);
+        let mut listed = bed.run(names(&layout, 0..crate::kit::bucket::BUCKETS, "", None, 9)).names;
+        listed.sort();
+        assert_eq!(listed, [name.clone(), other.clone()], "{record}");
+    }
+}
