@@ -87,3 +87,18 @@ fn a_wait_that_ends_in_an_outage_ends_with_its_limit_and_no_farewell_prolongs_it
         assert!(late < Duration::from_millis(2500), "silent {is_silent}: {late:?} late");
     }
 }
+
+#[test]
+fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_at_length() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(server.url());
+    let mut holder = place.holder("job");
+    server.pause();
+    let started = Instant::now();
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    let code = holder.code();
+    let took = started.elapsed();
+    server.resume();
+    // A third of the ttl for the release.
+    assert!(code == 0 && took < Duration::from_millis(6500), "{code} after {took:?}");
+}

@@ -118,10 +118,11 @@ impl Run {
             () = self.say_that_it_is_not_reached(&chosen) => pending().await,
         };
         let limit = self.wait_limit(started.elapsed());
-        let ended = said_already(self.run_with(&client, &chosen, limit, &mut signals).await);
+        let mut is_given_back = true;
+        let ended = said_already(self.run_with(&client, &chosen, limit, &mut signals, &mut is_given_back).await);
         // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
         tokio::select! {
-            () = farewell(&client, ended.is_err()) => {}
+            () = farewell(&client, ended.is_err() || !is_given_back) => {}
             _ = signals.asked_to_end() => {}
         }
         ended
@@ -147,6 +148,7 @@ impl Run {
         chosen: &Chosen,
         limit: Duration,
         signals: &mut Signals,
+        is_given_back: &mut bool,
     ) -> Outcome<Ending> {
         let guard = tokio::select! {
             biased;
@@ -154,7 +156,7 @@ impl Run {
             guard = self.acquire(client, chosen, limit) => Ok(guard?),
         };
         match guard {
-            Ok(guard) => self.hold(client, chosen, guard, signals).await,
+            Ok(guard) => self.hold(client, chosen, guard, signals, is_given_back).await,
             Err(signal) => Ok(interrupted(signal)),
         }
     }
@@ -229,7 +231,14 @@ impl Run {
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
-    async fn hold(&self, client: &Client, chosen: &Chosen, guard: AnyGuard, signals: &mut Signals) -> Outcome<Ending> {
+    async fn hold(
+        &self,
+        client: &Client,
+        chosen: &Chosen,
+        guard: AnyGuard,
+        signals: &mut Signals,
+        is_given_back: &mut bool,
+    ) -> Outcome<Ending> {
         let variables = [
             ("FENCELOCK_NAME", Some(self.name.to_string())),
             ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
@@ -257,6 +266,7 @@ impl Run {
                 ended.map(|_| Ending::Code(code::LOST))
             }
             (Err(error), _) => {
+                *is_given_back = false;
                 say(format_args!("the lock {} was not given back: {}", self.name, chain(&error)));
                 ended
             }
