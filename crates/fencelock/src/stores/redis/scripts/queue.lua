@@ -27,9 +27,12 @@ local function lives_until(session)
   if known == nil then
     local left = call('PTTL', prefix .. session)
     if left == -1 then timeless[#timeless + 1] = session end
-    -- A clock that went back leaves more than a ttl, until the next renewal; that may be the session's last. Seldom asked:
-    -- where it went back by less than ten minutes, the dead may be waited for that long.
-    if left > 600000 then left = math.min(left, tonumber(call('HGET', prefix .. session, 'ttl')) or left) end
+    -- A clock that went back leaves more than a ttl. Such a session gets its ttl anew, as from a renewal. Asked where much is
+    -- left, for that is seldom: where the clock went back by less than ten minutes, the dead may be waited for that long.
+    if left > 600000 then
+      local ttl = tonumber(call('HGET', prefix .. session, 'ttl'))
+      if ttl and left > ttl then timeless[#timeless + 1], left = session, ttl end
+    end
     known = left >= 0 and now + left + 1 or left == -1 and now + 1000
     lives[session] = known
   end

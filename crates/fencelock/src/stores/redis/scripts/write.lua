@@ -83,7 +83,7 @@ local function send()
 end
 
 -- The only place that writes. Gives back what the last of the further `writes` answered. A session that somebody took
--- the end from lives on for its ttl: its client renews it, if there is one.
+-- the end from, or that a clock which went back left with more than its ttl, lives on for its ttl: its client renews it, if there is one.
 local function finish()
   local ends, answer = {}, nil
   for _, session in ipairs(timeless) do

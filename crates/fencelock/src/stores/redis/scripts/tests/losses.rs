@@ -28,6 +28,17 @@ fn a_boundary_is_no_fact_before_it_was_set() {
 }
 
 #[test]
+fn a_clock_that_goes_back_keeps_nobody_waiting_for_who_died_without_another_renewal() {
+    let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
+    let (mut bed, name) = (Bed::at(&server.url()), name("back"));
+    let (dies, lives) = (bed.session(SHORT), bed.session(LONG * 60));
+    bed.hold(dies, &name, Claim::MUTEX);
+    let (id, seq, _) = bed.wait(lives, &name, Claim::MUTEX);
+    server.set_clock(-3600).unwrap();
+    assert!(wait_until(PATIENCE, || bed.seen(lives, &name, id) == Seen::Granted(seq)));
+}
+
+#[test]
 fn a_lost_bucket_is_told_by_the_next_renewal_whether_or_not_another_one_was_made() {
     let (mut bed, name) = (Bed::new(true), name("lost"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
