@@ -192,6 +192,18 @@ impl Line {
         self.known.range(..end)
     }
 
+    /// How many are ahead of `key`, counted from the first who is still there. Those in front are taken to leave first,
+    /// so that few are asked for: a hint, on which no grant may rest.
+    pub(super) fn still_ahead(&self, key: Key, mut is_there: impl FnMut(&Known) -> bool) -> usize {
+        let end = self.known.partition_point(|known| known.ticket.key < key);
+        let (mut first, mut last) = (0, end);
+        while first < last {
+            let middle = first.midpoint(last);
+            if is_there(&self.known[middle]) { last = middle } else { first = middle + 1 }
+        }
+        end - first
+    }
+
     /// Everybody, front first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Known> {
         self.known.iter()

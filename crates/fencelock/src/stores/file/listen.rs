@@ -6,10 +6,11 @@ use super::bucket::State;
 use super::directory::Directory;
 use super::line::{Known, Line};
 use super::lives::Reliance;
-use super::place::FilePlace;
+use super::place::{FilePlace, REPAIR};
 use super::platform::Interest;
 use super::ticket::Ticket;
 use super::watch::{Subscription, Watching, watch};
+use crate::engine::clock::Moment;
 use crate::queue::{Claim, Hear, hears};
 
 /// How many tickets of others one waiter watches before it watches the directory instead.
@@ -22,6 +23,8 @@ pub(super) struct Target {
     pub(super) local: bool,
     pub(super) departure: Option<Subscription>,
     session: Option<Subscription>,
+    /// When its session was last found alive.
+    tested: Option<Moment>,
 }
 
 /// What came of listening.
@@ -86,7 +89,7 @@ impl FilePlace {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
             // A mutex has one.
             self.targets.reserve_exact(1);
-            self.targets.push(Target { ticket, local, departure: None, session: None });
+            self.targets.push(Target { ticket, local, departure: None, session: None, tested: None });
             self.targets.len() - 1
         });
         &mut self.targets[at]
@@ -128,6 +131,13 @@ impl FilePlace {
     /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.
     fn rely_on_session(&mut self, directory: &Directory, ticket: Ticket) -> rustix::io::Result<Option<Again>> {
         let session = ticket.key.session;
+        let (now, is_far) = (self.core.clock.now(), self.gait.is_far());
+        let target = self.target(ticket, false);
+        // Whoever is next tests at each look; for the others a dead one ahead makes no difference yet.
+        let is_unwatched = target.departure.is_none() && target.session.is_none();
+        if is_far && is_unwatched && target.tested.is_some_and(|tested| now.since(tested) < REPAIR) {
+            return Ok(Some(Again::Poll));
+        }
         if self.is_repair && !directory.is_alive(session)? {
             return Ok(None);
         }
@@ -136,7 +146,8 @@ impl FilePlace {
             Reliance::Doubtful(subscription) => (subscription, Again::Linger),
             Reliance::Dead => return Ok(None),
         };
-        self.target(ticket, false).session = subscription;
+        let target = self.target(ticket, false);
+        (target.session, target.tested) = (subscription, Some(now));
         Ok(Some(again))
     }
 

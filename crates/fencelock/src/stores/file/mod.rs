@@ -12,6 +12,7 @@ mod directory;
 mod enter;
 mod fault;
 mod files;
+mod gait;
 mod layout;
 mod line;
 mod listen;

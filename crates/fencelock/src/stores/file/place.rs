@@ -15,7 +15,8 @@ use super::bucket::{Bucket, REAPED_AT_MOST, State};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
-use super::line::Known;
+use super::gait::Gait;
+use super::line::{Known, Line};
 use super::listen::{Again, Heard, Target};
 use super::session::Core;
 use super::ticket::{Slot, Ticket};
@@ -31,7 +32,7 @@ pub(super) const REPAIR: Duration = Duration::from_secs(1);
 /// The same behind this process, where nothing is lost: thousands may wait there.
 const TOLD: Duration = Duration::from_secs(60);
 /// How often it looks when no event will come.
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = super::gait::PER_PLACE;
 /// The first pause after an event at a session file whose lock is still there.
 const LINGER: Duration = Duration::from_millis(1);
 
@@ -54,6 +55,8 @@ pub(super) struct FilePlace {
     /// Watches the whole directory of the bucket.
     pub(super) crowd: Option<Subscription>,
     linger: Duration,
+    /// How it looks while no event will come.
+    pub(super) gait: Gait,
     /// How often it looked.
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
@@ -81,6 +84,7 @@ impl FilePlace {
             targets: Vec::new(),
             crowd: None,
             linger: LINGER,
+            gait: Gait::default(),
             looks: 0,
             is_repair: false,
         }
@@ -121,7 +125,7 @@ impl FilePlace {
                 return Ok(REPAIR);
             }
             match self.listen(&mut state)? {
-                Heard::There(again) => return Ok(self.pause(again)),
+                Heard::There(again) => return Ok(self.pause(again, state.line(&self.encoded))),
                 Heard::Gone => {}
                 Heard::Dead(session) => {
                     let dead = HashSet::from([session]);
@@ -132,15 +136,22 @@ impl FilePlace {
         Ok(Duration::ZERO)
     }
 
-    fn pause(&mut self, again: Again) -> Duration {
+    fn pause(&mut self, again: Again, line: Option<&mut Line>) -> Duration {
+        // Without a watch on the ticket its departure is polled for, whatever its session does.
+        let blind =
+            self.crowd.is_none() && self.targets.iter().any(|target| !target.local && target.departure.is_none());
         match again {
             Again::Told => TOLD,
             Again::Repair => REPAIR,
+            Again::Poll | Again::Linger if blind && self.ticket.claim.is_whole() => {
+                let is_there = |known: &Known| {
+                    known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true)
+                };
+                let ahead = line.map_or(1, |line| line.still_ahead(self.ticket.key, is_there));
+                self.gait.pause(self.core.clock.now(), ahead)
+            }
             Again::Poll => POLL,
             Again::Linger => {
-                // Without a watch on the ticket its departure is polled for, whatever its session does.
-                let blind = self.crowd.is_none()
-                    && self.targets.iter().any(|target| !target.local && target.departure.is_none());
                 let pause = self.linger;
                 self.linger = (self.linger * 2).min(if blind { POLL } else { REPAIR });
                 pause

@@ -3,6 +3,7 @@
 mod crowds;
 mod edges;
 mod hostile;
+mod untold;
 mod wakes;
 
 use std::sync::atomic::{AtomicI64, Ordering};
