@@ -104,7 +104,10 @@ async fn one_answer_lost_at_renew_costs_no_lock() {
         })
         .await;
     }
-    guard.release().await.unwrap();
+    // The last cut may have met the connection that this one is made on, too.
+    while let Err(error) = guard.release().await {
+        assert!(error.is_retryable(), "{error}");
+    }
 }
 
 #[tokio::test]
