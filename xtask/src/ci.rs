@@ -28,20 +28,20 @@ struct Part {
 }
 
 /// What the others run beside.
-const TEST: Part = Part { name: "test", budget: 990, class: Class::Alone, run: || test::run(&[]) };
+const TEST: Part = Part { name: "test", budget: 1050, class: Class::Alone, run: || test::run(&[]) };
 
 const PARTS: &[Part] = &[
     Part { name: "format", budget: 10, class: Class::Computes, run: format },
     Part { name: "tidy", budget: 20, class: Class::Computes, run: || tidy::run(&[]) },
-    Part { name: "clippy", budget: 200, class: Class::Builds, run: clippy },
-    Part { name: "features", budget: 120, class: Class::Builds, run: features },
-    Part { name: "docs", budget: 120, class: Class::Builds, run: rustdoc },
-    Part { name: "examples", budget: 120, class: Class::Builds, run: || examples::run(&[]) },
-    Part { name: "README", budget: 240, class: Class::Builds, run: readme::first_command },
+    Part { name: "clippy", budget: 100, class: Class::Builds, run: clippy },
+    Part { name: "features", budget: 90, class: Class::Builds, run: features },
+    Part { name: "docs", budget: 60, class: Class::Builds, run: rustdoc },
+    Part { name: "examples", budget: 80, class: Class::Builds, run: || examples::run(&[]) },
+    Part { name: "README", budget: 400, class: Class::Builds, run: readme::first_command },
     Part { name: "package", budget: 10, class: Class::Computes, run: package },
-    Part { name: "deny", budget: 200, class: Class::Builds, run: deny },
+    Part { name: "deny", budget: 150, class: Class::Builds, run: deny },
     // Its programs wait for each other; what it builds waits for other builds.
-    Part { name: "interop", budget: 360, class: Class::Waits, run: || interop::run(&[]) },
+    Part { name: "interop", budget: 400, class: Class::Waits, run: || interop::run(&[]) },
 ];
 
 struct Done {
