@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// The node that a request made whose answer was lost, by its id and by our session. Whatever was sent before on any
-    /// connection of this session has taken effect by now, or never will.
+    /// connection of this session has taken effect by now, or does not; NOTES.md (*Withdrawal*) has the one exception.
     pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
         let home = self.config.home(name)?;
         let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
