@@ -392,12 +392,22 @@ async fn nothing_is_concluded_from_a_deletion_whose_answer_nobody_heard() {
     assert_eq!(near.cycle("job", Claim::MUTEX).await, LISTED);
     assert_eq!(soon(place.leave()).await.unwrap(), Left::AlreadyGone);
     assert_eq!(near.cycles(5, "job", Claim::MUTEX).await, [LISTED, LISTED, LISTED, WATCHED, ALONE]);
-    // Lost with its connection: asked again on the next one.
+    // Lost with its connection.
     let mut place = near.granted("job", Claim::MUTEX).await;
     near.proxy.cut_after(0, Way::Down);
-    let left = soon(place.leave()).await.unwrap();
+    let failed = soon(place.leave()).await.unwrap_err();
+    assert!(failed.is_retryable(), "{failed}");
     near.proxy.heal();
-    assert_eq!(left, Left::Released);
+    let left = soon(async {
+        loop {
+            match place.leave().await {
+                Ok(left) => return left,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    })
+    .await;
+    assert_eq!(left, Left::AlreadyGone);
     assert!(near.cycle("job", Claim::MUTEX).await >= LISTED);
 }
 

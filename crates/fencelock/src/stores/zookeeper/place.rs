@@ -405,12 +405,11 @@ impl Place for ZooKeeperPlace {
             let lighter = self.share.as_ref().and_then(|share| share.lighter());
             let nodes = (self.node, lighter.map(|claim| self.node.with(claim)));
             table.unwatch(request);
-            // After an answer that did not come, nothing is concluded from the next one.
+            // One try: after an answer that did not come, nothing is concluded from the next one.
             let was_alone = std::mem::take(&mut self.is_alone);
-            let epoch = self.core.client.connection_epoch();
             let left = match self.core.delete_place("leave", &self.id.name, request, nodes).await {
                 Ok(true) => {
-                    if was_alone && self.core.client.connection_epoch() == epoch {
+                    if was_alone {
                         self.core.alone.left(&self.id.name, self.node);
                     }
                     Left::Released

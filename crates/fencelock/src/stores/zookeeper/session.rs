@@ -106,19 +106,11 @@ impl Core {
     }
 
     /// Deletes a node of ours; says whether it was there. A session that is over has none any more.
-    ///
-    /// Asked again where the connection ended without an answer: servers do that, too, when another one has been given the session,
-    /// which may be long after that. A node that is gone by then was there.
     pub(super) async fn delete(&self, operation: &'static str, path: &str) -> Result<bool> {
-        let mut is_asked_again = false;
-        loop {
-            match self.client.delete(path, None).await {
-                Ok(()) => return Ok(true),
-                Err(error) if error.kind() == Wire::NoNode => return Ok(is_asked_again),
-                Err(error) if is_over(&error) => return Ok(false),
-                Err(error) if error.kind() == Wire::ConnectionLoss => is_asked_again = true,
-                Err(error) => return Err(fault(operation, &error)),
-            }
+        match self.client.delete(path, None).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Ok(false),
+            Err(error) => Err(fault(operation, &error)),
         }
     }
 
