@@ -358,8 +358,12 @@ async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
             until("it has asked", async || way.bytes().0 > asked).await;
             server.restart().unwrap();
             let guard = acquired(waiting).await;
-            assert_eq!(queued(&other, "job").await, 1, "round {round}, durable: {durable}");
-            guard.release().await.unwrap();
+            // A busy machine may cost the session; then the place is gone, and the guard says so.
+            let count = queued(&other, "job").await;
+            assert!(count == 1 || guard.check().is_err(), "{count} in round {round}, durable: {durable}");
+            if let Err(error) = guard.release().await {
+                assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+            }
             until_queued(&other, "job", 0).await;
         }
     }
