@@ -5,6 +5,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::silence::{holders, rounds, settings};
+use fencelock::Client;
+use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
 fn start() -> Ensemble {
@@ -61,6 +63,37 @@ fn what_was_held_through_a_pause_of_the_leader_is_released_by_its_holders() {
                 guard.release().await.unwrap();
                 client.close().await.unwrap();
             }
+        }
+    });
+}
+
+/// A follower that stands still for a moment reads afterwards what it was sent meanwhile: it asks the leader for sessions that others
+/// have long been given, which these find out by their next write.
+#[test]
+fn what_a_stopped_follower_takes_from_others_when_it_goes_on_is_released_all_the_same() {
+    let ensemble = start();
+    let (leader, followers) = (ensemble.leader(), ensemble.followers());
+    let proxy = Proxy::start(ensemble.server(leader).address()).unwrap();
+    let addresses = followers.iter().map(|follower| ensemble.server(*follower).address().to_string());
+    let servers: Vec<_> = addresses.chain([proxy.address().to_string()]).collect();
+    let stopped = ensemble.server(followers[0]);
+    block_on(async {
+        let mut held = Vec::new();
+        // About half of those on the leader say hello to the stopped one first.
+        while proxy.open_connections() < 8 {
+            let client = Client::connect(&format!("zk://{}/stopped?ttl_ms=30000", servers.join(","))).await.unwrap();
+            let guard = client.mutex(format!("job-{}", held.len())).unwrap().acquire().await.unwrap();
+            held.push((client, guard));
+        }
+        stopped.pause();
+        proxy.refuse();
+        proxy.reset();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        stopped.resume();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        for (client, guard) in held {
+            guard.release().await.unwrap();
+            client.close().await.unwrap();
         }
     });
 }

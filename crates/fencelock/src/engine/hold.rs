@@ -16,6 +16,9 @@ use crate::queue::Claim;
 use crate::store::{Left, Loss, Place, PlaceId, clean};
 use crate::token::FencingToken;
 
+/// How often one release asks, within one request deadline, as long as each connection ends before its answer.
+const LEAVES_AT_MOST: u32 = 3;
+
 /// What a guard can say about its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -346,20 +349,36 @@ impl Hold {
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
-        // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
-        let was_sent_before = self.may_be_left.swap(true, Ordering::AcqRel);
-        let left = match self.engine.in_time("release", place.leave()).await {
-            Ok(Left::AlreadyGone) if was_sent_before => Left::Released,
-            Ok(left) => left,
-            Err(error) => {
-                if error.outcome() == Outcome::NotApplied {
-                    self.may_be_left.store(was_sent_before, Ordering::Release);
-                }
-                return Err(error);
-            }
-        };
+        let left = self.engine.in_time("release", self.leave_place(place.as_mut())).await?;
         *slot = None;
         Ok(Some(left))
+    }
+
+    /// Asks again at once where the connection ended before the answer came: the next connection can tell, and a healthy store ends
+    /// connections, too (a server of ZooKeeper when another one has been given the session).
+    async fn leave_place(&self, place: &mut dyn Place) -> Result<Left> {
+        let mut asked = 0;
+        loop {
+            // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
+            let was_sent_before = self.may_be_left.swap(true, Ordering::AcqRel);
+            asked += 1;
+            let error = match place.leave().await {
+                Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
+                Ok(left) => return Ok(left),
+                Err(error) => error,
+            };
+            match error.outcome() {
+                Outcome::Unknown if asked < LEAVES_AT_MOST && error.is_retryable() && self.live.over().is_none() => {
+                    self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
+                }
+                Outcome::NotApplied if !was_sent_before => {
+                    self.may_be_left.store(false, Ordering::Release);
+                    return Err(error);
+                }
+                // Whatever the last one says of itself, one before it may have worked.
+                _ => return Err(error.outcome_unknown()),
+            }
+        }
     }
 
     /// Leaves the place, again and again until it is done or the session is over.

@@ -52,7 +52,7 @@ pub enum Event<'a> {
         /// Why.
         cause: Loss,
     },
-    /// A request of an acquire or a downgrade failed and is tried again.
+    /// A request of an acquire, a downgrade or a release failed and is tried again.
     Retried {
         /// The lock.
         name: &'a Name,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fencelock::memory::Operation;
+use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::Store;
 use fencelock::{Clock, ErrorKind, GuardState, Loss, Outcome};
 use futures_util::FutureExt;
@@ -163,12 +163,32 @@ fn a_dropped_guard_releases_in_the_background() {
 }
 
 #[test]
-fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
+fn a_release_whose_answer_is_lost_is_asked_for_again() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.lose_next_reply(Operation::Leave);
+        guard.release().await.unwrap();
+        assert_eq!((process.events.count("Released"), process.events.count("ReleaseFailed")), (1, 0));
+        world.assert_no_place_is_left().await;
+    });
+}
+
+/// As often as a release asks.
+fn lose_every_answer_to_a_release(store: &MemoryStore) {
+    for _ in 0..3 {
+        store.lose_next_reply(Operation::Leave);
+    }
+}
+
+#[test]
+fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
+        lose_every_answer_to_a_release(&process.store);
         let error = guard.release().await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::Unknown));
         assert_eq!(guard.state(), GuardState::Released);
@@ -205,7 +225,7 @@ fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
         let world = World::new();
         let (first, second) = (world.process().await, world.process().await);
         let guard = whole(&first.client, "a").unwrap().acquire().await.unwrap();
-        first.store.lose_next_reply(Operation::Leave);
+        lose_every_answer_to_a_release(&first.store);
         guard.release().await.unwrap_err();
         let newer = whole(&second.client, "a").unwrap().try_acquire().await.unwrap();
         guard.release().await.unwrap();

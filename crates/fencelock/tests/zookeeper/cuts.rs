@@ -41,6 +41,21 @@ async fn wherever_its_answers_are_cut_a_downgrade_leaves_one_reader_and_lets_no_
 }
 
 #[tokio::test]
+async fn a_release_whose_connection_is_cut_is_asked_for_again_on_the_next_one() {
+    let lab = Lab::new().await;
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let near = client(&lab, &proxy, "&ttl_ms=20000").await;
+    let cuts = [(0, Way::Down), (1, Way::Down), (19, Way::Down), (0, Way::Up), (20, Way::Up)];
+    for (bytes, way) in cuts {
+        let guard = soon(near.mutex("job").unwrap().acquire()).await.unwrap();
+        proxy.cut_after(bytes, way);
+        soon(guard.release()).await.unwrap_or_else(|error| panic!("{bytes} {way:?}: {error}"));
+        proxy.heal();
+        assert!(lab.children("job").await.is_empty(), "{bytes} {way:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_downgrade_given_up_half_way_leaves_nothing() {
     let lab = Lab::new().await;
     let proxy = Proxy::start(shared().address()).unwrap();
