@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencelock::{Error, ErrorKind, Loss, Mutex};
 
 use super::primitives::ended;
-use crate::world::{Fault, GLANCE, PATIENCE, Verdict, World, demand, name};
+use crate::world::{Fault, GLANCE, PATIENCE, User, Verdict, World, demand, name};
 
 /// How long a lock may be held here.
 const BRIEFLY: Duration = Duration::from_millis(100);
@@ -43,6 +43,42 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
         demand!(!is_beside, "a rival was granted beside what still ran");
         guard.release().await?;
     }
+    Ok(())
+}
+
+/// Who refuses to wait behind a number of waiters is not refused because of those who have left.
+pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
+    let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
+    let job = name("job")?;
+    let held = holds.mutex(&job)?.acquire().await?;
+    let wait = |user: &User, most| {
+        let mutex = user.mutex(&job)?.max_waiters(most);
+        Ok::<_, Error>(tokio::spawn(async move { mutex.acquire().await }))
+    };
+    let are_queued = async |count| {
+        world.until("so many are in the queue", async || Ok(holds.queue(&job).await?.queued == count)).await
+    };
+    let mut waiting = Vec::new();
+    for (user, queued) in [(&leaves, 2), (&leaves, 3), (&leaves, 4), (&stays, 5)] {
+        waiting.push(wait(user, 9)?);
+        are_queued(queued).await?;
+    }
+    // The third stays: it is the one whom the next client listens to.
+    waiting[0].abort();
+    waiting[1].abort();
+    are_queued(3).await?;
+    let last = wait(&stays, 3)?;
+    let joins = async || Ok(last.is_finished() || holds.queue(&job).await?.queued == 4);
+    world.until("it is refused, or waits", joins).await?;
+    // Time to be refused in.
+    world.pass(GLANCE).await;
+    demand!(!last.is_finished(), "behind two waiters one is refused who waits behind three at most");
+    for task in waiting.into_iter().chain([last]) {
+        task.abort();
+    }
+    are_queued(1).await?;
+    held.check()?;
+    held.release().await?;
     Ok(())
 }
 

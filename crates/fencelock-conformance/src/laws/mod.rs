@@ -92,6 +92,7 @@ macro_rules! with_laws {
             primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
             primitives::a_name_is_one_kind_of_lock_at_a_time,
             limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
+            limits::who_left_is_not_counted_among_the_waiters,
             limits::a_crowd_that_gives_up_together_holds_up_nobody_else,
             costs::looks_refusals_and_renewals_cost_the_same_however_many_wait,
         ] }

@@ -89,6 +89,7 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
     (Flaw::CountsThePage, &["a_queue_is_read_by_pages_and_in_short"]),
     (Flaw::StandsStillForCrowds, &["a_crowd_that_gives_up_together_holds_up_nobody_else"]),
+    (Flaw::CountsWaitersTwice, &["who_left_is_not_counted_among_the_waiters"]),
     (Flaw::TellsOfEverybody, &["looks_refusals_and_renewals_cost_the_same_however_many_wait"]),
     (Flaw::MisplacesTheMiddle, &["a_queue_is_read_by_pages_and_in_short"]),
     (Flaw::ListsIdleNames, &["an_idle_name_leaves_nothing", "names_lists_what_is_queued_for"]),

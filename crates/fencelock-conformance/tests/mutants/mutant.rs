@@ -45,6 +45,7 @@ pub(crate) enum Flaw {
     CountsThePage,
     MisplacesTheMiddle,
     StandsStillForCrowds,
+    CountsWaitersTwice,
     TellsOfEverybody,
     ListsIdleNames,
     FoldsCase,
@@ -177,6 +178,9 @@ impl Store for MutantStore {
             if self.shared.flaw == Flaw::MisplacesTheMiddle {
                 outline.positions.iter_mut().flatten().for_each(|position| *position += usize::from(*position > 2));
             }
+            if self.shared.flaw == Flaw::CountsWaitersTwice {
+                outline.positions.iter_mut().flatten().for_each(|position| *position *= 2);
+            }
             if let Some(holder) = &mut outline.holder {
                 holder.grant = holder.grant.map(|grant| self.shared.grant(grant));
             }
@@ -239,6 +243,9 @@ impl Shared {
             (_, Standing::Granted(grant)) => Standing::Granted(self.grant(grant)),
             (Flaw::GrantsTwice, Standing::Waiting(Some(Ahead { waiters: 0, .. }))) => {
                 Standing::Granted(Grant { token: FencingToken::new(1, 0) })
+            }
+            (Flaw::CountsWaitersTwice, Standing::Waiting(Some(ahead))) => {
+                Standing::Waiting(Some(Ahead { waiters: ahead.waiters * 2, ..ahead }))
             }
             _ => standing,
         }

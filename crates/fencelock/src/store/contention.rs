@@ -28,6 +28,12 @@ impl Contention {
     pub fn unknown(name: Name) -> Self {
         Self { name, holder: None, holders: 0, position: None, queued: 0 }
     }
+
+    /// How many waited ahead of us, if our position is known.
+    pub(crate) fn waiters_ahead(&self) -> Option<u32> {
+        let ahead = self.position?.saturating_sub(1).saturating_sub(self.holders);
+        Some(u32::try_from(ahead).unwrap_or(u32::MAX))
+    }
 }
 
 /// A queue in short, as [`Store::contention`](super::Store::contention) tells it.

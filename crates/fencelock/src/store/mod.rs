@@ -261,7 +261,7 @@ pub enum Standing {
     Lost(Loss),
 }
 
-/// How many contenders are ahead.
+/// How many contenders are ahead. Some of them may have left already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ahead {
     /// Those that hold the lock.

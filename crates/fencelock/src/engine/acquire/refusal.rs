@@ -7,15 +7,21 @@ use crate::queue::Claim;
 use crate::store::{Ahead, Contention, RequestId};
 
 impl Acquire {
-    /// Refuses to wait behind more waiters than was allowed.
+    /// Refuses to wait behind more waiters than was allowed. A store may count some who have left when somebody joins, so
+    /// nobody is refused before the queue was looked at.
     pub(super) async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
-        match (self.wish.max_waiters, ahead) {
-            (Some(limit), Some(ahead)) if ahead.waiters >= limit => {
-                let error = Box::pin(self.refused(ErrorKind::QueueFull, "too many wait already", Some(mine))).await;
-                Err(error.with("waiting", ahead.waiters).with("max_waiters", limit))
-            }
-            _ => Ok(()),
+        let (Some(limit), Some(ahead)) = (self.wish.max_waiters, ahead) else { return Ok(()) };
+        if ahead.waiters < limit {
+            return Ok(());
         }
+        let looked = Box::pin(self.looked(Some(mine))).await;
+        let seen = looked.as_ref().ok().and_then(Contention::waiters_ahead);
+        let waiters = seen.map_or(ahead.waiters, |seen| seen.min(ahead.waiters));
+        if waiters < limit {
+            return Ok(());
+        }
+        let error = self.contended(ErrorKind::QueueFull, "too many wait already", looked);
+        Err(error.with("waiting", waiters).with("max_waiters", limit))
     }
 
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
@@ -61,12 +67,16 @@ impl Acquire {
     }
 
     async fn refused(&self, kind: ErrorKind, message: &'static str, mine: Option<RequestId>) -> Error {
+        self.contended(kind, message, self.looked(mine).await)
+    }
+
+    /// Who is in the queue, as far as the store tells in time.
+    async fn looked(&self, mine: Option<RequestId>) -> Result<Contention> {
         let look = self.engine.look(&self.wish.name, mine);
         let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
         // Who does not queue is done with the answer that refused it.
         let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
-        let looked = self.engine.told(look, until).await.unwrap_or_else(unknown);
-        self.contended(kind, message, looked)
+        self.engine.told(look, until).await.unwrap_or_else(unknown)
     }
 
     fn contended(&self, kind: ErrorKind, message: &'static str, looked: Result<Contention>) -> Error {
