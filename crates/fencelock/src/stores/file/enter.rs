@@ -204,8 +204,11 @@ impl Request<'_> {
         match judge(state) {
             Admission::Admitted => return Ok(Admission::Admitted),
             Admission::Wait if self.entry.wait => {
-                let has_others = state.line(encoded).is_some_and(|line| line.iter().any(|known| !known.local));
-                if has_others && !fresh {
+                // A whole claim waits for the one before it alone, and one of this process is known to be there.
+                let heard = if claim.is_whole() { 1 } else { usize::MAX };
+                let is_behind_others =
+                    state.line(encoded).is_some_and(|line| line.iter().rev().take(heard).any(|known| !known.local));
+                if is_behind_others && !fresh {
                     state.relist(directory, lock.fd())?;
                 }
             }

@@ -254,6 +254,22 @@ async fn a_refused_try_tests_the_holder_alone_and_lists_nothing_however_many_pro
 }
 
 #[tokio::test]
+async fn who_joins_behind_its_own_process_lists_nothing_however_many_wait() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut holding, mut waiting) = (Client::on(&near), Client::on(&far));
+    let mut held = holding.enter("job", Claim::MUTEX).await;
+    let mut places = queue_up(&mut waiting, 50).await;
+    assert_eq!(far.directory().listings.load(Ordering::SeqCst), 1, "the first found the holder");
+    held.leave().await.unwrap();
+    places.push(waiting.enter("job", Claim::MUTEX).await);
+    for mut place in places {
+        granted(&mut place).await;
+        place.leave().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_try_sees_that_a_writer_it_knows_goes_on_as_a_reader() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
