@@ -297,12 +297,12 @@ impl Connection {
     }
 
     /// Takes the connection apart: what was written fails with `why`; what was not goes back into the line. Returns the newest transaction seen,
-    /// and whom to tell still that all credentials were taken.
-    pub(crate) fn end(self, why: &Error) -> (i64, Option<oneshot::Sender<()>>) {
-        let seen = self.conversation.seen();
+    /// whom to tell still that all credentials were taken, and whether the server owes the answer to a write.
+    pub(crate) fn end(self, why: &Error) -> (i64, Option<oneshot::Sender<()>>, bool) {
+        let (seen, owes) = (self.conversation.seen(), self.conversation.owes_a_write(self.out.flushed()));
         let unwritten = self.conversation.end(self.out.flushed(), why);
         self.shared.outbox.put_back(unwritten.into_iter());
-        (seen, self.ready)
+        (seen, self.ready, owes)
     }
 }
 

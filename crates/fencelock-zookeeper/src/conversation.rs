@@ -294,6 +294,11 @@ impl Conversation {
         }
     }
 
+    /// Whether a write is not answered that went out, in part at least, with the first `flushed` bytes.
+    pub(crate) fn owes_a_write(&self, flushed: u64) -> bool {
+        self.written.iter().any(|written| written.offset < flushed && written.request.frame.op().is_write())
+    }
+
     /// The connection is over, and `flushed` bytes went out on it. What was written fails with `why`, its outcome unknown; what was not is
     /// returned, in its order.
     pub(crate) fn end(self, flushed: u64, why: &Error) -> Vec<Request> {

@@ -64,6 +64,10 @@ pub(crate) struct Dialer {
     pause: Duration,
     /// The server that failed last is tried last.
     avoid: Option<String>,
+    /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. One that stood
+    /// still reads the write once it goes on. The leader refuses it, for the session is at another server. But if this server was said hello to
+    /// again, it can take the session back, and a write takes effect of which the other server has shown already that it did not.
+    owing: Vec<(String, Instant)>,
     /// Whether to pause before the first attempt.
     wary: bool,
     /// How many races in a row were won while other servers had been asked to continue the session as well.
@@ -77,6 +81,10 @@ pub(crate) struct Times {
     pub(crate) attempt: Duration,
     /// How long after one server the next one is dialled, unless that one has failed.
     pub(crate) stagger: Duration,
+    /// How long a server that owes the answer to a write is not asked, while others have not answered yet.
+    pub(crate) last: Duration,
+    /// How long one is thought to owe it: one that stood still for longer was given up by its leader, and starts anew.
+    pub(crate) owing: Duration,
     /// The longest pause between two tries of one server.
     pub(crate) longest_pause: Duration,
 }
@@ -99,6 +107,9 @@ impl Times {
             attempt: attempt.unwrap_or((session_timeout / 3).max(Self::SHORTEST_ATTEMPT)),
             // Two silent servers and a third that answers fit into what `Config::patience` leaves.
             stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
+            // It may be the only one that lives. With its silence before (`Config::patience`) that is 5/24 of the timeout, and without any 1/12.
+            last: session_timeout / 12,
+            owing: session_timeout,
             longest_pause: (session_timeout / 12).clamp(Self::FIRST_PAUSE, Duration::from_secs(1)),
         }
     }
@@ -108,18 +119,32 @@ impl Dialer {
     /// For a session with this timeout.
     pub(crate) fn new(times: Times) -> Self {
         let (failures, under_way) = (Vec::new(), Vec::new());
-        Self { failures, under_way, times, pause: Times::FIRST_PAUSE, avoid: None, wary: false, contests: 0 }
+        Self {
+            failures,
+            under_way,
+            times,
+            pause: Times::FIRST_PAUSE,
+            avoid: None,
+            owing: Vec::new(),
+            wary: false,
+            contests: 0,
+        }
     }
 
     /// A session was given.
-    pub(crate) fn found(&mut self, times: Times) {
+    pub(crate) fn found(&mut self, server: &str, times: Times) {
+        self.owing.retain(|(other, _)| other != server);
         self.failures.clear();
         self.under_way.clear();
         self.times = times;
     }
 
-    /// The connection to `server` ended after it had lived for `lived`; one that hardly lived counts as a failed attempt.
-    pub(crate) fn ended(&mut self, server: String, lived: Duration) {
+    /// The connection to `server` ended after it had lived for `lived`; one that hardly lived counts as a failed attempt. `owes` says that a
+    /// write was not answered.
+    pub(crate) fn ended(&mut self, server: String, lived: Duration, owes: bool) {
+        if owes {
+            self.owing.push((server.clone(), Instant::now()));
+        }
         self.avoid = Some(server);
         self.wary = lived < self.times.attempt;
         if !self.wary {
@@ -146,7 +171,9 @@ impl Dialer {
             let pause = self.next_pause();
             sleep(pause).await;
         }
-        let mut race = Race::new(shared, hello, self.times.after(self.contests), self.avoid.as_deref());
+        self.owing.retain(|(_, left)| left.elapsed() < self.times.owing);
+        let last = self.owing.iter().map(|(server, _)| server.clone()).collect();
+        let mut race = Race::new(shared, hello, self.times.after(self.contests), self.avoid.as_deref(), last);
         let mut failures = 0;
         loop {
             match race.next().await {

@@ -49,10 +49,16 @@ pub(crate) struct Race {
     times: Times,
     /// What is shown of a server.
     avoid: Option<String>,
+    /// What is shown of those that are asked after all others, and not before these have failed or were silent for [`Times::last`].
+    last: Vec<String>,
+    /// When those may be asked whatever the others do.
+    last_start: Instant,
     waiting: Vec<Dialled>,
     running: Vec<Dialled>,
     /// Which servers are being resolved, or will be.
     unresolved: Vec<bool>,
+    /// Whether the addresses of all servers were known: who waits now does not wait because the others are still being resolved.
+    is_complete: bool,
     next_start: Instant,
     tell: UnboundedSender<News>,
     news: UnboundedReceiver<News>,
@@ -67,16 +73,25 @@ pub(crate) struct Race {
 }
 
 impl Race {
-    pub(crate) fn new(shared: &Arc<Shared>, hello: Hello, times: Times, avoid: Option<&str>) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        hello: Hello,
+        times: Times,
+        avoid: Option<&str>,
+        last: Vec<String>,
+    ) -> Self {
         let (tell, news) = unbounded_channel();
         let mut race = Self {
             shared: Arc::clone(shared),
             hello,
             times,
             avoid: avoid.map(str::to_owned),
+            last,
+            last_start: Instant::now() + times.last,
             waiting: Vec::new(),
             running: Vec::new(),
             unresolved: vec![false; shared.config.servers.len()],
+            is_complete: false,
             next_start: Instant::now() + times.stagger,
             tell,
             news,
@@ -112,6 +127,7 @@ impl Race {
     /// Waits for what comes next.
     pub(crate) async fn next(&mut self) -> Found {
         loop {
+            let start_at = self.start_at();
             tokio::select! {
                 biased;
                 Some(news) = self.news.recv() => {
@@ -119,7 +135,7 @@ impl Race {
                         return found;
                     }
                 }
-                () = sleep_until(self.next_start), if !self.waiting.is_empty() => return Found::Started(self.start()),
+                () = sleep_until(start_at), if !self.waiting.is_empty() => return Found::Started(self.start()),
             }
         }
     }
@@ -128,6 +144,7 @@ impl Race {
         match news {
             News::Resolved(number, resolved) => {
                 self.unresolved[number] = false;
+                self.is_complete |= !self.unresolved.contains(&true);
                 match resolved {
                     Ok(addresses) => self.take(number, &addresses),
                     Err(why) => {
@@ -145,7 +162,7 @@ impl Race {
             News::Tried(dialled, Err(Denial::NotHere(refusal))) => {
                 self.running.retain(|other| *other != dialled);
                 self.next_start = Instant::now();
-                let server = shown(self.server(dialled.0), dialled.1);
+                let server = self.shown(dialled);
                 Some(Found::Failed { server, again: dialled.0, refusal })
             }
         }
@@ -153,6 +170,10 @@ impl Race {
 
     fn server(&self, number: usize) -> &Server {
         &self.shared.config.servers[number]
+    }
+
+    fn shown(&self, (number, address): Dialled) -> String {
+        shown(self.server(number), address)
     }
 
     fn take(&mut self, number: usize, addresses: &[SocketAddr]) {
@@ -168,15 +189,16 @@ impl Race {
         }
     }
 
-    /// Dials one of those that wait, the one to avoid only if there is no other. What it is called.
+    /// Dials one of those that wait, the one to avoid only if there is no other, and those to be asked last after that one. What it is called.
     fn start(&mut self) -> String {
         while self.attempts.try_join_next().is_some() {}
         self.next_start = Instant::now() + self.times.stagger;
         fastrand::shuffle(&mut self.waiting);
-        let liked = self.waiting.iter().position(|dialled| !self.is_avoided(*dialled));
+        let dislike = |index: &usize| (self.is_last(self.waiting[*index]), self.is_avoided(self.waiting[*index]));
+        let liked = (0..self.waiting.len()).min_by_key(dislike);
         let dialled = self.waiting.swap_remove(liked.unwrap_or(0));
         self.running.push(dialled);
-        let shown = shown(self.server(dialled.0), dialled.1);
+        let shown = self.shown(dialled);
         let attempt = Attempt {
             shared: Arc::clone(&self.shared),
             hello: self.hello.clone(),
@@ -191,8 +213,21 @@ impl Race {
         shown
     }
 
-    fn is_avoided(&self, (number, address): Dialled) -> bool {
-        self.avoid.as_ref().is_some_and(|avoid| *avoid == shown(self.server(number), address))
+    /// When the next one of those that wait is dialled. Where only those are left that are to be asked last, not while another one may answer.
+    fn start_at(&self) -> Instant {
+        let others_failed = self.running.is_empty() && self.is_complete;
+        if others_failed || !self.waiting.iter().all(|dialled| self.is_last(*dialled)) {
+            return self.next_start;
+        }
+        self.next_start.max(self.last_start)
+    }
+
+    fn is_avoided(&self, dialled: Dialled) -> bool {
+        self.avoid.iter().any(|avoid| *avoid == self.shown(dialled))
+    }
+
+    fn is_last(&self, dialled: Dialled) -> bool {
+        self.last.iter().any(|last| *last == self.shown(dialled))
     }
 }
 

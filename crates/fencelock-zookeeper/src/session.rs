@@ -94,7 +94,7 @@ impl Session {
         contacts.answered(welcome.sent, welcome.answered);
         self.ticket = welcome.ticket;
         let (patience, idle, times) = times(&self.shared.config, welcome.timeout);
-        self.dialer.found(times);
+        self.dialer.found(&server, times);
         self.shared.confirm(welcome.sent);
         let info = SessionInfo { id: self.ticket.id, timeout: welcome.timeout, server: server.clone() };
         if self.shared.connected(info) > 1 && !is_doubted {
@@ -105,8 +105,9 @@ impl Session {
         let shared = Arc::clone(&self.shared);
         let mut connection = Connection::new(shared, stream, conversation, (patience, idle), self.ready.take());
         let end = connection.serve().await;
-        (self.seen, self.ready) = connection.end(&error(&end));
-        self.dialer.ended(server, begun.elapsed());
+        let owes;
+        (self.seen, self.ready, owes) = connection.end(&error(&end));
+        self.dialer.ended(server, begun.elapsed(), owes);
         end
     }
 

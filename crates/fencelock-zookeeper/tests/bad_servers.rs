@@ -510,6 +510,68 @@ async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
     assert_eq!(client.session().id, 7);
 }
 
+/// A client whose server was left while it owed the answer to a write: that server, and the other one.
+async fn left_owing_a_write(timeout_ms: i32, attempt: Duration) -> (Client, Fake, Fake) {
+    let (first, second) = (Fake::new().await, Fake::new().await);
+    let config = Config::new(&connect_string([first.address, second.address])).unwrap();
+    let timeout = Duration::from_millis(timeout_ms.unsigned_abs().into());
+    let connecting = tokio::spawn(Client::connect(config.session_timeout(timeout).attempt(attempt)));
+    let (mut peer, is_first) = soon(async {
+        tokio::select! {
+            peer = first.accept() => (peer, true),
+            peer = second.accept() => (peer, false),
+        }
+    })
+    .await;
+    let (left, other) = if is_first { (first, second) } else { (second, first) };
+    soon(peer.read()).await;
+    peer.write(&welcome(7, timeout_ms, false)).await;
+    let (client, _events) = soon(connecting).await.unwrap().unwrap();
+    let created = client.create("/a", b"", CreateMode::Persistent, &[Acl::open()]);
+    soon(peer.read()).await;
+    drop(peer);
+    assert!(soon(created).await.unwrap_err().outcome_unknown());
+    (client, left, other)
+}
+
+/// Longer than a test waits; so is a twelfth of it.
+const HOUR: Duration = Duration::from_secs(3600);
+const HOUR_MS: i32 = 3_600_000;
+
+#[tokio::test]
+async fn a_server_that_owes_the_answer_to_a_write_is_not_asked_while_another_one_may_answer() {
+    let (client, left, other) = left_owing_a_write(HOUR_MS, HOUR).await;
+    let mut slow = soon(other.accept()).await;
+    soon(slow.read()).await;
+    // One that owes nothing would be asked after a fifth of it.
+    let asked = tokio::time::timeout(Duration::from_secs(1), left.accept()).await;
+    assert!(asked.is_err(), "it would take the session back, and the write would take effect");
+    slow.write(&welcome(7, HOUR_MS, false)).await;
+    let goes_on = client.exists("/");
+    assert_eq!(soon(slow.read()).await[4..8], 3_i32.to_be_bytes(), "nothing is doubted");
+    drop((goes_on, left));
+}
+
+#[tokio::test]
+async fn a_server_that_owes_the_answer_to_a_write_is_asked_at_once_when_the_others_fail() {
+    let (_client, left, other) = left_owing_a_write(HOUR_MS, HOUR).await;
+    drop(soon(other.accept()).await);
+    drop(other);
+    soon(soon(left.accept()).await.read()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_owes_the_answer_to_a_write_is_asked_in_time_when_the_others_are_silent() {
+    // The attempt at the silent one lasts for 23 s, and the other one is asked after 2 s.
+    let (_client, left, other) = left_owing_a_write(24_000, Duration::from_secs(23)).await;
+    let mut silent = soon(other.accept()).await;
+    soon(silent.read()).await;
+    soon(soon(left.accept()).await.read()).await;
+    // Both are asked side by side from then on.
+    let ended = tokio::time::timeout(Duration::from_millis(100), silent.try_read()).await;
+    assert!(ended.is_err(), "the silent one was given up: {ended:?}");
+}
+
 /// Resolves a name once, and never again: it says that there is none, or nothing.
 #[derive(Debug, Default)]
 struct Once {

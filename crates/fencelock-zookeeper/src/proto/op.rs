@@ -28,6 +28,11 @@ impl Op {
         self as i32
     }
 
+    /// Whether it changes what the servers keep.
+    pub(crate) const fn is_write(self) -> bool {
+        matches!(self, Self::Create | Self::CreateContainer | Self::Delete | Self::SetData | Self::SetAcl | Self::Multi)
+    }
+
     /// As errors name it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
