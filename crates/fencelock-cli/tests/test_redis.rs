@@ -243,6 +243,22 @@ fn a_wrong_password_is_refused_with_77_by_every_verb_and_never_shown() {
 }
 
 #[test]
+fn what_is_in_a_server_without_memory_is_shown_and_broken() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
+    let holder = place.holder("job");
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let listed = output(&mut place.fencelock(&["ls"]));
+    assert!(code(&listed) == 0 && stdout(&listed).contains("to test"), "{}", stderr(&listed));
+    let shown = output(&mut place.fencelock(&["show", "job"]));
+    assert!(code(&shown) == 0 && stdout(&shown).contains("to test"), "{}", stderr(&shown));
+    let (refused, said) = ended(&mut place.run(&["--try", "other"], "true"));
+    assert_eq!((refused, said.contains("maxmemory")), (71, true), "{said}");
+    let broken = ended(&mut place.fencelock(&["break", "job", "--reason", "stuck", "--yes"]));
+    assert_eq!((broken, holder.code()), ((0, String::new()), 76));
+}
+
+#[test]
 fn wrong_urls_are_wrong_usage() {
     let server = shared().address();
     for (url, said) in [

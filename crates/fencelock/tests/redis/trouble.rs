@@ -126,6 +126,27 @@ async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
 }
 
 #[tokio::test]
+async fn a_client_that_comes_to_a_server_without_memory_sees_and_breaks_what_is_there() {
+    let server = server(Settings::default());
+    let memory = |limit| server.ask(&["CONFIG", "SET", "maxmemory", limit]).unwrap();
+    memory("1");
+    let first = client(&server.url(), 30_000).await;
+    assert_eq!(first.names("", None, 9).await.unwrap(), []);
+    memory("0");
+    let guard = first.mutex("job").unwrap().acquire().await.unwrap();
+    memory("1");
+    let (fresh, name) = (client(&server.url(), 30_000).await, Name::new("job").unwrap());
+    assert_eq!(fresh.names("", None, 9).await.unwrap(), std::slice::from_ref(&name));
+    let queue = fresh.queue(&name).await.unwrap();
+    assert_eq!(queue.contenders.len(), 1);
+    let error = fresh.mutex("other").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exhausted, "{error:?}");
+    assert!(fresh.evict(&name, &queue.contenders[0], "stuck").await.unwrap());
+    soon(guard.lost()).await;
+    assert_eq!(fresh.breaks(&name).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_session_is_renewed_by_a_server_without_memory() {
     let server = server(Settings::default());
     let client = client(&server.url(), 2000).await;
