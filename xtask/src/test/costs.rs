@@ -45,7 +45,7 @@ const TABLE: &[Row] = &[
     row("fencelock", "queue_laws", Computes, 15),
     row("fencelock", "queue_laws_random", Computes, 10),
     row("fencelock", "redis", Waits, 70).threads(4),
-    row("fencelock", "redis_crowds", Computes, 20),
+    row("fencelock", "redis_crowds", Computes, 26),
     row("fencelock", "rwlock_laws", Computes, 1),
     row("fencelock", "semaphore_laws", Computes, 1),
     row("fencelock", "stubborn_laws", Computes, 1),

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Error, Guard, Name};
+use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Hands, Server, Settings};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
@@ -151,15 +152,19 @@ fn calls(server: &Server, command: &str) -> u64 {
     stat.split(',').find_map(|part| part.strip_prefix("calls=")).map_or(0, |calls| calls.parse().unwrap())
 }
 
-#[tokio::test]
-async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_all_are_kept() {
-    let server = server(Settings::default().with("slowlog-log-slower-than 200"));
-    let client = Client::connect(&server.url()).await.unwrap();
+async fn twenty_thousand(client: &Client) -> Vec<Guard> {
     let acquire = |number| {
         let mutex = client.mutex(format!("many/{number}")).unwrap();
         async move { mutex.acquire().await.unwrap() }
     };
-    let kept: Vec<Guard> = stream::iter(0..20_000).map(acquire).buffer_unordered(256).collect().await;
+    stream::iter(0..20_000).map(acquire).buffer_unordered(256).collect().await
+}
+
+#[tokio::test]
+async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_all_are_kept() {
+    let server = server(Settings::default().with("slowlog-log-slower-than 200"));
+    let client = Client::connect(&server.url()).await.unwrap();
+    let kept = twenty_thousand(&client).await;
     Work::of(&server);
     until("it is renewed twice", async || calls(&server, "pexpire") >= 32).await;
     // Each script of a renewal asks for so many buckets at most: nobody else waits for more than that.
@@ -167,4 +172,29 @@ async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_al
     println!("{scripts} scripts, {buckets} buckets: {:?}", Work::of(&server));
     assert!(buckets <= scripts * 256, "{buckets} buckets by {scripts} scripts");
     assert!(kept.iter().all(|guard| guard.check().is_ok()));
+}
+
+#[tokio::test]
+async fn twenty_thousand_locks_of_one_client_far_away_are_closed_in_few_round_trips() {
+    let server = server(Settings::default().with("slowlog-log-slower-than 200"));
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = Client::connect(&format!("redis://{}", proxy.address())).await.unwrap();
+    let kept = twenty_thousand(&client).await;
+    let each_way = Duration::from_millis(10);
+    proxy.delay(each_way);
+    Work::of(&server);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (hands, told) = (server.hands().unwrap(), Arc::clone(&stop));
+    let pinging = thread::spawn(move || longest_ping(hands, &told));
+    let start = Instant::now();
+    client.close().await.unwrap();
+    let took = start.elapsed();
+    stop.store(true, Ordering::Release);
+    let (scripts, ping) = (calls(&server, "evalsha"), pinging.join().unwrap());
+    println!("{scripts} scripts in {took:?}: {:?}; the longest PING took {ping:?}", Work::of(&server));
+    let one_by_one = each_way * 2 * u32::try_from(scripts).unwrap();
+    assert!(took < one_by_one / 2, "{took:?} for {scripts} scripts");
+    let look = Client::connect(&server.url()).await.unwrap();
+    assert_eq!(look.names("", None, 1).await.unwrap(), []);
+    drop(kept);
 }
