@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencelock::ErrorKind;
 use fencelock::store::Page;
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
+use crate::kinds::reading;
 use crate::lab::{Lab, observed, soon};
 
 /// One crowd at a time: two would wait for the machine, not for each other.
@@ -65,15 +67,7 @@ async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_grant
         })
         .collect();
     // The server counts these requests too.
-    let mut looks = 0;
-    let children = || async { lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children };
-    soon(async {
-        while children().await < i32::try_from(CROWD).unwrap() + 1 {
-            looks += 1;
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let looks = lab.until_many_queued("job", CROWD + 1).await;
     holder.release().await.unwrap();
     for waiter in crowd {
         soon(waiter).await.unwrap().unwrap();
@@ -118,4 +112,55 @@ async fn what_a_failed_acquire_and_a_page_of_the_queue_cost_does_not_depend_on_h
     assert!(queue.contenders.len() == 10 && queue.contenders.iter().all(|shown| shown.since.is_some()), "{queue:?}");
     let asked = count() - before;
     assert!(asked <= 10 + 2 + 50, "{asked} requests");
+}
+
+/// What the clients of 800 readers behind a writer and the server say to each other from its release to their last grant: bytes, and
+/// requests. Once the server keeps so many `watches`, they all listen.
+async fn letting_readers_in(clients: usize, options: &str, watches: u64) -> (u64, u64) {
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let mut lab = Lab::on(server.server(0).address()).await;
+    let writer = lab.client("").await.rwlock("page").unwrap().write().await.unwrap();
+    let proxy = Proxy::start(lab.server).unwrap();
+    lab.server = proxy.address();
+    let url = lab.url(options).replace("ttl_ms=20000", "ttl_ms=40000");
+    let connect = || async { Client::connect(&url).await.unwrap() };
+    let clients = future::join_all((0..clients).map(|_| connect())).await;
+    let readers: Vec<_> = (0..READERS).map(|number| reading(&clients[number % clients.len()], "page")).collect();
+    let count = |key: &str| server.server(0).monitor(key).unwrap();
+    lab.until_many_queued("page", READERS + 1).await;
+    soon(async {
+        while count("zk_watch_count") < watches {
+            // What they asked for is answered, so the next look is at something else.
+            future::join_all(clients.iter().map(|client| client.names("~", None, 1))).await;
+        }
+    })
+    .await;
+    let said = || proxy.bytes().0 + proxy.bytes().1;
+    let (said_before, asked_before) = (said(), count("zk_packets_received"));
+    writer.release().await.unwrap();
+    let held = soon(future::join_all(readers)).await;
+    let (bytes, requests) = (said() - said_before, count("zk_packets_received") - asked_before);
+    held.into_iter().for_each(|reader| drop(reader.unwrap().unwrap()));
+    (bytes, requests)
+}
+
+const READERS: usize = 800;
+
+#[tokio::test]
+async fn a_crowd_of_readers_behind_a_writer_is_let_in_and_asks_for_nothing_however_many_clients_they_are_of() {
+    let _room = ROOM.lock().await;
+    for clients in [1, 8] {
+        // Of each of them its own node, and of each client the writer's, which the writer watches itself.
+        let (bytes, requests) = letting_readers_in(clients, "", (READERS + clients + 1) as u64).await;
+        // The release, and renewals. Each of them listing the others would be 40 million bytes.
+        assert!(bytes <= 20_000 && requests <= 50, "{bytes} bytes and {requests} requests with {clients} clients");
+    }
+}
+
+#[tokio::test]
+async fn a_crowd_of_readers_that_lists_shares_its_listings() {
+    let _room = ROOM.lock().await;
+    let (bytes, requests) = letting_readers_in(1, "&handover=list", 2).await;
+    // Nine listings of 48 kB, and on a busy machine two reads for each: of the writer's node, and of its own once it holds.
+    assert!(bytes <= 1_500_000 && requests <= 2000, "{bytes} bytes and {requests} requests");
 }

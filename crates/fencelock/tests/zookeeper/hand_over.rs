@@ -1,9 +1,11 @@
 //! What a hand-over costs.
 
+use fencelock::Loss;
+use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-use crate::kinds::{granted, taking};
-use crate::lab::{Lab, acquired, acquiring};
+use crate::kinds::{granted, reading, taking, writing};
+use crate::lab::{Lab, acquired, acquiring, observed, soon};
 
 /// How many requests one release causes, its own included, with so many waiters.
 async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
@@ -85,4 +87,75 @@ async fn handed_over_by_list_a_release_grants_one_and_makes_one_list() {
     let requests = requests_of_a_release("&handover=list", 40).await;
     // The delete, one list, and at most one read that sets a watch.
     assert!(requests <= 3 + COUNTING, "{requests} requests");
+}
+
+#[tokio::test]
+async fn a_reader_whose_node_is_deleted_while_it_waits_hears_of_it_and_queues_again() {
+    let lab = Lab::new().await;
+    let (client, requeued) = observed(&lab.url("")).await;
+    let writer = client.rwlock("page").unwrap().write().await.unwrap();
+    let reads = reading(&client, "page");
+    let nodes = lab.until_queued("page", 2).await;
+    lab.delete(&format!("page/{}", nodes[1])).await;
+    // The writer holds on: nothing that happens ahead tells the reader.
+    let again = soon(async {
+        loop {
+            let now = lab.until_queued("page", 2).await;
+            if now != nodes {
+                return now;
+            }
+        }
+    })
+    .await;
+    assert_eq!((&again[0], again.len()), (&nodes[0], 2));
+    assert_eq!(*requeued.0.lock().unwrap(), [Loss::Removed]);
+    writer.release().await.unwrap();
+    granted(reads).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_went_while_a_reader_was_cut_off_is_no_grant_if_its_own_node_went_before() {
+    let mut lab = Lab::new().await;
+    let far = lab.client("").await;
+    let proxy = Proxy::start(lab.server).unwrap();
+    lab.server = proxy.address();
+    let (near, requeued) = observed(&lab.url("")).await;
+    let writer = far.rwlock("page").unwrap().write().await.unwrap();
+    let reads = reading(&near, "page");
+    lab.until_queued("page", 2).await;
+    // It listens once it was told of what it asked for before this.
+    near.names("~", None, 1).await.unwrap();
+    near.names("~", None, 1).await.unwrap();
+    let nodes = lab.children("page").await;
+    proxy.refuse();
+    proxy.reset();
+    lab.delete(&format!("page/{}", nodes[1])).await;
+    let next = writing(&far, "page");
+    lab.until_queued("page", 2).await;
+    writer.release().await.unwrap();
+    let next = granted(next).await;
+    proxy.heal();
+    lab.until_queued("page", 2).await;
+    assert_eq!(*requeued.0.lock().unwrap(), [Loss::Removed]);
+    assert!(!reads.is_finished() && next.check().is_ok(), "the reader is behind the second writer now");
+    next.release().await.unwrap();
+    granted(reads).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one() {
+    let lab = Lab::new().await;
+    let client = lab.client("").await;
+    let first = client.rwlock("page").unwrap().write().await.unwrap();
+    let second = writing(&client, "page");
+    let nodes = lab.until_queued("page", 2).await;
+    let reads = reading(&client, "page");
+    lab.until_queued("page", 3).await;
+    second.abort();
+    soon(async { while lab.children("page").await.contains(&nodes[1]) {} }).await;
+    // It heard of the end that it waited for, and listens to the other writer now.
+    client.names("~", None, 1).await.unwrap();
+    assert!(!reads.is_finished() && first.check().is_ok());
+    first.release().await.unwrap();
+    granted(reads).await.release().await.unwrap();
 }

@@ -89,6 +89,20 @@ impl Lab {
         })
         .await
     }
+
+    /// The same without listing them; says how many requests it took.
+    pub(crate) async fn until_many_queued(&self, name: &str, count: usize) -> u64 {
+        let path = self.path(name);
+        let mut looks = 1;
+        soon(async {
+            while self.hands.exists(&path).await.unwrap().unwrap().num_children < i32::try_from(count).unwrap() {
+                looks += 1;
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        looks
+    }
 }
 
 /// A client of the bare kind.

@@ -10,9 +10,9 @@ use futures_util::future;
 use fencelock_zookeeper as wire;
 
 use super::fault::fault;
-use super::layout::numbered;
-use super::line::Ahead;
-use super::place::{Heard, ZooKeeperPlace};
+use super::place::ZooKeeperPlace;
+use super::queue_view::Waits;
+use super::waiter::Heard;
 use crate::error::Result;
 
 /// So many contenders are asked for at once.
@@ -22,11 +22,11 @@ impl ZooKeeperPlace {
     /// Finds the nearest contender ahead that is still there, when a listing failed as `too_large`.
     pub(super) async fn look_along(&mut self, too_large: &wire::Error) -> Result<Option<Heard>> {
         let refused = || fault("next", too_large);
-        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let Some(waiter) = &self.waiter else { return Ok(None) };
         let home = self.core.config.home(&self.id.name)?;
         let layout = self.core.config.dialect.mutex();
-        let own = numbered(layout.prefix(self.id.request, self.node.claim, home.key), self.node.number);
-        let listing = cursor.queue.shown().ok_or_else(refused)?;
+        let own = self.own_name(home.key)?;
+        let listing = waiter.queue.shown().ok_or_else(refused)?;
         let ahead = listing.ahead(layout, home.key, &own, self.node.number).ok_or_else(refused)?;
         let client = self.core.client.clone();
         let exists = |node: &str| client.exists(&home.child(node));
@@ -36,9 +36,7 @@ impl ZooKeeperPlace {
             let stats = future::join_all(ahead[from..left].iter().map(|node| exists(node))).await;
             for (at, stat) in (from..left).zip(stats).rev() {
                 if stat.map_err(|error| fault("next", &error))?.is_some() {
-                    let count = u32::try_from(at + 1).unwrap_or(u32::MAX);
-                    let nearest = Ahead { nearest: ahead[at].into(), second: None, count, pure: true };
-                    self.is_behind(nearest, listing.parent)?;
+                    self.is_behind(Waits::behind(ahead[at], None, at + 1), listing.parent)?;
                     return Ok(None);
                 }
             }
@@ -46,6 +44,6 @@ impl ZooKeeperPlace {
         }
         // Asked after those ahead were told to be gone: it was there when they went.
         let own = exists(&own).await.map_err(|error| fault("next", &error))?;
-        Ok(Some(if own.is_some() { Heard::First } else { Heard::Removed }))
+        Ok(Some(if own.is_some() { Heard::Granted } else { Heard::Removed }))
     }
 }

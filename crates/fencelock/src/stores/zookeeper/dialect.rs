@@ -3,7 +3,7 @@
 use crate::queue::Claim;
 
 /// A kind of lock. Each has nodes of its own, and only one kind is in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Mutex,
     ReadWrite,

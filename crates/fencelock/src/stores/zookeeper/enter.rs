@@ -8,20 +8,20 @@ use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future::{self, OptionFuture};
 
 use super::alone::{Plan, Proof};
-use super::dialect::Kind;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
-use super::line::View;
 use super::note;
 use super::numbers::exhausted;
-use super::outlook::{Listed, Listing, Parent};
 use super::path::Home;
 use super::place::{State, ZooKeeperPlace};
+use super::queue_view::View;
 use super::session::{Core, Found};
-use super::share::{Seen, Share, see};
+use super::shared_listing::{Listed, Listing, Parent, Queue};
 use super::table::{Begun, Node};
+use super::waiter::Waiter;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Entered, Entry, Loss, PlaceId};
+use crate::queue::Claim;
+use crate::store::{Entered, Entry, Loss};
 use crate::token::FencingToken;
 
 /// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
@@ -92,6 +92,11 @@ impl Joining<'_> {
         }
     }
 
+    /// What this session knows of the queue.
+    fn queue(&self) -> Arc<Queue> {
+        self.core.listings.queue(&self.entry.name, self.layout.kind())
+    }
+
     fn is_shared(&self) -> bool {
         self.core.config.dialect.one_parent
     }
@@ -115,14 +120,14 @@ impl Joining<'_> {
             self.core.alone.proved(&self.entry.name, proof);
             return Ok(Some(Joined { node, sight: Sight::Alone }));
         }
-        let listed = self.core.outlook.queue(&self.entry.name).list(&self.core.client, self.home.parent()).await;
+        let listed = self.queue().list(&self.core.client, self.home.parent()).await;
         self.joined(node, &created.path, listed).await.map(Some)
     }
 
     /// Creates the node and lists the children of its parent; if asked for, watches the parent as well.
     async fn create_and_list(&self, draft: &Draft, watched: bool) -> Result<Joined> {
         let client = &self.core.client;
-        let queue = self.core.outlook.queue(&self.entry.name);
+        let queue = self.queue();
         let mut last = None;
         for attempt in 0..TRIES {
             let epoch = client.connection_epoch();
@@ -258,7 +263,7 @@ impl Joining<'_> {
     }
 
     async fn look_again(&self, node: Node) -> Result<Joined> {
-        let queue = self.core.outlook.queue(&self.entry.name);
+        let queue = self.queue();
         let listing = match queue.list(&self.core.client, self.home.parent()).await {
             Ok(listing) => listing,
             Err(error) if error.kind() == Wire::NoNode => Arc::default(),
@@ -297,84 +302,59 @@ impl Joining<'_> {
 
     async fn decide(&self, joined: Joined) -> Result<Entered> {
         let Joined { node, sight } = joined;
-        let (id, core) = (self.entry.id, self.core);
-        let place = PlaceId { name: self.entry.name.clone(), request: id };
         let listing = match sight {
-            Sight::Alone => return Ok(self.granted(place, node, true)),
+            Sight::Alone => return Ok(self.granted(node, true)),
             Sight::Listed(listing) => listing,
         };
         let name = self.own_name(node);
-        let path = || self.home.child(&name);
+        let path = self.home.child(&name);
         let is_alone = !self.is_shared() && listing.shows_only(&name);
         if !is_alone {
-            core.alone.doubt(&self.entry.name);
-        }
-        if self.layout.kind() != Kind::Mutex {
-            return self.decide_among(place, node, &listing, &name).await;
+            self.core.alone.doubt(&self.entry.name);
         }
         match listing.view(self.layout, self.home.key, &name, node.number) {
-            View::First => Ok(self.granted(place, node, is_alone)),
-            View::Behind(ahead) if self.entry.wait => {
-                Ok(Entered::In(Box::new(ZooKeeperPlace::waiting(core, place, node, ahead, &listing))))
+            View::Granted { tell: false } => Ok(self.granted(node, is_alone)),
+            View::Granted { tell: true } => match self.core.mark("enter", &path, self.entry).await {
+                Ok(true) => Ok(self.granted(node, is_alone)),
+                Ok(false) => Ok(self.removed(node)),
+                Err(error) => Err(self.give_back(&path, error).await),
+            },
+            View::Waits(waits) if self.entry.wait => {
+                let queue = self.queue();
+                if self.entry.claim == Claim::MUTEX {
+                    queue.shows(&listing, node.number);
+                }
+                let state = State::Waiting(waits.ahead);
+                Ok(self.place(node, state, Some(Waiter::new(queue, listing.parent, waits)), false))
             }
-            View::Behind(_) => {
-                self.take_back(&path()).await?;
+            View::Waits(_) => {
+                self.take_back(&path).await?;
                 Ok(Entered::Busy)
             }
             View::Conflict(claim) => {
-                self.take_back(&path()).await?;
+                self.take_back(&path).await?;
                 Ok(Entered::Conflict(claim))
             }
-            View::Twice => Err(self.give_back(&path(), exhausted(&self.home, node.number)).await),
-            View::Missing => {
-                core.table.forget(id);
-                Ok(Entered::In(Box::new(ZooKeeperPlace::lost(core, place, node, Loss::Removed))))
-            }
+            View::Twice => Err(self.give_back(&path, exhausted(&self.home, node.number)).await),
+            View::Missing => Ok(self.removed(node)),
         }
     }
 
     /// The place of a holder, which was the only one when it came, or was not.
-    fn granted(&self, id: PlaceId, node: Node, is_alone: bool) -> Entered {
-        self.core.table.hold(id.request, None);
-        let share = (self.layout.kind() != Kind::Mutex).then(|| Share::new(Arc::clone(self.entry), None));
-        Entered::In(Box::new(ZooKeeperPlace::granted(self.core, id, node, share, is_alone)))
+    fn granted(&self, node: Node, is_alone: bool) -> Entered {
+        self.core.table.hold(self.entry.id, None);
+        self.place(node, State::Granted, None, is_alone)
     }
 
-    /// The same for readers, writers and permits.
-    async fn decide_among(&self, place: PlaceId, node: Node, listing: &Listing, name: &str) -> Result<Entered> {
-        let (core, path, request) = (self.core, self.home.child(name), place.request);
-        let shared = |place, state, hears| {
-            let share = Share::new(Arc::clone(self.entry), hears);
-            Ok(Entered::In(Box::new(ZooKeeperPlace::shared(core, place, node, state, share))))
-        };
-        match see(self.layout, &listing.children, name, node.number, node.claim) {
-            Seen::Granted { tell } => {
-                let is_there = !tell
-                    || match core.mark("enter", &path, self.entry).await {
-                        Ok(is_there) => is_there,
-                        Err(error) => return Err(self.give_back(&path, error).await),
-                    };
-                if !is_there {
-                    core.table.forget(request);
-                    return shared(place, State::Lost(Loss::Removed), None);
-                }
-                Ok(self.granted(place, node, listing.shows_only(name)))
-            }
-            Seen::Waits(waits) if self.entry.wait => shared(place, State::Waiting(waits.ahead), Some(waits.hears)),
-            Seen::Waits(_) => {
-                self.take_back(&path).await?;
-                Ok(Entered::Busy)
-            }
-            Seen::Conflict(claim) => {
-                self.take_back(&path).await?;
-                Ok(Entered::Conflict(claim))
-            }
-            Seen::Twice => Err(self.give_back(&path, exhausted(&self.home, node.number)).await),
-            Seen::Missing => {
-                core.table.forget(request);
-                shared(place, State::Lost(Loss::Removed), None)
-            }
-        }
+    /// Its node is gone already.
+    fn removed(&self, node: Node) -> Entered {
+        self.core.table.forget(self.entry.id);
+        self.place(node, State::Lost(Loss::Removed), None, false)
+    }
+
+    fn place(&self, node: Node, state: State, waiter: Option<Box<Waiter>>, is_alone: bool) -> Entered {
+        let place = ZooKeeperPlace::new(self.core, self.entry, node, state, waiter);
+        Entered::In(Box::new(ZooKeeperPlace { is_alone, ..place }))
     }
 
     async fn take_back(&self, path: &str) -> Result<()> {

@@ -137,7 +137,7 @@ pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
 #[cfg(test)]
 mod tests {
     use super::super::dialect::DIALECTS;
-    use super::super::line;
+    use super::super::queue_view;
     use super::*;
 
     /// A node of each family, in the order in which the tables name them.
@@ -163,7 +163,7 @@ mod tests {
     fn waits(first: &str, second: &str) -> Waits {
         let nodes = vec![node(first, 1), node(second, 2)];
         let layout = DIALECTS[0].layout_of(&nodes);
-        let (line, others) = line::line(layout, "", nodes);
+        let (line, others) = queue_view::line(layout, "", nodes);
         assert!(others.is_empty(), "{others:?}");
         foreign(&line, false)[1].map_or(Waits::Yes, |foreign| foreign.waits)
     }
@@ -205,7 +205,7 @@ mod tests {
     fn one_that_waits_for_anybody_ahead_is_a_waiter() {
         let nodes = ["ours", "curator writer", "curator writer"];
         let nodes = nodes.iter().zip(1..).map(|(of, number)| node(of, number)).collect();
-        let (line, _) = line::line(DIALECTS[0].mutex(), "", nodes);
+        let (line, _) = queue_view::line(DIALECTS[0].mutex(), "", nodes);
         let seen = foreign(&line, false);
         let waits = seen.iter().map(|foreign| foreign.map(|foreign| foreign.waits)).collect::<Vec<_>>();
         assert_eq!(waits, [None, Some(Waits::No), Some(Waits::Yes)]);
@@ -220,7 +220,8 @@ mod tests {
             "_c_9043e340783bca239f63470b2f5c0243-job0000000002",
             "job0000000003",
         ];
-        let (line, _) = line::line(DIALECTS[2].mutex(), "job", nodes.iter().map(|node| (*node).to_owned()).collect());
+        let (line, _) =
+            queue_view::line(DIALECTS[2].mutex(), "job", nodes.iter().map(|node| (*node).to_owned()).collect());
         let waits = |foreign: Option<Foreign>| foreign.map(|foreign| foreign.waits);
         let seen: Vec<_> = foreign(&line, true).into_iter().map(waits).collect();
         assert_eq!(seen, [None, Some(Waits::Yes), Some(Waits::Perhaps)]);

@@ -14,7 +14,7 @@ use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
-use super::outlook::{Outlook, Parent};
+use super::shared_listing::{Parent, SharedListings};
 use super::table::{Node, Nodes, Table};
 use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
@@ -46,7 +46,7 @@ pub(super) struct Core {
     /// The `ephemeral_owner` of all nodes of this session.
     pub(super) id: i64,
     pub(super) table: Table,
-    pub(super) outlook: Outlook,
+    pub(super) listings: SharedListings,
     pub(super) alone: Alone,
     pub(super) numbers: Numbers,
     grants_run_out: AtomicBool,
@@ -63,7 +63,7 @@ impl Core {
         let no = || AtomicBool::new(false);
         let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
         let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
-        let (outlook, alone, numbers) = (Outlook::default(), Alone::default(), Numbers::default());
+        let (listings, alone, numbers) = (SharedListings::default(), Alone::default(), Numbers::default());
         Self {
             client,
             config,
@@ -71,7 +71,7 @@ impl Core {
             owner,
             id,
             table,
-            outlook,
+            listings,
             alone,
             numbers,
             grants_run_out,

@@ -12,10 +12,10 @@ use super::beside::{self, Others};
 use super::config::Config;
 use super::foreign;
 use super::layout::{Ticket, disturbs_curator, request_of};
-use super::line;
 use super::note::{self, Told};
 use super::numbers;
 use super::path::{Home, RECORDS};
+use super::queue_view;
 use crate::name::Name;
 use crate::queue::{Claim, granted};
 use crate::store::{Contender, Foreign, Grant, Outline, Page, Queue, RequestId};
@@ -46,7 +46,7 @@ impl Listed {
         synced.await?;
         let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
         let layout = config.dialect.layout_of(&children);
-        let (line, mut others) = line::line(layout, home.key, children);
+        let (line, mut others) = queue_view::line(layout, home.key, children);
         if config.dialect.one_parent {
             others.retain(|node| layout.key(node).is_none());
         }

@@ -1,4 +1,4 @@
-//! What the places of one session tell each other of a queue: listings, and how far its front has moved.
+//! What the places of one session tell each other of a queue: listings, and how far the front of one of mutexes has moved.
 //!
 //! A listing serves everybody whose own node was asked for before the listing was: requests of one connection take effect in
 //! their order, so each finds itself in it, and it comes from one prefix of the commit order. So a crowd on one name needs
@@ -15,8 +15,9 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, Shared, WeakShared};
 use tokio::sync::Semaphore;
 
+use super::dialect::Kind;
 use super::layout::Layout;
-use super::line::{Sorted, View};
+use super::queue_view::{Sorted, View};
 use crate::name::Name;
 
 /// The children of a parent, or why they are not known.
@@ -51,7 +52,7 @@ impl Listing {
         matches!(&self.children[..], [only] if only == mine)
     }
 
-    /// What it says about `mine`, one of the nodes with the number `number`, in the queue of mutexes that it was asked for.
+    /// What it says about `mine`, one of the nodes with the number `number`, in the queue that it was asked for.
     pub(super) fn view(&self, layout: Layout, key: &str, mine: &str, number: i64) -> View {
         let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
         sorted.view(&self.children, mine, number)
@@ -67,7 +68,7 @@ impl Listing {
 type Batch = BoxFuture<'static, Listed>;
 
 /// How many listings of one queue are on their way at most; whoever comes then shares the next one. A few that come at once,
-/// such as readers, wait for nobody.
+/// such as permits, wait for nobody.
 const AT_ONCE: usize = 8;
 
 /// Names are looked through for those that nobody uses any more when there are so many, at least.
@@ -75,14 +76,15 @@ const FEW: usize = 64;
 
 /// The queues that places of one session are in, or look at.
 #[derive(Default)]
-pub(super) struct Outlook {
+pub(super) struct SharedListings {
     queues: Mutex<Queues>,
 }
 
 #[derive(Default)]
 struct Queues {
-    by_name: HashMap<Name, Weak<Queue>>,
-    /// How many there were when they were looked through, twice.
+    /// A listing is read as a queue of one kind.
+    by_name: HashMap<(Name, Kind), Weak<Queue>>,
+    /// Those that nobody uses are swept out when there are so many: twice what the last sweep left.
     many: usize,
 }
 
@@ -106,10 +108,11 @@ impl Drop for Turn {
     }
 }
 
-impl Outlook {
-    pub(super) fn queue(&self, name: &Name) -> Arc<Queue> {
+impl SharedListings {
+    pub(super) fn queue(&self, name: &Name, kind: Kind) -> Arc<Queue> {
+        let key = (name.clone(), kind);
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = queues.by_name.get(name).and_then(Weak::upgrade) {
+        if let Some(queue) = queues.by_name.get(&key).and_then(Weak::upgrade) {
             return queue;
         }
         if queues.by_name.len() >= queues.many.max(FEW) {
@@ -120,7 +123,7 @@ impl Outlook {
         let front = Mutex::new((Parent::default(), i64::MIN));
         let (turns, next, shown) = (Semaphore::new(AT_ONCE), Mutex::default(), Mutex::default());
         let queue = Arc::new(Queue { turns, next, front, shown });
-        match queues.by_name.entry(name.clone()) {
+        match queues.by_name.entry(key) {
             Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
             Slot::Vacant(slot) => drop(slot.insert(Arc::downgrade(&queue))),
         }
@@ -171,14 +174,14 @@ impl Queue {
         ask(turn, client, parent)
     }
 
-    /// All numbers below `number` have gone for good under `parent`: nobody appears ahead of who is there. A queue that was
+    /// All mutexes below `number` have gone for good under `parent`: nobody appears ahead of who is there. A queue that was
     /// deleted as a whole begins anew under another parent, of which this says nothing.
     pub(super) fn begins_at(&self, parent: Parent, number: i64) {
         let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         *front = (*front).max((parent, number));
     }
 
-    /// A waiter with `number` is in `listing`, and so is every waiter of this session that came before it.
+    /// A waiter for a mutex with `number` is in `listing`, and so is every waiter of this session that came before it.
     pub(super) fn shows(&self, listing: &Arc<Listing>, number: i64) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let is_newer = |(last, known): &(i64, Arc<Listing>)| (listing.parent, number) >= (known.parent, *last);
@@ -219,19 +222,23 @@ mod tests {
 
     #[test]
     fn places_of_one_queue_share_what_they_know_and_it_goes_with_the_last() {
-        let outlook = Outlook::default();
-        let (one, same, other) = (outlook.queue(&name(1)), outlook.queue(&name(1)), outlook.queue(&name(2)));
+        let listings = SharedListings::default();
+        let (one, same, other) = (
+            listings.queue(&name(1), Kind::Mutex),
+            listings.queue(&name(1), Kind::Mutex),
+            listings.queue(&name(2), Kind::Mutex),
+        );
         let parent = Parent(1);
         one.begins_at(parent, 5);
         same.begins_at(parent, 3);
         assert!(same.is_first(parent, 5) && !same.is_first(parent, 6) && !other.is_first(parent, 0));
         drop((one, same));
-        assert!(!outlook.queue(&name(1)).is_first(parent, 5));
+        assert!(!listings.queue(&name(1), Kind::Mutex).is_first(parent, 5));
     }
 
     #[test]
     fn what_is_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
-        let queue = Outlook::default().queue(&name(1));
+        let queue = SharedListings::default().queue(&name(1), Kind::Mutex);
         let (old, new) = (Parent(7), Parent(8));
         queue.begins_at(old, 5);
         assert!(!queue.is_first(new, 0));
@@ -242,9 +249,9 @@ mod tests {
 
     #[test]
     fn queues_that_nobody_is_in_leave_nothing_behind() {
-        let outlook = Outlook::default();
-        let kept: Vec<_> = (0..100).map(|number| outlook.queue(&name(number))).collect();
-        (100..10_000).for_each(|number| drop(outlook.queue(&name(number))));
-        assert!(outlook.queues.lock().unwrap().by_name.len() <= 2 * kept.len());
+        let listings = SharedListings::default();
+        let kept: Vec<_> = (0..100).map(|number| listings.queue(&name(number), Kind::Mutex)).collect();
+        (100..10_000).for_each(|number| drop(listings.queue(&name(number), Kind::Mutex)));
+        assert!(listings.queues.lock().unwrap().by_name.len() <= 2 * kept.len());
     }
 }

@@ -1,0 +1,123 @@
+//! Lighter claims: a writer that goes on as a reader, a permit that gives a part back.
+//!
+//! A lighter claim is another node with the same number, created before the heavier one is deleted, as Curator's downgrade
+//! does it: nobody behind ever sees neither.
+
+use std::sync::Arc;
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
+use futures_util::future;
+
+use super::fault::fault;
+use super::note;
+use super::place::{State, ZooKeeperPlace};
+use super::session::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
+use crate::store::Entry;
+
+/// A lighter claim under way.
+pub(super) struct Lighter {
+    pub(super) claim: Claim,
+    /// The transaction that made its node, once the heavier one was seen beside it: from then on the place is never
+    /// without a node, and whoever finds the heavier one gone need not know who deleted it.
+    made_by: Option<i64>,
+}
+
+impl ZooKeeperPlace {
+    /// Takes the lighter claim; whatever fails half-way is gone on with by the next call.
+    pub(super) async fn lighten_to(&mut self, claim: Claim) -> Result<()> {
+        let mine = self.node.claim;
+        let half_way = self.lighter.as_ref().map(|lighter| lighter.claim);
+        if claim == mine && half_way.is_none() {
+            return Ok(());
+        }
+        if claim.capacity() != mine.capacity() || claim.weight() > mine.weight() {
+            let message = "a lighter claim has the same capacity and less weight";
+            return Err(Error::new(ErrorKind::Config, "lighten", message).with("held", mine).with("asked", claim));
+        }
+        self.core.config.layout_for(claim)?;
+        if !matches!(self.state, State::Granted) {
+            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is not held"));
+        }
+        if half_way.is_some_and(|other| other != claim) {
+            self.go_on_lightening().await?;
+            return Box::pin(self.lighten_to(claim)).await;
+        }
+        // A second node of this place draws a number of its own, too.
+        self.is_alone = false;
+        self.lighter.get_or_insert_with(|| Box::new(Lighter { claim, made_by: None }));
+        self.go_on_lightening().await
+    }
+
+    async fn go_on_lightening(&mut self) -> Result<()> {
+        let (Some(entry), Some(lighter)) = (&self.entry, &mut self.lighter) else { return Ok(()) };
+        let (core, request) = (Arc::clone(&self.core), self.id.request);
+        let path = |claim: Claim| core.path(&self.id.name, request, self.node.with(claim));
+        let (heavy, light) = (path(self.node.claim)?, path(lighter.claim)?);
+        if let Err(full) = core.table.lightening(request, lighter.claim, &light) {
+            self.lighter = None;
+            return Err(full.refused("lighten"));
+        }
+        if lighter.made_by.is_none() {
+            let note = note::lighter(&core.owner, entry, lighter.claim, self.node.czxid);
+            lighter.made_by = core.make_lighter(&light, &heavy, &note).await?;
+        }
+        let is_there = match lighter.made_by {
+            Some(made_by) => core.replace(&heavy, &light, made_by).await?,
+            None => false,
+        };
+        if !is_there {
+            core.delete("lighten", &light).await?;
+            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is gone"));
+        }
+        self.node = self.node.with(lighter.claim);
+        self.lighter = None;
+        core.table.lightened(request, self.node.claim);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Writes into a node of ours that it is granted; `false` when it is gone.
+    pub(super) async fn mark(&self, operation: &'static str, path: &str, entry: &Entry) -> Result<bool> {
+        match self.client.set_data(path, &note::granted(&self.owner, entry), None).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == Wire::NoNode => Ok(false),
+            Err(error) => Err(fault(operation, &error)),
+        }
+    }
+
+    /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which
+    /// transaction made it; `None` when the heavier node was gone by then: somebody else may have been granted.
+    async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
+        let failed = |error: wire::Error| fault("lighten", &error);
+        let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());
+        // Requests of one connection are answered in order, so this is how it stands after the create.
+        let (made, beside) = (self.client.exists(light), self.client.exists(heavy));
+        let (created, made, beside) = future::join3(created, made, beside).await;
+        if let Err(error) = created
+            && !matches!(error.kind(), Wire::NodeExists | Wire::NoNode)
+        {
+            return Err(failed(error));
+        }
+        let (made, beside) = (made.map_err(failed)?, beside.map_err(failed)?);
+        let made = made.filter(|stat| stat.ephemeral_owner == self.id && beside.is_some());
+        Ok(made.map(|stat| stat.czxid))
+    }
+
+    /// Deletes the heavier node; whether the lighter one holds the place then.
+    async fn replace(&self, heavy: &str, light: &str, made_by: i64) -> Result<bool> {
+        match self.client.delete(heavy, None).await {
+            Ok(()) => Ok(true),
+            // By a request of ours that nobody heard the answer to, or by somebody who breaks the grant: then the
+            // lighter one goes as well.
+            Err(error) if error.kind() == Wire::NoNode => {
+                let stat = self.client.exists(light).await.map_err(|error| fault("lighten", &error))?;
+                Ok(stat.is_some_and(|stat| stat.czxid == made_by))
+            }
+            Err(error) => Err(fault("lighten", &error)),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! How a waiter learns that it is granted, whatever it asks for.
+//!
+//! - By **listing** the queue once what it has to hear of ([`Hears`]) was heard. A listing is shared with others of its session.
+//! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. It watches its own node as well, and
+//!   once the departure of one contender would let it in, that departure is the grant, with nothing asked in between. A waiter for a
+//!   mutex watches the two ahead of it. When the farther one goes, it lists, unless it is known that nobody was ahead of that one: a
+//!   listing showed just these two, or another place of this session has told how far the front has moved.
+//!
+//! Why the second is sound: numbers rise with every creation, so nobody appears ahead of a node that is there, and a
+//! listing sent after our own creation shows everybody ahead. A deletion is final, and the events of one connection come in
+//! the order of the transactions; so when the last one ahead that keeps us out is told to be gone and our own node was not, we are
+//! let in. It holds only while (1) no other kind of lock is in the parent, for Curator's downgrade puts a second node beside a
+//! writer's; (2) the watches were set on the connection that told of the deletion, for after a reconnect what happened meanwhile is
+//! told in no order. Otherwise the departure is a hint like any other, and the queue is listed.
+//!
+//! Writers and permits are never granted by a watch: a holder ahead may take a lighter claim, at its own number, and goes on to keep them
+//! out. Readers stay out of no reader's way, so a writer that becomes one lets them in as one that leaves does. No grant can be seen in a
+//! listing, so a permit that is granted writes into its own node if the one behind it waits for that; whoever dies before it did, departs.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
+use futures_util::future;
+
+use super::config::HandOver;
+use super::fault::fault;
+use super::layout::Ticket;
+use super::note;
+use super::place::{State, ZooKeeperPlace};
+use super::queue_view::{Hears, View, Waits};
+use super::shared_listing::{Listing, Parent, Queue};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Loss;
+
+/// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
+pub(super) struct Waiter {
+    /// What is known of the queue in this session.
+    pub(super) queue: Arc<Queue>,
+    /// Under which parent our node is.
+    parent: Parent,
+    /// What the last listing said; `None` when it has to be listed anew.
+    waits: Option<Waits>,
+    watches: Vec<(Whose, wire::Watch)>,
+    /// The connection that the oldest of these watches was set on.
+    epoch: u64,
+    /// The node before ours that was written into, by this version of it, and the queue was listed after that.
+    seen_version: Option<Box<(Box<str>, i32)>>,
+    /// The one before was made by hand, and will not write into its node when it is granted.
+    predecessor_never_marks_grant: bool,
+}
+
+/// What a watch is on. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
+/// order in which those ahead go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Own,
+    Second,
+    /// Its departure may be the grant.
+    Nearest,
+    /// The node whose owner marks it when it is granted.
+    Predecessor,
+    Ahead,
+    Parent,
+}
+
+/// What a waiter heard.
+pub(super) enum Heard {
+    /// The last one ahead that kept it out is gone, and our own node was there when it went.
+    Granted,
+    /// Our own node is gone.
+    Removed,
+    /// The farther one of two is gone.
+    SecondGone,
+    /// Something changed: list.
+    Changed,
+}
+
+impl ZooKeeperPlace {
+    /// Listens until the place is granted or gone.
+    pub(super) async fn settle(&mut self) -> Result<()> {
+        if self.core.is_over() {
+            return Err(over());
+        }
+        while self.waiter.is_some() {
+            // Requests are boxed: a place waits for long, and asks for a moment.
+            let heard = match self.missing()? {
+                None => Box::pin(self.look()).await?,
+                Some(missing) if missing.is_empty() => Some(self.hear().await?),
+                Some(missing) => Box::pin(self.listen(missing)).await?,
+            };
+            match (heard, &mut self.waiter) {
+                (Some(Heard::Granted), _) => self.is_granted(),
+                (Some(Heard::Removed), _) => self.is_lost(Loss::Removed),
+                (Some(Heard::SecondGone), _) => self.moved_up()?,
+                (Some(Heard::Changed), Some(waiter)) => waiter.waits = None,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left; numbers rise with
+    /// every creation, so nobody has come between.
+    fn moved_up(&mut self) -> Result<()> {
+        let home = self.core.config.home(&self.id.name)?;
+        let layout = self.core.config.dialect.mutex();
+        let Some(waiter) = &mut self.waiter else { return Ok(()) };
+        waiter.watches.retain(|(whose, _)| *whose != Whose::Second);
+        let Some(waits) = &mut waiter.waits else { return Ok(()) };
+        let second = waits.second.take().and_then(|node| layout.read(&node, home.key));
+        let was_first =
+            |ticket: &Ticket| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, ticket.number);
+        if second.as_ref().is_some_and(was_first) {
+            (waits.is_next, waits.ahead.waiters) = (true, 0);
+            self.state = State::Waiting(waits.ahead);
+        } else {
+            waiter.waits = None;
+        }
+        Ok(())
+    }
+
+    /// Lists the queue.
+    async fn look(&mut self) -> Result<Option<Heard>> {
+        let Some(waiter) = &self.waiter else { return Ok(None) };
+        let home = self.core.config.home(&self.id.name)?;
+        match waiter.queue.list(&self.core.client, home.parent()).await {
+            Ok(listing) => self.saw(&listing).await,
+            Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
+            Err(error) if error.kind() == Wire::TooLarge && self.is_mutex() => self.look_along(&error).await,
+            Err(error) => Err(fault("next", &error)),
+        }
+    }
+
+    /// What a listing says that was asked for after what was heard.
+    async fn saw(&mut self, listing: &Arc<Listing>) -> Result<Option<Heard>> {
+        let home = self.core.config.home(&self.id.name)?;
+        let own = self.own_name(home.key)?;
+        let layout = self.core.config.layout_for(self.node.claim)?;
+        let mut waits = match listing.view(layout, home.key, &own, self.node.number) {
+            View::Granted { tell } => {
+                let is_there = !tell || self.tell_of_grant(&home.child(&own)).await?;
+                return Ok(Some(if is_there { Heard::Granted } else { Heard::Removed }));
+            }
+            View::Missing => return Ok(Some(Heard::Removed)),
+            View::Waits(waits) => waits,
+            // Made by hand: nothing that counts puts a node ahead of one that is there.
+            View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
+            View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
+        };
+        let Some(waiter) = &self.waiter else { return Ok(None) };
+        if self.is_mutex() {
+            waiter.queue.shows(listing, self.node.number);
+        }
+        if waiter.predecessor_never_marks_grant && matches!(waits.hears, Hears::GrantOrDeparture(_)) {
+            waits.hears = Hears::Children;
+        }
+        self.is_behind(waits, listing.parent)?;
+        Ok(None)
+    }
+
+    /// Waits for this from now on, under this parent.
+    pub(super) fn is_behind(&mut self, waits: Waits, parent: Parent) -> Result<()> {
+        let home = self.core.config.home(&self.id.name)?;
+        let wanted = self.wanted(&waits)?;
+        let first = match &waits.hears {
+            Hears::Departure(nodes) if self.is_mutex() && waits.ahead.waiters == 0 => nodes.first(),
+            _ => None,
+        };
+        let first = first.and_then(|node| self.core.config.dialect.mutex().read(node, home.key));
+        self.state = State::Waiting(waits.ahead);
+        let Some(waiter) = &mut self.waiter else { return Ok(()) };
+        if let Some(first) = first {
+            waiter.queue.begins_at(parent, first.number);
+        }
+        if waiter.epoch != self.core.client.connection_epoch() {
+            waiter.watches.clear();
+        }
+        waiter.keep(&wanted);
+        (waiter.parent, waiter.waits) = (parent, Some(waits));
+        Ok(())
+    }
+
+    /// What is to be watched while this is waited for: the farther one first and our own node last, so that a predecessor found gone
+    /// was gone while our own node was still there.
+    fn wanted(&self, waits: &Waits) -> Result<Vec<(Whose, String)>> {
+        let home = self.core.config.home(&self.id.name)?;
+        let by_watch = self.core.config.hand_over == HandOver::Watch && (self.is_mutex() || waits.is_next);
+        Ok(match &waits.hears {
+            Hears::Children => vec![(Whose::Parent, home.parent().to_owned())],
+            Hears::GrantOrDeparture(node) => vec![(Whose::Predecessor, home.child(node))],
+            Hears::Departure(nodes) if by_watch => {
+                let second = waits.second.iter().map(|node| (Whose::Second, home.child(node)));
+                let nearest = nodes.iter().map(|node| (Whose::Nearest, home.child(node)));
+                second.chain(nearest).chain([(Whose::Own, self.path()?)]).collect()
+            }
+            Hears::Departure(nodes) => nodes.iter().map(|node| (Whose::Ahead, home.child(node))).collect(),
+        })
+    }
+
+    /// What is not watched yet of what the last listing asks for; `None` when the queue is to be listed.
+    fn missing(&self) -> Result<Option<Vec<(Whose, String)>>> {
+        let Some(waiter) = &self.waiter else { return Ok(None) };
+        let Some(waits) = &waiter.waits else { return Ok(None) };
+        let mut wanted = self.wanted(waits)?;
+        wanted.retain(|(_, path)| waiter.watches.iter().all(|(_, watch)| watch.path() != path));
+        Ok(Some(wanted))
+    }
+
+    /// Sets these watches, all in one go.
+    async fn listen(&mut self, missing: Vec<(Whose, String)>) -> Result<Option<Heard>> {
+        if let [(Whose::Parent, path)] = &missing[..] {
+            return self.watch_parent(path).await;
+        }
+        let client = self.core.client.clone();
+        let epoch = client.connection_epoch();
+        let asked = missing.into_iter().map(|(whose, path)| {
+            let answer = client.get_data_watched(&path);
+            async move { (whose, answer.await) }
+        });
+        let answers = future::join_all(asked).await;
+        let Some(waiter) = &mut self.waiter else { return Ok(None) };
+        if waiter.watches.is_empty() {
+            waiter.epoch = epoch;
+        }
+        waiter.watches.reserve_exact(answers.len());
+        let (mut gone, mut has_changed) = (Vec::new(), false);
+        for (whose, answer) in answers {
+            match answer {
+                Ok((data, stat, watch)) => {
+                    has_changed |= whose == Whose::Predecessor && waiter.is_marked(watch.path(), &data, stat.version);
+                    waiter.watches.push((whose, watch));
+                }
+                Err(error) if error.kind() == Wire::NoNode => gone.push(whose),
+                Err(error) => return Err(fault("next", &error)),
+            }
+        }
+        let is_fact = waiter.is_fact(&client);
+        Ok(match gone[..] {
+            [] => has_changed.then_some(Heard::Changed),
+            [.., Whose::Own] => Some(Heard::Removed),
+            [Whose::Nearest] if is_fact => Some(Heard::Granted),
+            [Whose::Second] => Some(Heard::SecondGone),
+            _ => Some(Heard::Changed),
+        })
+    }
+
+    async fn watch_parent(&mut self, path: &str) -> Result<Option<Heard>> {
+        let (children, stat, watch) = match self.core.client.get_children_watched(path).await {
+            Ok(listed) => listed,
+            Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
+            Err(error) => return Err(fault("next", &error)),
+        };
+        if let Some(waiter) = &mut self.waiter {
+            // To be listed anew if what follows fails half-way.
+            waiter.waits = None;
+            (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.core.client.connection_epoch());
+        }
+        self.saw(&Arc::new(Listing::new(children, Parent::of(&stat)))).await
+    }
+
+    /// Waits for news of those ahead, and of our own node.
+    async fn hear(&mut self) -> Result<Heard> {
+        let Some(waiter) = &mut self.waiter else { return Ok(Heard::Changed) };
+        match poll_fn(|cx| waiter.poll_fired(cx)).await {
+            (_, WatchEvent::SessionOver) => Err(over()),
+            (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
+            // Asked after the event was heard, so that an end of our own node before it has been heard as well.
+            (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.core.client) => Ok(Heard::Granted),
+            (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
+            _ => Ok(Heard::Changed),
+        }
+    }
+
+    /// Writes into the node that it is granted; `false` when it is gone.
+    async fn tell_of_grant(&self, path: &str) -> Result<bool> {
+        match &self.entry {
+            Some(entry) => self.core.mark("next", path, entry).await,
+            None => Ok(true),
+        }
+    }
+}
+
+impl Waiter {
+    /// Of a place that a listing showed to wait for this.
+    pub(super) fn new(queue: Arc<Queue>, parent: Parent, waits: Waits) -> Box<Self> {
+        Box::new(Self {
+            queue,
+            parent,
+            waits: Some(waits),
+            watches: Vec::new(),
+            epoch: 0,
+            seen_version: None,
+            predecessor_never_marks_grant: false,
+        })
+    }
+
+    /// The place is granted: where the queue of mutexes begins now.
+    pub(super) fn begins_at(&self, number: i64) {
+        self.queue.begins_at(self.parent, number);
+    }
+
+    /// The watch on our own node, for whoever holds.
+    pub(super) fn own(self) -> Option<wire::Watch> {
+        self.watches.into_iter().find(|(whose, _)| *whose == Whose::Own).map(|(_, watch)| watch)
+    }
+
+    /// Keeps the watches that are still of use.
+    fn keep(&mut self, wanted: &[(Whose, String)]) {
+        let known = std::mem::take(&mut self.watches);
+        let silent = known.into_iter().filter(|(_, watch)| watch.heard().is_none());
+        self.watches = silent
+            .filter_map(|(_, watch)| {
+                let (whose, _) = wanted.iter().find(|(_, path)| path == watch.path())?;
+                Some((*whose, watch))
+            })
+            .collect();
+    }
+
+    /// Whether the departure of the nearest one ahead is a grant.
+    fn is_fact(&self, client: &wire::Client) -> bool {
+        let is_silent = |(whose, watch): &(Whose, wire::Watch)| *whose == Whose::Own && watch.heard().is_none();
+        self.waits.as_ref().is_some_and(|waits| waits.is_next)
+            && self.watches.iter().any(is_silent)
+            && client.connection_epoch() == self.epoch
+    }
+
+    /// Whether the one before was granted, or never says so: either asks for a new listing.
+    fn is_marked(&mut self, path: &str, data: &[u8], version: i32) -> bool {
+        self.predecessor_never_marks_grant |= !note::is_ours(data);
+        let is_new = version > 0 && self.seen_version.as_ref().is_none_or(|seen| (&*seen.0, seen.1) != (path, version));
+        if is_new {
+            self.seen_version = Some(Box::new((path.into(), version)));
+        }
+        is_new || self.predecessor_never_marks_grant
+    }
+
+    /// The event that counts first.
+    fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<(Whose, WatchEvent)> {
+        let fired = self.watches.iter_mut().filter_map(|(whose, watch)| match watch.poll_fired(cx) {
+            Poll::Ready(event) => Some((*whose, event)),
+            Poll::Pending => None,
+        });
+        fired.min_by_key(|(whose, _)| *whose).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+fn over() -> Error {
+    Error::new(ErrorKind::Lost, "next", "the session is over")
+}
+
+fn intruder(kind: ErrorKind, path: &str) -> Error {
+    Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", path)
+}
