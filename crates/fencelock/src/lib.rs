@@ -24,9 +24,7 @@ pub use engine::options::{Retry, Timing};
 pub use engine::pending::flush;
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
-pub use primitives::{
-    AnyGuard, DowngradeError, Guard, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind,
-};
+pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
 pub use store::{Beside, Break, Capability, Contender, Contention, Foreign, Loss, Owner, Page, Queue, StoreUrl, Waits};
 #[cfg(feature = "file")]

@@ -259,16 +259,19 @@ impl Run {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
-        let ended = match (guard.release().await, guard.state()) {
-            (Ok(()), _) => ended,
-            (Err(_), GuardState::Lost(loss)) => {
-                told.tell(&guard, Cause::Lost(loss), "the command has ended");
-                ended.map(|_| Ending::Code(code::LOST))
-            }
-            (Err(error), _) => {
-                *is_given_back = false;
-                say(format_args!("the lock {} was not given back: {}", self.name, chain(&error)));
-                ended
+        let ended = match guard.release().await {
+            Ok(()) => ended,
+            Err(failed) => {
+                let error = chain(failed.error());
+                let guard = failed.into_guard();
+                if let GuardState::Lost(loss) = guard.state() {
+                    told.tell(&guard, Cause::Lost(loss), "the command has ended");
+                    ended.map(|_| Ending::Code(code::LOST))
+                } else {
+                    *is_given_back = false;
+                    say(format_args!("the lock {} was not given back: {error}", self.name));
+                    ended
+                }
             }
         };
         told.finish().await;

@@ -155,7 +155,7 @@ impl Drill {
         for lock in 0..self.locks {
             let whole = Lock::new(&client, &lock_name(lock), self.uses.whole(lock)).map_err(in_words)?;
             let held = whole.acquire_within(self.patience).await.map_err(in_words)?;
-            held.into_any().release().await.map_err(in_words)?;
+            held.into_any().release().await.map_err(|failed| in_words(failed.into()))?;
         }
         let left = client.names("", None, 100).await.map_err(in_words)?;
         for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {

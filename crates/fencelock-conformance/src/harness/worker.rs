@@ -291,11 +291,11 @@ impl Task<'_> {
                 if believes && self.uses.downgrades(place.lock) && self.rng.below(3) == 0 {
                     return self.downgrade(guard, place).await;
                 }
-                self.release(&guard).await
+                self.release(guard).await
             }
             Held::Other(guard) => {
                 self.inside(&guard, place).await?;
-                self.release(&guard).await
+                self.release(guard).await
             }
         }
     }
@@ -341,7 +341,7 @@ impl Task<'_> {
             Ok(reading) => reading,
             Err(failed) => {
                 self.bear(failed.error())?;
-                return self.release(&failed.into_guard()).await;
+                return self.release(failed.into_guard()).await;
             }
         };
         let (writer, reader) = (self.section, Place { claim: Claim::READER, ..*place });
@@ -350,7 +350,7 @@ impl Task<'_> {
         self.shared.log.write_at(self.section, place.called, acquire)?;
         self.shared.log.write(writer, LogEvent::Gone)?;
         self.inside(&reading, &reader).await?;
-        self.release(&reading).await
+        self.release(reading).await
     }
 
     /// Notes an error that a fault explains: the store could not be reached, or ended the session, or refuses as it is
@@ -365,14 +365,16 @@ impl Task<'_> {
     }
 
     /// Releases, again and again if need be: a failed release forgets nothing.
-    async fn release<K>(&self, guard: &Guard<K>) -> Result<(), Failure> {
+    async fn release<K>(&self, mut guard: Guard<K>) -> Result<(), Failure> {
         let mut pauses = Pauses::new();
         loop {
-            match guard.release().await {
+            let failed = match guard.release().await {
                 Ok(()) => return Ok(self.log(LogEvent::Gone)?),
-                Err(error) if error.kind() == ErrorKind::Lost => return Ok(()),
-                Err(error) => self.bear(&error)?,
-            }
+                Err(failed) if failed.kind() == ErrorKind::Lost => return Ok(()),
+                Err(failed) => failed,
+            };
+            self.bear(failed.error())?;
+            guard = failed.into_guard();
             if !pauses.pause().await {
                 return Err("a lock could not be released, and was not lost either".into());
             }

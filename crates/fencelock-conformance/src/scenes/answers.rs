@@ -31,15 +31,17 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
             if number >= fields.len() && number % 3 == 0 {
                 drop(tokio::time::timeout(Duration::from_millis(2), mutex.acquire()).await);
             } else {
-                let guard = mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
+                let mut guard =
+                    mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
                 if after <= surely_answered {
                     assert!(stage.site.cuts() > before, "nothing was cut after {after} bytes of the answer");
                 }
                 let there = contenders(&other).await;
                 assert_eq!(there, 1, "cut after {after} bytes: there are ghosts");
                 // A release whose own answer is cut says so, and has forgotten nothing.
-                while let Err(error) = guard.release().await {
-                    assert!(error.is_retryable(), "cut after {after} bytes: {error}");
+                while let Err(failed) = guard.release().await {
+                    assert!(failed.error().is_retryable(), "cut after {after} bytes: {failed}");
+                    guard = failed.into_guard();
                 }
             }
             until_contenders(&other, 0).await;

@@ -14,17 +14,18 @@ const WAITERS: usize = 300;
 pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {
     stage.block_on(async {
         let (client, other) = (stage.connect(0).await, stage.connect(1).await);
-        let first = mutex(&other).acquire().await.unwrap();
+        let mut first = mutex(&other).acquire().await.unwrap();
         let granted: Arc<Registry<Vec<_>>> = Arc::default();
         let waiters: Vec<_> = (0..WAITERS)
             .map(|number| {
                 let (mutex, granted) = (mutex(if number % 2 == 0 { &client } else { &other }), Arc::clone(&granted));
                 tokio::spawn(async move {
-                    let guard = mutex.acquire().await.expect("a grant");
+                    let mut guard = mutex.acquire().await.expect("a grant");
                     granted.lock().await.push(guard.token());
                     // A release whose answer is lost says so, and has forgotten nothing.
-                    while let Err(error) = guard.release().await {
-                        assert!(error.is_retryable(), "a release: {error}");
+                    while let Err(failed) = guard.release().await {
+                        assert!(failed.error().is_retryable(), "a release: {failed}");
+                        guard = failed.into_guard();
                     }
                 })
             })
@@ -36,8 +37,9 @@ pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_conne
             pass(LOOK_AGAIN).await;
         }
         stage.strike(Outage::ConnectionsReset, 0, 0);
-        while let Err(error) = first.release().await {
-            assert!(error.is_retryable(), "a release: {error}");
+        while let Err(failed) = first.release().await {
+            assert!(failed.error().is_retryable(), "a release: {failed}");
+            first = failed.into_guard();
         }
         for waiter in waiters {
             waiter.await.unwrap();

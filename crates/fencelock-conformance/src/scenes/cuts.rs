@@ -23,9 +23,10 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
         }
         assert_eq!(guard.state(), GuardState::Held);
         assert!(!waiting.is_finished());
+        let token = guard.token();
         guard.release().await.unwrap();
         let (granted, _) = waiting.await.unwrap();
-        assert!(granted.token() > guard.token());
+        assert!(granted.token() > token);
         granted.release().await.unwrap();
     });
 }

@@ -14,11 +14,12 @@ pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
         let (client, other) = (on_this_runtime(stage).await, stage.connect(1).await);
         for polls in 1.. {
             let granted = acquire_with_polls(&client, polls).await;
-            if let Some(guard) = &granted {
+            let is_granted = granted.is_some();
+            if let Some(guard) = granted {
                 guard.release().await.unwrap();
             }
             until_contenders(&other, 0).await;
-            if granted.is_some() {
+            if is_granted {
                 break;
             }
         }

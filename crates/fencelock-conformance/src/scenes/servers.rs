@@ -44,9 +44,10 @@ fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
         }
         assert_eq!(guard.state(), GuardState::Held);
         assert!(!waiting.is_finished(), "the rival was granted beside a holder");
+        let token = guard.token();
         guard.release().await.unwrap();
         let (granted, _) = waiting.await.unwrap();
-        assert!(granted.token() > guard.token());
+        assert!(granted.token() > token);
         granted.release().await.unwrap();
         until_contenders(&other, 0).await;
     });

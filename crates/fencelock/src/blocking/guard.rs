@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::wait;
+use super::{block_on, may_block};
 use crate::engine::hold::GuardState;
 use crate::error::{ErrorKind, Result};
 use crate::kind::{Exclusive, Permits, Reading, Writing};
 use crate::name::Name;
+use crate::primitives::GuardError;
 use crate::token::FencingToken;
 
 /// A [`crate::Guard`] for code that blocks. Dropping it releases the lock in the background.
@@ -29,9 +30,12 @@ impl WriteGuard {
     /// Goes on as a reader, in the same place.
     ///
     /// # Errors
-    /// As [`crate::WriteGuard::downgrade`], but on failure the lock is released.
-    pub fn downgrade(self) -> Result<ReadGuard> {
-        wait(async { Ok(self.0.downgrade().await?) }).map(Guard)
+    /// As [`crate::WriteGuard::downgrade`].
+    pub fn downgrade(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
+        match may_block() {
+            Ok(()) => block_on(self.0.downgrade()).map(Guard).map_err(|failed| failed.map(Guard)),
+            Err(error) => Err(GuardError::new(error, Guard(self.0.become_kind()))),
+        }
     }
 }
 
@@ -46,7 +50,7 @@ impl<K> Guard<K> {
         let output = body(&self);
         self.check()?;
         match self.release() {
-            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
+            Err(failed) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
             _ => Ok(output),
         }
     }
@@ -107,7 +111,10 @@ impl<K> Guard<K> {
     ///
     /// # Errors
     /// As [`crate::Guard::release`].
-    pub fn release(&self) -> Result<()> {
-        wait(self.0.release())
+    pub fn release(self) -> Result<(), GuardError<Self>> {
+        match may_block() {
+            Ok(()) => block_on(self.0.release()).map_err(|failed| failed.map(Self)),
+            Err(error) => Err(GuardError::new(error, self)),
+        }
     }
 }

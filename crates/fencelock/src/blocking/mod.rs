@@ -201,10 +201,20 @@ impl Client {
 
 /// Runs `future` to its end on this thread, which parks in between.
 pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    if on_own_thread() {
-        let message = "a blocking call on the I/O thread (from an observer?) would wait for itself";
-        return Err(Error::new(ErrorKind::Config, "blocking call", message));
+    may_block()?;
+    block_on(future)
+}
+
+/// An error where a blocking call would wait for itself.
+fn may_block() -> Result<()> {
+    if !on_own_thread() {
+        return Ok(());
     }
+    let message = "a blocking call on the I/O thread (from an observer?) would wait for itself";
+    Err(Error::new(ErrorKind::Config, "blocking call", message))
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let unpark = Arc::new(Unpark { thread: std::thread::current(), is_due: AtomicBool::new(false) });
     let waker = Waker::from(Arc::clone(&unpark));

@@ -12,6 +12,7 @@ use super::{Guard, wait};
 use crate::engine::hold::{GuardState, Hold};
 use crate::error::Result;
 use crate::name::Name;
+use crate::primitives::GuardError;
 use crate::token::FencingToken;
 
 /// A mutex that the thread which holds it may take again; each guard is given back on its own, and the last one
@@ -74,7 +75,7 @@ impl ReentrantMutex {
                 guard
             }
         };
-        Ok(ReentrantGuard { guard: Guard::new(guard), stays_on_its_thread: PhantomData })
+        Ok(ReentrantGuard::new(Guard::new(guard)))
     }
 
     fn holds(&self) -> MutexGuard<'_, HashMap<ThreadId, Weak<Hold>>> {
@@ -104,6 +105,10 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
+    fn new(guard: Guard) -> Self {
+        Self { guard, stays_on_its_thread: PhantomData }
+    }
+
     /// The lock.
     #[must_use]
     pub fn name(&self) -> &Name {
@@ -152,7 +157,7 @@ impl ReentrantGuard {
     ///
     /// # Errors
     /// As [`crate::Guard::release`].
-    pub fn release(&self) -> Result<()> {
-        self.guard.release()
+    pub fn release(self) -> Result<(), GuardError<Self>> {
+        self.guard.release().map_err(|failed| failed.map(Self::new))
     }
 }

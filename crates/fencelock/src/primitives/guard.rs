@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::guard_error::GuardError;
 use super::kind::{Any, Exclusive};
 use crate::client::Lifeline;
 use crate::engine::hold::{GuardState, Hold};
@@ -55,7 +56,7 @@ impl<K> Guard<K> {
     }
 
     /// The same guard, of a claim that has become another one.
-    pub(super) fn become_kind<L>(self) -> Guard<L> {
+    pub(crate) fn become_kind<L>(self) -> Guard<L> {
         Guard::of(self.share)
     }
 
@@ -168,32 +169,32 @@ impl<K> Guard<K> {
         Self::share(&self.share.hold, &self.share.lifeline)
     }
 
-    /// Gives this guard back; the last one of a hold releases the lock. May be called again after an error: a failed
-    /// release forgets nothing, and nothing renews the lock meanwhile.
+    /// Gives this guard back; the last one of a hold releases the lock.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have overlapped with others.
-    /// Otherwise whatever the store says.
+    /// [`GuardError`] has the guard, so that the release can be tried again: a failed release forgets nothing, and nothing renews the lock
+    /// meanwhile. Its kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have
+    /// overlapped with others. Otherwise it is whatever the store says.
     ///
     /// # Cancel safety
-    /// Once polled, the release goes on although the future is dropped.
-    pub async fn release(&self) -> Result<()> {
-        let was_given_up = self.share.given_up.swap(true, Ordering::AcqRel);
-        let last = if was_given_up { self.share.hold.is_unshared() } else { self.share.hold.unshare() };
-        if last { self.release_hold().await } else { Ok(()) }
+    /// Dropping the future releases the lock in the background.
+    pub async fn release(self) -> Result<(), GuardError<Self>> {
+        let released = self.give_up().await;
+        released.map_err(|error| GuardError::new(error, self))
     }
 
-    async fn release_hold(&self) -> Result<()> {
-        let hold = Arc::clone(&self.share.hold);
-        let engine = self.share.hold.engine();
+    async fn give_up(&self) -> Result<()> {
+        let was_given_up = self.share.given_up.swap(true, Ordering::AcqRel);
+        let last = if was_given_up { self.share.hold.is_unshared() } else { self.share.hold.unshare() };
+        if !last {
+            return Ok(());
+        }
+        let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
         if engine.spawner.has_own_thread() {
             return engine.run_to_end(async move { hold.release().await }).await;
         }
         engine.spawner.check_place()?;
-        let mut in_flight = ReleaseInFlight { hold: &self.share.hold, done: false };
-        let released = self.share.hold.release().await;
-        in_flight.done = true;
-        released
+        hold.release().await
     }
 
     /// Makes the claim lighter, for which nobody else may rely on the heavier one.
@@ -246,30 +247,10 @@ impl<K> Guard<K> {
             _ => result,
         };
         let output = result?;
-        self.give_back().await?;
-        Ok(output)
-    }
-
-    /// Releases what a body ran under. Fails when the lock turns out to be lost; a release that fails otherwise goes on in
-    /// the background once the guard is dropped.
-    async fn give_back(&self) -> Result<()> {
-        match self.release().await {
+        match self.give_up().await {
             Err(error) if error.kind() == ErrorKind::Lost => Err(error),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Moves a release that is dropped half-way to the background.
-struct ReleaseInFlight<'a> {
-    hold: &'a Arc<Hold>,
-    done: bool,
-}
-
-impl Drop for ReleaseInFlight<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            self.hold.leave_in_background();
+            // A release that failed otherwise goes on in the background once the guard is dropped.
+            _ => Ok(output),
         }
     }
 }

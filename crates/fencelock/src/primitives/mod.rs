@@ -1,6 +1,7 @@
 //! The primitives: each only a claim, and what its guard may do.
 
 mod guard;
+mod guard_error;
 pub mod kind;
 mod lock;
 mod mutex;
@@ -8,6 +9,7 @@ mod rwlock;
 mod semaphore;
 
 pub use guard::{AnyGuard, Guard};
+pub use guard_error::GuardError;
 pub use mutex::Mutex;
-pub use rwlock::{DowngradeError, ReadGuard, RwLock, WriteGuard};
+pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use semaphore::{PermitGuard, Semaphore};

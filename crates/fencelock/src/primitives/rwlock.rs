@@ -1,16 +1,14 @@
 //! The read-write lock: readers together, or one writer.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use super::Guard;
 use super::kind::{Reading, Writing};
 use super::lock::{Lock, options};
+use super::{Guard, GuardError};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -162,59 +160,19 @@ impl WriteGuard {
     /// nobody gets in between. Keeps the token, and every limit of time.
     ///
     /// # Errors
-    /// [`DowngradeError`] always has the guard that is left, as a reader's: whether others read already is not certain
+    /// [`GuardError`] always has the guard that is left, as a reader's: whether others read already is not certain
     /// then, but nobody writes. Its kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) while another guard of the hold ([`Guard::reenter`]) relies on
     /// writing; otherwise it is whatever the store went on to say until retrying was over.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
-    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
+    pub async fn downgrade(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
         let lightened = self.lighten(Claim::READER).await;
         let guard = self.become_kind();
         match lightened {
             Ok(()) => Ok(guard),
-            Err(error) => Err(DowngradeError { error, guard }),
+            Err(error) => Err(GuardError::new(error, guard)),
         }
-    }
-}
-
-/// A downgrade that failed, and the guard that is left.
-///
-/// Turned into an [`Error`], as `?` does, it releases the lock.
-#[derive(Debug)]
-pub struct DowngradeError {
-    error: Error,
-    guard: ReadGuard,
-}
-
-impl DowngradeError {
-    /// What went wrong.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// The guard: a reader's, as [`WriteGuard::downgrade`] was asked for. Nobody writes beside it unless it is lost.
-    pub fn into_guard(self) -> ReadGuard {
-        self.guard
-    }
-}
-
-impl fmt::Display for DowngradeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.error, f)
-    }
-}
-
-impl StdError for DowngradeError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.error.source()
-    }
-}
-
-impl From<DowngradeError> for Error {
-    fn from(failed: DowngradeError) -> Self {
-        failed.error
     }
 }

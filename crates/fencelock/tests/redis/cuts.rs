@@ -68,18 +68,17 @@ async fn one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one() {
     let link = Link::new();
     let (client, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
     for bytes in CUTS {
-        let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+        let mut guard = client.mutex("job").unwrap().acquire().await.unwrap();
         let waiting = acquiring(&other, "job");
         until_queued(&other, "job", 2).await;
         link.proxy.cut_after(bytes, Way::Down);
-        while let Err(error) = guard.release().await {
-            assert!(error.is_retryable(), "after {bytes} bytes: {error}");
+        while let Err(failed) = guard.release().await {
+            assert!(failed.error().is_retryable(), "after {bytes} bytes: {failed}");
+            guard = failed.into_guard();
         }
         let next = acquired(waiting).await;
         let waiting = acquiring(&client, "job");
         until_queued(&other, "job", 2).await;
-        // Once more, as somebody does who does not trust the answer.
-        let _ = guard.release().await;
         next.check().unwrap();
         assert!(!waiting.is_finished(), "a release repeated ended a newer grant");
         next.release().await.unwrap();
@@ -93,7 +92,7 @@ async fn one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one() {
 async fn one_answer_lost_at_renew_costs_no_lock() {
     let link = Link::new();
     let client = client(&link.url(), 4000).await;
-    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    let mut guard = client.mutex("job").unwrap().acquire().await.unwrap();
     for bytes in CUTS {
         let before = link.proxy.cuts();
         link.proxy.cut_after(bytes, Way::Down);
@@ -105,8 +104,9 @@ async fn one_answer_lost_at_renew_costs_no_lock() {
         .await;
     }
     // The last cut may have met the connection that this one is made on, too.
-    while let Err(error) = guard.release().await {
-        assert!(error.is_retryable(), "{error}");
+    while let Err(failed) = guard.release().await {
+        assert!(failed.error().is_retryable(), "{failed}");
+        guard = failed.into_guard();
     }
 }
 
@@ -140,7 +140,7 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
         let writing = tokio::spawn(async move { writers.write().await });
         until_queued(&other, "page", 3).await;
         link.proxy.cut_after(bytes, Way::Down);
-        let reader = match writer.downgrade().await {
+        let mut reader = match writer.downgrade().await {
             Ok(reader) => reader,
             Err(failed) => {
                 assert!(failed.error().is_retryable(), "after {bytes} bytes: {}", failed.error());
@@ -148,7 +148,10 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
             }
         };
         assert!(!writing.is_finished(), "a writer was let in beside a reader");
-        while reader.release().await.is_err_and(|error| error.is_retryable()) {}
+        while let Err(failed) = reader.release().await {
+            assert!(failed.error().is_retryable(), "{failed}");
+            reader = failed.into_guard();
+        }
         let beside = soon(reading).await.unwrap().unwrap();
         assert!(!writing.is_finished(), "a writer was let in beside a reader");
         beside.release().await.unwrap();

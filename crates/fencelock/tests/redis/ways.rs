@@ -134,13 +134,14 @@ async fn a_subscription_of_its_own_that_ends_is_made_again_and_nobody_is_forgott
     let server = server(Settings::default().with("rename-command HELLO \"\""));
     let (holder, waiter) = (client(&server.url(), 30_000).await, Client::connect(&server.url()).await.unwrap());
     for _round in 0..3 {
-        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let mut guard = holder.mutex("job").unwrap().acquire().await.unwrap();
         let waiting = acquiring(&waiter, "job");
         until_queued(&holder, "job", 2).await;
         server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         // The holder's ended too, and the connection beside it: an answer may be lost.
-        while let Err(error) = guard.release().await {
-            assert!(error.is_retryable(), "{error}");
+        while let Err(failed) = guard.release().await {
+            assert!(failed.error().is_retryable(), "{failed}");
+            guard = failed.into_guard();
         }
         acquired(waiting).await.release().await.unwrap();
     }

@@ -88,12 +88,13 @@ async fn a_release_that_is_denied_says_so_and_forgets_nothing() {
     lab.hands.set_acl(&lab.path("job"), &[acl], None).await.unwrap();
     let client = lab.client("").await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Denied);
+    let failed = guard.release().await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Denied);
     assert_eq!(lab.children("job").await.len(), 1);
     let busy = client.mutex("job").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::Denied, "the try cannot take its node back: {busy}");
     lab.hands.set_acl(&lab.path("job"), &[Acl::open()], None).await.unwrap();
-    guard.release().await.unwrap();
+    failed.into_guard().release().await.unwrap();
     lab.until_queued("job", 0).await;
 }
 

@@ -112,7 +112,7 @@ impl Worker {
                     self.over.store(true, Ordering::Relaxed);
                 }
             }
-            guard.release().await?;
+            guard.release().await.map_err(fencelock::Error::from)?;
         }
         Ok(sections)
     }

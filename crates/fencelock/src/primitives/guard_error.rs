@@ -1,0 +1,61 @@
+//! What failed with a guard that was handed in for it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+
+/// A release or a downgrade that failed, and the guard that is left.
+///
+/// Turned into an [`Error`], as `?` does, it drops the guard, which releases the lock in the background.
+#[derive(Debug)]
+pub struct GuardError<G> {
+    error: Error,
+    guard: G,
+}
+
+impl<G> GuardError<G> {
+    pub(crate) fn new(error: Error, guard: G) -> Self {
+        Self { error, guard }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The kind of what went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+
+    /// The guard that is left.
+    pub fn into_guard(self) -> G {
+        self.guard
+    }
+
+    /// The same error, of a guard inside of another one.
+    pub(crate) fn map<H>(self, wrap: impl FnOnce(G) -> H) -> GuardError<H> {
+        GuardError { error: self.error, guard: wrap(self.guard) }
+    }
+}
+
+impl<G> fmt::Display for GuardError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<G: fmt::Debug> StdError for GuardError<G> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<G> From<GuardError<G>> for Error {
+    fn from(failed: GuardError<G>) -> Self {
+        failed.error
+    }
+}
