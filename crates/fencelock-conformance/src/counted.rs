@@ -126,9 +126,9 @@ impl Store for Counted {
         self.store.names(prefix, from, limit)
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         self.counts.asked();
-        self.store.evict(order)
+        self.store.break_grant(order)
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

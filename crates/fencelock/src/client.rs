@@ -127,8 +127,8 @@ impl Client {
     /// Who holds and who waits for `name`, front first.
     ///
     /// # Errors
-    /// Whatever the store says; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
-    pub async fn queue(&self, name: &Name) -> Result<Queue> {
+    /// [`ErrorKind::InvalidName`]; whatever the store says; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
+    pub async fn queue(&self, name: impl AsRef<str>) -> Result<Queue> {
         self.queue_page(name, Page::ALL).await
     }
 
@@ -136,8 +136,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::queue`].
-    pub async fn queue_page(&self, name: &Name, page: Page) -> Result<Queue> {
-        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+    pub async fn queue_page(&self, name: impl AsRef<str>, page: Page) -> Result<Queue> {
+        let (engine, name) = (Arc::clone(&self.engine), Name::new(name)?);
         let read = async move { engine.in_time("queue", engine.store.queue(&name, page)).await.map(clean::queue) };
         self.engine.spawner.run(read).await
     }
@@ -146,8 +146,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::queue`].
-    pub async fn contention(&self, name: &Name) -> Result<Contention> {
-        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+    pub async fn contention(&self, name: impl AsRef<str>) -> Result<Contention> {
+        let (engine, name) = (Arc::clone(&self.engine), Name::new(name)?);
         let look = async move {
             let outline = engine.in_time("contention", engine.store.contention(&name, &[])).await?;
             Ok(clean::outline(outline).contention(name, None))
@@ -175,19 +175,19 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Config`] for a contender that waits, or a reason that is not valid; [`ErrorKind::Unsupported`] where
     /// the store breaks no grants; otherwise as [`Client::queue`].
-    pub async fn evict(&self, name: &Name, holder: &Contender, reason: &str) -> Result<bool> {
+    pub async fn break_grant(&self, name: impl AsRef<str>, holder: &Contender, reason: &str) -> Result<bool> {
         let engine = Arc::clone(&self.engine);
-        let order = Break::of(name, holder, engine.owner.clone(), reason, engine.clock.wall())?;
-        let evict = async move { engine.in_time("evict", engine.store.evict(&order)).await };
-        self.engine.spawner.run(evict).await
+        let order = Break::of(&Name::new(name)?, holder, engine.owner.clone(), reason, engine.clock.wall())?;
+        let broken = async move { engine.in_time("break", engine.store.break_grant(&order)).await };
+        self.engine.spawner.run(broken).await
     }
 
     /// The grants of `name` that were broken, as far as the store keeps them, oldest first.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the store breaks no grants; otherwise as [`Client::queue`].
-    pub async fn breaks(&self, name: &Name) -> Result<Vec<Break>> {
-        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+    pub async fn breaks(&self, name: impl AsRef<str>) -> Result<Vec<Break>> {
+        let (engine, name) = (Arc::clone(&self.engine), Name::new(name)?);
         let read = async move { engine.in_time("breaks", engine.store.breaks(&name)).await.map(clean::breaks) };
         self.engine.spawner.run(read).await
     }

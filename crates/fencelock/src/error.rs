@@ -151,6 +151,18 @@ impl Error {
         self.0.retryable
     }
 
+    /// Whether others were in the way: busy, timed out, or too many that wait. The store answered, and nothing is wrong with it.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull)
+    }
+
+    /// Whether the store was out of reach: down, cut off, or too slow for the request deadline.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        self.kind() == ErrorKind::Unreachable
+    }
+
     /// The operation that failed.
     #[must_use]
     pub fn operation(&self) -> &'static str {

@@ -36,8 +36,8 @@ impl Writer {
         Self(self.0.purpose(purpose))
     }
 
-    fn wait(self, limit: Duration) -> Self {
-        Self(self.0.wait(limit))
+    fn timeout(self, limit: Duration) -> Self {
+        Self(self.0.timeout(limit))
     }
 
     fn lease(self, lease: Duration) -> Self {
@@ -70,6 +70,15 @@ impl Writer {
         Fut: Future<Output = T>,
     {
         self.0.run_write(body).await
+    }
+
+    async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnOnce(WriteGuard) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<fencelock::Error>,
+    {
+        self.0.try_run_write(body).await
     }
 }
 
@@ -135,7 +144,7 @@ fn a_reader_that_never_leaves_keeps_writers_waiting_until_they_give_up() {
         let process = world.process().await;
         let page = process.client.rwlock("page").unwrap();
         let _stays = page.read().await.unwrap();
-        let impatient = page.clone().wait(secs(5));
+        let impatient = page.clone().timeout(secs(5));
         let writing = tokio::spawn(async move { impatient.write().await });
         settle().await;
         let patient = page.clone();

@@ -13,7 +13,7 @@ use support::{World, ms, on_one_thread, secs, settle};
 
 /// The exclusive form of this primitive, which the laws are tried with.
 fn whole(client: &Client, name: &str) -> Result<Semaphore> {
-    client.semaphore(name, 3)?.permits(3)
+    Ok(client.semaphore(name, 3)?.permits(3))
 }
 
 /// A claim that cannot share a queue with it.
@@ -47,7 +47,7 @@ fn few_permits_do_not_slip_past_one_who_waits_for_many() {
         let process = world.process().await;
         let seats = process.client.semaphore("seats", 3).unwrap();
         let held = [seats.acquire().await.unwrap(), seats.acquire().await.unwrap()];
-        let three = seats.permits(3).unwrap();
+        let three = seats.clone().permits(3);
         let many = tokio::spawn(async move { three.acquire().await });
         settle().await;
         assert_eq!(seats.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy, "although one permit is free");
@@ -67,8 +67,8 @@ fn the_permits_of_a_holder_that_dies_come_back() {
     on_one_thread(async {
         let world = World::new();
         let (dying, other) = (world.process().await, world.process().await);
-        let held = dying.client.semaphore("seats", 3).unwrap().permits(2).unwrap().acquire().await.unwrap();
-        let seats = other.client.semaphore("seats", 3).unwrap().permits(3).unwrap();
+        let held = dying.client.semaphore("seats", 3).unwrap().permits(2).acquire().await.unwrap();
+        let seats = other.client.semaphore("seats", 3).unwrap().permits(3);
         let waiting = tokio::spawn(async move { seats.acquire().await });
         settle().await;
         dying.store.crash();
@@ -83,9 +83,9 @@ fn a_holder_that_dies_before_it_hears_of_its_grant_holds_nobody_up_for_longer_th
     on_one_thread(async {
         let world = World::new();
         let (holder, dying, last) = (world.process().await, world.process().await, world.process().await);
-        let guard = holder.client.semaphore("seats", 2).unwrap().permits(2).unwrap().acquire().await.unwrap();
+        let guard = holder.client.semaphore("seats", 2).unwrap().permits(2).acquire().await.unwrap();
         let waits = |process: &support::Process| {
-            let all = process.client.semaphore("seats", 2).unwrap().permits(2).unwrap();
+            let all = process.client.semaphore("seats", 2).unwrap().permits(2);
             tokio::spawn(async move { all.acquire().await })
         };
         let never = waits(&dying);
@@ -105,7 +105,7 @@ fn another_capacity_is_a_conflict_while_somebody_is_queued_and_taken_afterwards(
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
-        let of_three = process.client.semaphore("seats", 3).unwrap().permits(2).unwrap();
+        let of_three = process.client.semaphore("seats", 3).unwrap().permits(2);
         let of_four = process.client.semaphore("seats", 4).unwrap();
         let held = of_three.acquire().await.unwrap();
         for error in [of_four.acquire().await.unwrap_err(), of_four.try_acquire().await.unwrap_err()] {
@@ -162,12 +162,12 @@ fn no_permits_and_more_than_there_are_are_refused() {
         }
         let seats = client.semaphore("seats", 3).unwrap();
         for count in [0, 4, u32::MAX] {
-            let error = seats.permits(count).unwrap_err();
+            let error = seats.clone().permits(count).acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("1 to 3"), "{error}");
         }
         let most = client.semaphore("seats", u32::MAX - 1).unwrap();
-        let held = most.permits(u32::MAX - 2).unwrap().acquire().await.unwrap();
+        let held = most.clone().permits(u32::MAX - 2).acquire().await.unwrap();
         let one = most.acquire().await.unwrap();
         assert_eq!(most.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
         drop((held, one));
@@ -180,7 +180,7 @@ fn a_wait_limit_ends_the_wait_and_leaves_nothing() {
         let world = World::new();
         let process = world.process().await;
         let seats = process.client.semaphore("seats", 2).unwrap();
-        let _held = seats.permits(2).unwrap().acquire().await.unwrap();
+        let _held = seats.clone().permits(2).acquire().await.unwrap();
         let late = seats.clone();
         let waiting = tokio::spawn(async move { late.acquire_within(secs(3)).await });
         world.advance(secs(3) + ms(1)).await;
@@ -199,10 +199,10 @@ fn a_departure_wakes_the_newly_granted_and_one_more_at_most() {
         let world = World::new();
         let process = world.process().await;
         let seats = process.client.semaphore("seats", 4).unwrap();
-        let whole = seats.permits(4).unwrap().acquire().await.unwrap();
+        let whole = seats.clone().permits(4).acquire().await.unwrap();
         let counts = [3, 1, 2, 1, 1, 4, 2, 2];
         for count in counts {
-            let some = seats.permits(count).unwrap();
+            let some = seats.clone().permits(count);
             tokio::spawn(async move {
                 let guard = some.acquire().await.unwrap();
                 std::future::pending::<()>().await;
@@ -228,6 +228,6 @@ fn code_that_blocks_has_permits_too() {
     one.release().unwrap();
     assert!(seats.run(|guard| guard.check().is_ok()).unwrap());
     drop(two);
-    assert!(seats.permits(2).unwrap().acquire().unwrap().check().is_ok());
+    assert!(seats.clone().permits(2).acquire().unwrap().check().is_ok());
     client.close().unwrap();
 }

@@ -82,7 +82,7 @@ fn a_wait_with_a_limit_leaves_the_queue_in_time_although_its_caller_stands_still
         let holder = Client::builder().connect_store(shared(&store)).await.unwrap();
         let other = Client::builder().connect_store(shared(&store)).await.unwrap();
         let _held = holder.mutex("a").unwrap().acquire().await.unwrap();
-        let lock = other.mutex("a").unwrap().wait(ms(500));
+        let lock = other.mutex("a").unwrap().timeout(ms(500));
         let mut waiting = std::pin::pin!(lock.acquire());
         assert!(futures_util::poll!(waiting.as_mut()).is_pending());
         until_queued(&store, 2);

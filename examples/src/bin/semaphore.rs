@@ -75,7 +75,7 @@ async fn dine(url: &str, table: &Table, number: u32) -> Result {
     let seats = client.semaphore("example/seats", SEATS)?.purpose("dining");
     for visit in 0..VISITS {
         let count = 1 + (number + visit) % 5 / 3;
-        let permits = seats.permits(count)?.acquire().await?;
+        let permits = seats.clone().permits(count).acquire().await?;
         table.visit(count).await?;
         permits.release().await?;
     }

@@ -84,7 +84,7 @@ impl Break {
             say("nothing was broken");
             return Ok(NOTHING);
         }
-        if client.evict(&self.name, holder, &self.reason).await? {
+        if client.break_grant(&self.name, holder, &self.reason).await? {
             writeln!(io::stdout().lock(), "broke {}", harmless(&whose, false))?;
             return Ok(0);
         }

@@ -166,7 +166,7 @@ impl Run {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
         let name = &self.name;
         if self.shared || self.exclusive {
-            let lock = client.rwlock(name)?.purpose(purpose).wait(limit);
+            let lock = client.rwlock(name)?.purpose(purpose).timeout(limit);
             return match (self.shared, self.at_once) {
                 (true, true) => Ok(lock.try_read().await?.into_any()),
                 (true, false) => Ok(lock.read().await?.into_any()),
@@ -175,11 +175,11 @@ impl Run {
             };
         }
         if let Some(Permits { count, capacity }) = self.permits {
-            let lock = client.semaphore(name, capacity)?.permits(count)?.purpose(purpose).wait(limit);
+            let lock = client.semaphore(name, capacity)?.permits(count).purpose(purpose).timeout(limit);
             let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
             return Ok(acquired?.into_any());
         }
-        let lock = client.mutex(name)?.purpose(purpose).wait(limit);
+        let lock = client.mutex(name)?.purpose(purpose).timeout(limit);
         let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
         Ok(acquired?.into_any())
     }

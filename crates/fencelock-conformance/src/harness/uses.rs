@@ -100,7 +100,7 @@ impl Lock {
             Claim::MUTEX => Self::Mutex(client.mutex(name)?.purpose(PURPOSE)),
             Claim::READER => Self::Read(client.rwlock(name)?.purpose(PURPOSE)),
             Claim::WRITER => Self::Write(client.rwlock(name)?.purpose(PURPOSE)),
-            _ => Self::Permits(client.semaphore(name, claim.capacity())?.permits(claim.weight())?.purpose(PURPOSE)),
+            _ => Self::Permits(client.semaphore(name, claim.capacity())?.permits(claim.weight()).purpose(PURPOSE)),
         })
     }
 

@@ -73,7 +73,7 @@ pub(super) async fn order(by: &Client, name: &Name, position: usize) -> Verdict<
 }
 
 pub(super) async fn evict(by: &Client, order: &Break) -> Verdict<bool> {
-    match by.process.store.evict(order).await {
+    match by.process.store.break_grant(order).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             Err(Fault::Inapplicable("the store breaks no grants".to_owned()))
         }

@@ -73,7 +73,7 @@ pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: Worl
     shares(&holds)?;
     let (page, seats) = (name("page")?, name("seats")?);
     let writer = holds.rwlock(&page)?.write().await?;
-    let all = holds.semaphore(&seats, 3)?.permits(2)?.acquire().await?;
+    let all = holds.semaphore(&seats, 3)?.permits(2).acquire().await?;
     let one = holds.semaphore(&seats, 3)?.acquire().await?;
     let (mut page_is_named, mut seats_are_named) = (false, false);
     while !(page_is_named && seats_are_named) {
@@ -128,8 +128,9 @@ pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_ent
 pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
     shares(&holds)?;
-    let nothing = [tries.semaphore("none", 0).err(), tries.semaphore("none", 3)?.permits(0).err()];
-    for refused in nothing.into_iter().chain([tries.semaphore("none", 3)?.permits(4).err()]) {
+    let seats = tries.semaphore("none", 3)?;
+    let (none, too_many) = (seats.clone().permits(0).acquire().await, seats.permits(4).acquire().await);
+    for refused in [tries.semaphore("none", 0).err(), none.err(), too_many.err()] {
         let is_told = refused.as_ref().is_some_and(|refused| refused.kind() == ErrorKind::Config);
         demand!(is_told, "a number of permits that cannot be is answered with {refused:?}");
     }

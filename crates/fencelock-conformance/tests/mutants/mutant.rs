@@ -200,7 +200,7 @@ impl Store for MutantStore {
         })
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let mut order = order.clone();
             order.place.name = self.shared.inner(&order.place.name);
@@ -210,7 +210,7 @@ impl Store for MutantStore {
             {
                 (order.place.request, order.token) = (holder.id, grant.token);
             }
-            self.sound.evict(&order).await
+            self.sound.break_grant(&order).await
         })
     }
 

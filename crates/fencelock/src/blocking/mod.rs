@@ -44,10 +44,10 @@ macro_rules! options {
             Self(self.0.purpose(purpose))
         }
 
-        #[doc = concat!("See [`crate::", $of, "::wait`].")]
+        #[doc = concat!("See [`crate::", $of, "::timeout`].")]
         #[must_use]
-        pub fn wait(self, limit: Duration) -> Self {
-            Self(self.0.wait(limit))
+        pub fn timeout(self, limit: Duration) -> Self {
+            Self(self.0.timeout(limit))
         }
 
         #[doc = concat!("See [`crate::", $of, "::lease`].")]
@@ -146,7 +146,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`crate::Client::queue`].
-    pub fn queue(&self, name: &Name) -> Result<Queue> {
+    pub fn queue(&self, name: impl AsRef<str>) -> Result<Queue> {
         wait(self.0.queue(name))
     }
 
@@ -154,7 +154,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`crate::Client::queue`].
-    pub fn queue_page(&self, name: &Name, page: Page) -> Result<Queue> {
+    pub fn queue_page(&self, name: impl AsRef<str>, page: Page) -> Result<Queue> {
         wait(self.0.queue_page(name, page))
     }
 
@@ -162,7 +162,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`crate::Client::contention`].
-    pub fn contention(&self, name: &Name) -> Result<Contention> {
+    pub fn contention(&self, name: impl AsRef<str>) -> Result<Contention> {
         wait(self.0.contention(name))
     }
 
@@ -177,16 +177,16 @@ impl Client {
     /// Breaks the grant of `holder`.
     ///
     /// # Errors
-    /// As [`crate::Client::evict`].
-    pub fn evict(&self, name: &Name, holder: &Contender, reason: &str) -> Result<bool> {
-        wait(self.0.evict(name, holder, reason))
+    /// As [`crate::Client::break_grant`].
+    pub fn break_grant(&self, name: impl AsRef<str>, holder: &Contender, reason: &str) -> Result<bool> {
+        wait(self.0.break_grant(name, holder, reason))
     }
 
     /// The grants of `name` that were broken.
     ///
     /// # Errors
     /// As [`crate::Client::breaks`].
-    pub fn breaks(&self, name: &Name) -> Result<Vec<Break>> {
+    pub fn breaks(&self, name: impl AsRef<str>) -> Result<Vec<Break>> {
         wait(self.0.breaks(name))
     }
 

@@ -23,7 +23,7 @@ impl Mutex {
         ReentrantMutex::new(self.0)
     }
 
-    /// Acquires the lock, waiting as long as [`Mutex::wait`] allows.
+    /// Acquires the lock, waiting as long as [`Mutex::timeout`] allows.
     ///
     /// # Errors
     /// As [`crate::Mutex::acquire`].

@@ -17,7 +17,7 @@ impl RwLock {
 
     options!("RwLock");
 
-    /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
+    /// Takes the lock for reading, waiting as long as [`RwLock::timeout`] allows.
     ///
     /// # Errors
     /// As [`crate::RwLock::read`].
@@ -49,7 +49,7 @@ impl RwLock {
         self.read()?.run(body)
     }
 
-    /// Takes the lock for writing, waiting as long as [`RwLock::wait`] allows.
+    /// Takes the lock for writing, waiting as long as [`RwLock::timeout`] allows.
     ///
     /// # Errors
     /// As [`crate::RwLock::write`].

@@ -15,12 +15,10 @@ impl Semaphore {
         Self(semaphore)
     }
 
-    /// The same semaphore, asked for `count` permits at once.
-    ///
-    /// # Errors
-    /// As [`crate::Semaphore::permits`].
-    pub fn permits(&self, count: u32) -> Result<Self> {
-        self.0.permits(count).map(Self)
+    /// See [`crate::Semaphore::permits`].
+    #[must_use]
+    pub fn permits(self, count: u32) -> Self {
+        Self(self.0.permits(count))
     }
 
     options!("Semaphore");
@@ -31,7 +29,7 @@ impl Semaphore {
         self.0.capacity()
     }
 
-    /// Acquires the permits, waiting as long as [`Semaphore::wait`] allows.
+    /// Acquires the permits, waiting as long as [`Semaphore::timeout`] allows.
     ///
     /// # Errors
     /// As [`crate::Semaphore::acquire`].

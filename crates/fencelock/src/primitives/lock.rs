@@ -1,5 +1,6 @@
 //! What every primitive is underneath: a name, a claim, and how to ask for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::store::Entry;
 pub(super) struct Lock {
     pub(super) client: Client,
     pub(super) wish: Wish,
-    fault: Option<&'static str>,
+    /// Said by every acquire: an option that is not valid.
+    fault: Option<Cow<'static, str>>,
 }
 
 impl Lock {
@@ -37,13 +39,13 @@ impl Lock {
 
     pub(super) fn purpose(mut self, purpose: &str) -> Self {
         if purpose.len() > Entry::MAX_PURPOSE || purpose.chars().any(char::is_control) {
-            self.fault = Some("a purpose has at most 512 bytes and no control characters");
+            self.fault = Some("a purpose has at most 512 bytes and no control characters".into());
         }
         self.wish.purpose = Some(purpose.into());
         self
     }
 
-    pub(super) fn wait(mut self, limit: Duration) -> Self {
+    pub(super) fn timeout(mut self, limit: Duration) -> Self {
         self.wish.wait = Wait::For(limit);
         self
     }
@@ -65,9 +67,19 @@ impl Lock {
         self
     }
 
+    /// Asks for `count` of the capacity.
+    pub(super) fn permits(mut self, count: u32) -> Self {
+        let capacity = self.wish.claim.capacity();
+        match Claim::new(count, capacity) {
+            Ok(claim) => self.wish.claim = claim,
+            Err(_) => self.fault = Some(format!("1 to {capacity} permits can be asked for, and not {count}").into()),
+        }
+        self
+    }
+
     fn check_duration(&mut self, duration: Duration) {
         if duration < Duration::from_millis(1) {
-            self.fault = Some("a lease and max_hold are at least 1 ms");
+            self.fault = Some("a lease and max_hold are at least 1 ms".into());
         }
     }
 
@@ -81,8 +93,8 @@ impl Lock {
     }
 
     pub(super) async fn acquire_as<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
-        if let Some(fault) = self.fault {
-            return Err(Error::new(ErrorKind::Config, "acquire", fault).with("name", &self.wish.name));
+        if let Some(fault) = &self.fault {
+            return Err(Error::new(ErrorKind::Config, "acquire", fault.clone()).with("name", &self.wish.name));
         }
         let engine = Arc::clone(self.client.engine());
         // Not kept alive by the work: who drops the call and the client waits for the clean-up of both.
@@ -104,8 +116,8 @@ macro_rules! options {
 
         /// How long an acquire waits at most; without limit by default.
         #[must_use]
-        pub fn wait(self, limit: Duration) -> Self {
-            Self { lock: self.lock.wait(limit) }
+        pub fn timeout(self, limit: Duration) -> Self {
+            Self { lock: self.lock.timeout(limit) }
         }
 
         /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was

@@ -9,7 +9,7 @@ use super::lock::{Lock, options};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
 use crate::engine::hold::Hold;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -33,7 +33,7 @@ impl Mutex {
 
     options!();
 
-    /// Acquires the lock, waiting as long as [`Mutex::wait`] allows.
+    /// Acquires the lock, waiting as long as [`Mutex::timeout`] allows.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) after the wait limit, naming the holder; [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull),
@@ -93,5 +93,21 @@ impl Mutex {
         Fut: Future<Output = T>,
     {
         self.acquire().await?.run(body).await
+    }
+
+    /// Like [`Mutex::run`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
+    ///
+    /// # Errors
+    /// What the body returned; otherwise as [`Mutex::run`], turned into `E`.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::run`].
+    pub async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnOnce(Guard) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(body).await?
     }
 }

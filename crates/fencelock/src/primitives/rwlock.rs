@@ -8,7 +8,7 @@ use super::lock::{Lock, options};
 use super::{Guard, GuardError};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -58,7 +58,7 @@ impl RwLock {
 
     options!();
 
-    /// Takes the lock for reading, waiting as long as [`RwLock::wait`] allows.
+    /// Takes the lock for reading, waiting as long as [`RwLock::timeout`] allows.
     ///
     /// # Errors
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -69,7 +69,7 @@ impl RwLock {
         self.lock.acquire_as(Claim::READER, self.lock.wish.wait).await
     }
 
-    /// Takes the lock for writing, waiting as long as [`RwLock::wait`] allows.
+    /// Takes the lock for writing, waiting as long as [`RwLock::timeout`] allows.
     ///
     /// # Errors
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -139,6 +139,22 @@ impl RwLock {
         self.read().await?.run(body).await
     }
 
+    /// Like [`RwLock::run_read`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
+    ///
+    /// # Errors
+    /// What the body returned; otherwise as [`RwLock::run_read`], turned into `E`.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::run_read`].
+    pub async fn try_run_read<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnOnce(ReadGuard) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run_read(body).await?
+    }
+
     /// Takes the lock for writing, runs `body` under it, and releases it; see [`Mutex::run`](crate::Mutex::run).
     ///
     /// # Errors
@@ -152,6 +168,22 @@ impl RwLock {
         Fut: Future<Output = T>,
     {
         self.write().await?.run(body).await
+    }
+
+    /// Like [`RwLock::run_write`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
+    ///
+    /// # Errors
+    /// What the body returned; otherwise as [`RwLock::run_write`], turned into `E`.
+    ///
+    /// # Cancel safety
+    /// As [`RwLock::run_write`].
+    pub async fn try_run_write<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnOnce(WriteGuard) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run_write(body).await?
     }
 }
 

@@ -35,7 +35,7 @@ pub type PermitGuard = Guard<Permits>;
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let seats = client.semaphore("seats", 3)?;
 /// let one = seats.acquire().await?;
-/// let two = seats.permits(2)?.acquire().await?;
+/// let two = seats.clone().permits(2).acquire().await?;
 /// assert!(seats.try_acquire().await.is_err());
 /// # drop((one, two));
 /// # Ok::<(), fencelock::Error>(()) })?;
@@ -56,15 +56,10 @@ impl Semaphore {
         Ok(Self { lock: Lock::new(client, name, Claim::new(1, capacity)?)? })
     }
 
-    /// The same semaphore, asked for `count` permits at once: 1, the default, up to its capacity.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] for none, or more than there are.
-    pub fn permits(&self, count: u32) -> Result<Self> {
-        let mut lock = self.lock.clone();
-        let claim = Claim::new(count, lock.wish.claim.capacity());
-        lock.wish.claim = claim.map_err(|error| error.with("name", lock.name()))?;
-        Ok(Self { lock })
+    /// How many permits an acquire asks for at once: 1, the default, up to the capacity.
+    #[must_use]
+    pub fn permits(self, count: u32) -> Self {
+        Self { lock: self.lock.permits(count) }
     }
 
     options!();
@@ -75,7 +70,7 @@ impl Semaphore {
         self.lock.wish.claim.capacity()
     }
 
-    /// Acquires the permits, waiting as long as [`Semaphore::wait`] allows.
+    /// Acquires the permits, waiting as long as [`Semaphore::timeout`] allows.
     ///
     /// # Errors
     /// As [`Mutex::acquire`](crate::Mutex::acquire); [`ErrorKind::Conflict`] when somebody queues with another capacity.
@@ -121,5 +116,21 @@ impl Semaphore {
         Fut: Future<Output = T>,
     {
         self.acquire().await?.run(body).await
+    }
+
+    /// Like [`Semaphore::run`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
+    ///
+    /// # Errors
+    /// What the body returned; otherwise as [`Semaphore::run`], turned into `E`.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::run`].
+    pub async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnOnce(PermitGuard) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(body).await?
     }
 }

@@ -39,7 +39,7 @@ impl Break {
     pub fn of(name: &Name, holder: &Contender, by: Owner, reason: &str, at: SystemTime) -> Result<Self> {
         let Some(grant) = holder.grant else {
             let message = "only a grant can be broken, and this contender waits";
-            return Err(Error::new(ErrorKind::Config, "evict", message).with("name", name));
+            return Err(Error::new(ErrorKind::Config, "break", message).with("name", name));
         };
         let order = Self {
             place: PlaceId { name: name.clone(), request: holder.id },
@@ -62,7 +62,7 @@ impl Break {
         let reason = &*self.reason;
         if reason.trim().is_empty() || reason.len() > Self::MAX_REASON || reason.contains(char::is_control) {
             let message = "a reason has 1 to 512 bytes and no control characters";
-            return Err(Error::new(ErrorKind::Config, "evict", message).with("name", &self.place.name));
+            return Err(Error::new(ErrorKind::Config, "break", message).with("name", &self.place.name));
         }
         Ok(())
     }

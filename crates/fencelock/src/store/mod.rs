@@ -82,8 +82,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// given again, and finds what it did.
     ///
     /// The holder's session is told, by [`SessionEvent::Broken`]. By default [`ErrorKind::Unsupported`].
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { Err(breaks_nothing("evict").with("name", &order.place.name)) })
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { Err(breaks_nothing("break").with("name", &order.place.name)) })
     }
 
     /// The breaks of grants of `name` that the store keeps, oldest first. By default [`ErrorKind::Unsupported`].

@@ -359,7 +359,7 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
             assert_eq!(bad.acquire().await.unwrap_err().kind(), ErrorKind::Config);
         }
         let huge =
-            lock.lease(std::time::Duration::MAX).max_hold(std::time::Duration::MAX).wait(std::time::Duration::MAX);
+            lock.lease(std::time::Duration::MAX).max_hold(std::time::Duration::MAX).timeout(std::time::Duration::MAX);
         huge.acquire().await.unwrap().check().unwrap();
         assert_eq!(whole(&process.client, "a//b").unwrap_err().kind(), ErrorKind::InvalidName);
     });

@@ -251,6 +251,28 @@ fn a_release_dropped_half_way_goes_on() {
 }
 
 #[test]
+fn a_body_that_fails_gives_the_lock_back_and_the_locks_own_errors_become_the_bodys() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = whole(&process.client, "a").unwrap();
+        let failed: Result<(), Box<dyn std::error::Error>> = lock.try_run(async |_| Err("no stock".into())).await;
+        assert_eq!(failed.unwrap_err().to_string(), "no stock");
+        world.assert_no_place_is_left().await;
+        let store = process.store.clone();
+        let lost: Result<(), Box<dyn std::error::Error>> = lock
+            .try_run(async |guard| {
+                store.expire_sessions();
+                guard.lost().await;
+                std::future::pending().await
+            })
+            .await;
+        let lost = lost.unwrap_err().downcast::<fencelock::Error>().unwrap();
+        assert_eq!(lost.kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
 fn a_body_is_dropped_at_its_next_await_when_the_lock_is_lost() {
     on_one_thread(async {
         let world = World::new();
@@ -475,16 +497,16 @@ fn a_broken_guard_is_told_the_reason_and_the_next_token_is_higher() {
         let queue = other.client.queue(guard.name()).await.unwrap();
         let [front, behind] = [0, 1].map(|position| queue.contenders[position].clone());
         for (contender, reason) in [(&behind, "waits"), (&front, ""), (&front, "a\nb"), (&front, &"x".repeat(513))] {
-            let refused = other.client.evict(guard.name(), contender, reason).await.unwrap_err();
+            let refused = other.client.break_grant(guard.name(), contender, reason).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Config, "{reason}");
         }
-        assert!(other.client.evict(guard.name(), &front, "stuck").await.unwrap());
+        assert!(other.client.break_grant(guard.name(), &front, "stuck").await.unwrap());
         assert_eq!((guard.lost().await, guard.break_reason()), (Loss::Broken, Some("stuck")));
         assert!(guard.check().unwrap_err().to_string().contains("stuck"));
         let next = waiting.await.unwrap().unwrap();
         assert!(next.token() > guard.token());
         world.advance(ms(1)).await;
-        assert!(!other.client.evict(guard.name(), &front, "stuck").await.unwrap(), "it is gone");
+        assert!(!other.client.break_grant(guard.name(), &front, "stuck").await.unwrap(), "it is gone");
         next.check().unwrap();
         assert_eq!(&*other.client.breaks(guard.name()).await.unwrap()[0].reason, "stuck");
         assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
@@ -499,7 +521,7 @@ fn a_release_that_finds_its_grant_broken_says_why() {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let front = other.client.queue(guard.name()).await.unwrap().contenders[0].clone();
         // Nobody has told the holder yet: nothing else ran.
-        assert!(other.client.evict(guard.name(), &front, "stuck").now_or_never().unwrap().unwrap());
+        assert!(other.client.break_grant(guard.name(), &front, "stuck").now_or_never().unwrap().unwrap());
         let error = guard.release().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(error.to_string().contains("stuck"), "{error}");

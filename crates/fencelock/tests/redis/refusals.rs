@@ -209,7 +209,7 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     let by = queue.contenders[0].owner.clone().unwrap();
     let order = fencelock::Break::of(held.name(), &queue.contenders[0], by, "why", std::time::SystemTime::now());
     let store = fencelock::store::open_url(fencelock::store::StoreUrl::parse(&url).unwrap()).await.unwrap();
-    assert!(store.evict(&order.unwrap()).await.unwrap());
+    assert!(store.break_grant(&order.unwrap()).await.unwrap());
     assert_eq!(store.breaks(held.name()).await.unwrap().len(), 1);
     soon(held.lost()).await;
     acquired(third).await.release().await.unwrap();

@@ -141,7 +141,7 @@ async fn a_client_that_comes_to_a_server_without_memory_sees_and_breaks_what_is_
     assert_eq!(queue.contenders.len(), 1);
     let error = fresh.mutex("other").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted, "{error:?}");
-    assert!(fresh.evict(&name, &queue.contenders[0], "stuck").await.unwrap());
+    assert!(fresh.break_grant(&name, &queue.contenders[0], "stuck").await.unwrap());
     soon(guard.lost()).await;
     assert_eq!(fresh.breaks(&name).await.unwrap().len(), 1);
 }
@@ -238,11 +238,11 @@ async fn no_reason_of_a_break_says_more_to_its_holder_than_why() {
     let order = fencelock::Break::of(guard.name(), held, by, "why", std::time::SystemTime::now()).unwrap();
     let store = open_url(StoreUrl::parse(&server.url()).unwrap()).await.unwrap();
     for reason in ["why\nn other", "", &"x".repeat(513)] {
-        let error = store.evict(&fencelock::Break { reason: reason.into(), ..order.clone() }).await.unwrap_err();
+        let error = store.break_grant(&fencelock::Break { reason: reason.into(), ..order.clone() }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
     guard.check().unwrap();
-    assert!(store.evict(&order).await.unwrap());
+    assert!(store.break_grant(&order).await.unwrap());
     soon(guard.lost()).await;
     assert_eq!(guard.break_reason(), Some("why"));
 }

@@ -41,7 +41,7 @@ async fn take(client: Client, name: Name, claim: Claim) -> Result<AnyGuard, Erro
         Claim::MUTEX => client.mutex(&name)?.acquire().await?.into_any(),
         Claim::READER => client.rwlock(&name)?.read().await?.into_any(),
         Claim::WRITER => client.rwlock(&name)?.write().await?.into_any(),
-        _ => client.semaphore(&name, claim.capacity())?.permits(claim.weight())?.acquire().await?.into_any(),
+        _ => client.semaphore(&name, claim.capacity())?.permits(claim.weight()).acquire().await?.into_any(),
     })
 }
 

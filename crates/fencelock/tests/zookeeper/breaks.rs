@@ -16,7 +16,7 @@ use crate::lab::{Lab, acquired, acquiring, soon};
 async fn break_at(client: &Client, name: &str, position: usize, reason: &str) -> bool {
     let name = Name::new(name).unwrap();
     let queue = client.queue(&name).await.unwrap();
-    client.evict(&name, &queue.contenders[position], reason).await.unwrap()
+    client.break_grant(&name, &queue.contenders[position], reason).await.unwrap()
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_break_ends_one_of_several_grants_and_lets_in_whom_it_held_up() {
     two.release().await.unwrap();
     granted(waits).await.release().await.unwrap();
 
-    let seats = client.semaphore("seats", 3).unwrap().permits(2).unwrap().acquire().await.unwrap();
+    let seats = client.semaphore("seats", 3).unwrap().permits(2).acquire().await.unwrap();
     let waits = taking(&client, "seats", 2, 3);
     lab.until_queued("seats", 2).await;
     assert!(break_at(&operator, "seats", 0, "slow").await);
@@ -82,9 +82,9 @@ async fn another_clients_grant_can_be_broken_and_a_waiter_cannot() {
     lab.until_queued("job", 2).await;
     let name = Name::new("job").unwrap();
     let queue = client.queue(&name).await.unwrap();
-    assert_eq!(client.evict(&name, &queue.contenders[1], "x").await.unwrap_err().kind(), ErrorKind::Config);
-    assert!(client.evict(&name, &queue.contenders[0], "dead").await.unwrap());
-    assert!(!client.evict(&name, &queue.contenders[0], "dead").await.unwrap(), "it is gone");
+    assert_eq!(client.break_grant(&name, &queue.contenders[1], "x").await.unwrap_err().kind(), ErrorKind::Config);
+    assert!(client.break_grant(&name, &queue.contenders[0], "dead").await.unwrap());
+    assert!(!client.break_grant(&name, &queue.contenders[0], "dead").await.unwrap(), "it is gone");
     acquired(waits).await.release().await.unwrap();
     assert_eq!(client.breaks(&name).await.unwrap().len(), 1);
 }
@@ -143,7 +143,7 @@ async fn a_break_takes_no_later_grant_of_a_client_that_uses_one_id_for_all_of_th
             while !is_over.load(Ordering::Relaxed) {
                 let queue = operator.queue(&name).await.unwrap();
                 let Some(holder) = queue.contenders.first() else { continue };
-                if operator.evict(&name, holder, "stuck").await.unwrap() {
+                if operator.break_grant(&name, holder, "stuck").await.unwrap() {
                     broken.insert(holder.grant.unwrap().token.unwrap().grant());
                 }
             }

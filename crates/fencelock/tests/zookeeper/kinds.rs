@@ -25,7 +25,7 @@ pub(crate) fn writing(client: &Client, name: &str) -> Acquiring<WriteGuard> {
 }
 
 pub(crate) fn taking(client: &Client, name: &str, weight: u32, capacity: u32) -> Acquiring<PermitGuard> {
-    let seats = client.semaphore(name, capacity).unwrap().permits(weight).unwrap();
+    let seats = client.semaphore(name, capacity).unwrap().permits(weight);
     tokio::spawn(async move { seats.acquire().await })
 }
 
@@ -148,7 +148,7 @@ async fn another_kind_of_lock_ahead_is_a_conflict_whatever_the_dialect() {
             }
             if holder != 3 {
                 kinds.push(seats.acquire().await.unwrap_err());
-                kinds.push(seats.permits(3).unwrap().try_acquire().await.unwrap_err());
+                kinds.push(seats.clone().permits(3).try_acquire().await.unwrap_err());
             }
             for error in kinds {
                 assert_eq!(error.kind(), ErrorKind::Conflict, "{holder}{options}: {error}");
@@ -164,9 +164,10 @@ async fn a_semaphores_limit_is_agreed_while_somebody_queues_and_not_after() {
     let client = lab.client("").await;
     assert_eq!(client.semaphore("seats", 0).unwrap_err().kind(), ErrorKind::Config);
     for count in [0, 4] {
-        assert_eq!(client.semaphore("seats", 3).unwrap().permits(count).unwrap_err().kind(), ErrorKind::Config);
+        let refused = client.semaphore("seats", 3).unwrap().permits(count).acquire().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Config);
     }
-    let all = client.semaphore("seats", 3).unwrap().permits(3).unwrap().acquire().await.unwrap();
+    let all = client.semaphore("seats", 3).unwrap().permits(3).acquire().await.unwrap();
     let waits = taking(&client, "seats", 1, 3);
     lab.until_queued("seats", 2).await;
     let other = client.semaphore("seats", 4).unwrap().acquire().await.unwrap_err();
@@ -210,7 +211,7 @@ async fn a_node_of_another_kind_in_the_middle_stops_those_behind_it_only() {
     lab.delete(&mutex).await;
     client.rwlock("page").unwrap().try_read().await.unwrap().release().await.unwrap();
 
-    let seats = client.semaphore("seats", 2).unwrap().permits(2).unwrap().acquire().await.unwrap();
+    let seats = client.semaphore("seats", 2).unwrap().permits(2).acquire().await.unwrap();
     let foreign = "seats/_c_9043e340783bca239f63470b2f5c0243-__PERM__1of2__";
     let foreign = lab.put(foreign, CreateMode::PersistentSequential).await;
     let one = taking(&client, "seats", 1, 2);

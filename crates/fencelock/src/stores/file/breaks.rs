@@ -98,7 +98,7 @@ fn milliseconds(at: SystemTime) -> u64 {
 impl Directory {
     /// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
     pub(super) fn break_grant(&self, order: &Break) -> Result<bool> {
-        let failed = |errno| fault("evict", format_args!("{}/{BREAKS}", self.path), errno);
+        let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
         let slot = Slot::of(&order.place.name);
         let Some(ticket) = self.holder(&slot, order)? else {
             let at = UNIX_EPOCH + Duration::from_millis(milliseconds(order.at));
@@ -144,7 +144,7 @@ impl Directory {
         let removed = self.remove(&path);
         // Waiters of this process behind a holder of this process are told in memory.
         bucket.lock().depart(&slot.encoded, ticket);
-        removed.map_err(|errno| fault("evict", format_args!("{}/{path}", self.path), errno))
+        removed.map_err(|errno| fault("break", format_args!("{}/{path}", self.path), errno))
     }
 
     fn append(&self, record: &Record) -> rustix::io::Result<()> {

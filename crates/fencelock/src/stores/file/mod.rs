@@ -176,7 +176,7 @@ impl Store for FileStore {
         Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit).await })
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             order.check()?;
             self.intact_directory()?.break_grant(order)

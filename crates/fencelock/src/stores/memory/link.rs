@@ -67,7 +67,7 @@ pub enum Operation {
     /// Listing names.
     Names,
     /// Breaking a grant.
-    Evict,
+    Break,
     /// Reading what was broken.
     Breaks,
 }
@@ -249,7 +249,7 @@ fn unanswered(operation: Operation) -> Error {
         Operation::Queue => "queue",
         Operation::Contention => "contention",
         Operation::Names => "names",
-        Operation::Evict => "evict",
+        Operation::Break => "break",
         Operation::Breaks => "breaks",
     };
     Error::new(ErrorKind::Unreachable, operation, "the answer was lost").retryable().outcome_unknown()

@@ -293,11 +293,11 @@ impl Store for MemoryStore {
         })
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             order.check()?;
             let order = order.clone();
-            self.link.send(Operation::Evict, None, move |state, _| Ok(state.evict(order))).await
+            self.link.send(Operation::Break, None, move |state, _| Ok(state.break_grant(order))).await
         })
     }
 

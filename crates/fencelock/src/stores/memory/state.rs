@@ -369,7 +369,7 @@ impl State {
     }
 
     /// Breaks the grant that `order` names; says whether it was there, or this very order broke it before.
-    pub(super) fn evict(&mut self, order: Break) -> bool {
+    pub(super) fn break_grant(&mut self, order: Break) -> bool {
         let place = order.place.clone();
         let line = self.lines.get(&place.name);
         let is_it = |ticket: &&Ticket| ticket.id == place.request && ticket.grant().token == order.token;

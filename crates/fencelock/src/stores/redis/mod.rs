@@ -167,7 +167,7 @@ impl Store for RedisStore {
         Box::pin(async move { show::names(&*self.connection().await?, &self.layout, prefix, from, limit).await })
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             order.check()?;
             show::evict(&*self.connection().await?, &self.layout, order).await

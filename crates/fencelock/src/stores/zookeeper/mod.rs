@@ -218,7 +218,7 @@ impl Store for ZooKeeperStore {
         }))
     }
 
-    fn evict<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             order.check()?;
             let home = self.config.home(&order.place.name)?;
@@ -226,7 +226,7 @@ impl Store for ZooKeeperStore {
             let evict = |client| -> BoxFuture<'_, wire::Result<bool>> {
                 Box::pin(async move { breaks::evict(&client, &self.config, home, order).await })
             };
-            self.read("evict", evict).await
+            self.read("break", evict).await
         })
     }
 
