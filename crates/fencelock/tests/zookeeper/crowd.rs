@@ -10,7 +10,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
-use crate::kinds::reading;
+use crate::kinds::{granted, reading, taking};
 use crate::lab::{Lab, observed, soon};
 
 /// One crowd at a time: two would wait for the machine, not for each other.
@@ -163,4 +163,36 @@ async fn a_crowd_of_readers_that_lists_shares_its_listings() {
     let (bytes, requests) = letting_readers_in(1, "&handover=list", 2).await;
     // Nine listings of 48 kB, and on a busy machine two reads for each: of the writer's node, and of its own once it holds.
     assert!(bytes <= 1_500_000 && requests <= 2000, "{bytes} bytes and {requests} requests");
+}
+
+#[tokio::test]
+async fn a_crowd_of_permits_behind_a_holder_of_all_is_let_in_by_the_listings_of_the_first() {
+    const PERMITS: u32 = 200;
+    let _room = ROOM.lock().await;
+    let server = Ensemble::start(Settings::default()).unwrap();
+    let mut lab = Lab::on(server.server(0).address()).await;
+    let seats = lab.client("").await.semaphore("seats", PERMITS).unwrap().permits(PERMITS);
+    let all = seats.acquire().await.unwrap();
+    let proxy = Proxy::start(lab.server).unwrap();
+    lab.server = proxy.address();
+    let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=40000")).await.unwrap();
+    let waiting: Vec<_> = (0..PERMITS).map(|_| taking(&client, "seats", 1, PERMITS)).collect();
+    lab.until_many_queued("seats", PERMITS as usize + 1).await;
+    soon(async {
+        // The holder of all is watched by itself and by the first permit, and each permit by the one behind it.
+        while server.server(0).monitor("zk_watch_count").unwrap() < u64::from(PERMITS) + 1 {
+            client.names("~", None, 1).await.unwrap();
+        }
+    })
+    .await;
+    let said = || proxy.bytes().0 + proxy.bytes().1;
+    let before = said();
+    all.release().await.unwrap();
+    let mut held = Vec::new();
+    for permit in waiting {
+        held.push(granted(permit).await);
+    }
+    let bytes = said() - before;
+    // A mark, its event and a read of the own node each, and a few listings of 12 kB. Each of them listing the others is 2.5 million.
+    assert!(bytes <= 500_000, "{bytes} bytes");
 }

@@ -181,7 +181,7 @@ impl Queue {
         *front = (*front).max((parent, number));
     }
 
-    /// A waiter for a mutex with `number` is in `listing`, and so is every waiter of this session that came before it.
+    /// A waiter with `number` is in `listing`, and so is every waiter of this session that came before it.
     pub(super) fn shows(&self, listing: &Arc<Listing>, number: i64) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let is_newer = |(last, known): &(i64, Arc<Listing>)| (listing.parent, number) >= (known.parent, *last);

@@ -48,6 +48,8 @@ pub(super) struct Waiter {
     epoch: u64,
     /// The node before ours that was written into, by this version of it, and the queue was listed after that.
     seen_version: Option<Box<(Box<str>, i32)>>,
+    /// The one before has written into its node since the last listing.
+    is_told: bool,
     /// The one before was made by hand, and will not write into its node when it is granted.
     predecessor_never_marks_grant: bool,
 }
@@ -74,6 +76,8 @@ pub(super) enum Heard {
     Removed,
     /// The farther one of two is gone.
     SecondGone,
+    /// The one before was granted.
+    Told,
     /// Something changed: list.
     Changed,
 }
@@ -95,6 +99,7 @@ impl ZooKeeperPlace {
                 (Some(Heard::Granted), _) => self.is_granted(),
                 (Some(Heard::Removed), _) => self.is_lost(Loss::Removed),
                 (Some(Heard::SecondGone), _) => self.moved_up()?,
+                (Some(Heard::Told), Some(waiter)) => (waiter.waits, waiter.is_told) = (None, true),
                 (Some(Heard::Changed), Some(waiter)) => waiter.waits = None,
                 _ => {}
             }
@@ -126,6 +131,11 @@ impl ZooKeeperPlace {
     async fn look(&mut self) -> Result<Option<Heard>> {
         let Some(waiter) = &self.waiter else { return Ok(None) };
         let home = self.core.config.home(&self.id.name)?;
+        if let Some(listing) = waiter.queue.shown().filter(|_| waiter.is_told)
+            && is_enough(&self.view(&listing, home.key)?)
+        {
+            return self.saw(&listing).await;
+        }
         match waiter.queue.list(&self.core.client, home.parent()).await {
             Ok(listing) => self.saw(&listing).await,
             Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
@@ -134,12 +144,21 @@ impl ZooKeeperPlace {
         }
     }
 
-    /// What a listing says that was asked for after what was heard.
+    /// What a listing says of our own node.
+    fn view(&self, listing: &Listing, key: &str) -> Result<View> {
+        let layout = self.core.config.layout_for(self.node.claim)?;
+        Ok(listing.view(layout, key, &self.own_name(key)?, self.node.number))
+    }
+
+    /// Takes what a listing says that was asked for after what was heard, or that is enough.
     async fn saw(&mut self, listing: &Arc<Listing>) -> Result<Option<Heard>> {
         let home = self.core.config.home(&self.id.name)?;
         let own = self.own_name(home.key)?;
-        let layout = self.core.config.layout_for(self.node.claim)?;
-        let mut waits = match listing.view(layout, home.key, &own, self.node.number) {
+        let view = self.view(listing, home.key)?;
+        if let (Some(waiter), View::Granted { .. } | View::Waits(_)) = (&self.waiter, &view) {
+            waiter.queue.shows(listing, self.node.number);
+        }
+        let mut waits = match view {
             View::Granted { tell } => {
                 let is_there = !tell || self.tell_of_grant(&home.child(&own)).await?;
                 return Ok(Some(if is_there { Heard::Granted } else { Heard::Removed }));
@@ -151,9 +170,6 @@ impl ZooKeeperPlace {
             View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
         let Some(waiter) = &self.waiter else { return Ok(None) };
-        if self.is_mutex() {
-            waiter.queue.shows(listing, self.node.number);
-        }
         if waiter.predecessor_never_marks_grant && matches!(waits.hears, Hears::GrantOrDeparture(_)) {
             waits.hears = Hears::Children;
         }
@@ -179,7 +195,7 @@ impl ZooKeeperPlace {
             waiter.watches.clear();
         }
         waiter.keep(&wanted);
-        (waiter.parent, waiter.waits) = (parent, Some(waits));
+        (waiter.parent, waiter.waits, waiter.is_told) = (parent, Some(waits), false);
         Ok(())
     }
 
@@ -226,11 +242,11 @@ impl ZooKeeperPlace {
             waiter.epoch = epoch;
         }
         waiter.watches.reserve_exact(answers.len());
-        let (mut gone, mut has_changed) = (Vec::new(), false);
+        let (mut gone, mut is_told) = (Vec::new(), false);
         for (whose, answer) in answers {
             match answer {
                 Ok((data, stat, watch)) => {
-                    has_changed |= whose == Whose::Predecessor && waiter.is_marked(watch.path(), &data, stat.version);
+                    is_told |= whose == Whose::Predecessor && waiter.is_marked(watch.path(), &data, stat.version);
                     waiter.watches.push((whose, watch));
                 }
                 Err(error) if error.kind() == Wire::NoNode => gone.push(whose),
@@ -239,7 +255,8 @@ impl ZooKeeperPlace {
         }
         let is_fact = waiter.is_fact(&client);
         Ok(match gone[..] {
-            [] => has_changed.then_some(Heard::Changed),
+            [] if is_told => Some(Heard::Told),
+            [] => None,
             [.., Whose::Own] => Some(Heard::Removed),
             [Whose::Nearest] if is_fact => Some(Heard::Granted),
             [Whose::Second] => Some(Heard::SecondGone),
@@ -270,6 +287,7 @@ impl ZooKeeperPlace {
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
             (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.core.client) => Ok(Heard::Granted),
             (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
+            (Whose::Predecessor, WatchEvent::DataChanged) => Ok(Heard::Told),
             _ => Ok(Heard::Changed),
         }
     }
@@ -293,6 +311,7 @@ impl Waiter {
             watches: Vec::new(),
             epoch: 0,
             seen_version: None,
+            is_told: false,
             predecessor_never_marks_grant: false,
         })
     }
@@ -344,6 +363,17 @@ impl Waiter {
             Poll::Pending => None,
         });
         fired.min_by_key(|(whose, _)| *whose).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// Whether a permit that was told of the grant before it need not list, by what a listing says that another one of its session has
+/// seen. Those ahead only go or become lighter, so it may be of any time after our node was created, if what follows finds out what has
+/// gone since: the mark in our own node, or the watches on all ahead.
+fn is_enough(view: &View) -> bool {
+    match view {
+        View::Granted { tell } => *tell,
+        View::Waits(waits) => matches!(waits.hears, Hears::Departure(_)),
+        View::Missing | View::Conflict(_) | View::Twice => false,
     }
 }
 
