@@ -1,12 +1,13 @@
 //! Downgrades that stop half-way, and somebody who deletes the writer's node meanwhile.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::store::{
     Entered, Entry, Left, Opened, Opening, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url,
 };
-use fencelock::{Claim, ErrorKind, Loss, Name, Owner, SystemClock};
+use fencelock::{Claim, Error, ErrorKind, Loss, Name, Owner, SystemClock};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{Acl, Permissions};
@@ -15,15 +16,20 @@ use futures_util::StreamExt;
 use crate::lab::{Lab, soon};
 
 /// A session whose bytes go through a proxy.
-struct Near {
-    lab: Lab,
-    proxy: Proxy,
-    opened: Opened,
+pub(crate) struct Near {
+    pub(crate) lab: Lab,
+    pub(crate) proxy: Proxy,
+    pub(crate) opened: Opened,
 }
 
 impl Near {
     async fn new() -> Self {
-        let (lab, proxy) = (Lab::new().await, Proxy::start(shared().address()).unwrap());
+        Self::by(shared().address()).await
+    }
+
+    /// The same, by whatever is at `way` and leads to the server.
+    pub(crate) async fn by(way: SocketAddr) -> Self {
+        let (lab, proxy) = (Lab::new().await, Proxy::start(way).unwrap());
         let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
         let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };
@@ -34,10 +40,14 @@ impl Near {
 
     /// A writer of `name`.
     async fn writer(&self, name: &str, number: u64) -> Box<dyn Place> {
+        self.place(name, Claim::WRITER, number).await.unwrap()
+    }
+
+    pub(crate) async fn place(&self, name: &str, claim: Claim, number: u64) -> Result<Box<dyn Place>, Error> {
         let (name, id) = (Name::new(name).unwrap(), RequestId { client: 7, number });
-        let entry = Entry { name, claim: Claim::WRITER, id, wait: true, purpose: None, lease: None };
-        match soon(self.opened.session.enter(Arc::new(entry))).await.unwrap() {
-            Entered::In(place) => place,
+        let entry = Entry { name, claim, id, wait: true, purpose: None, lease: None };
+        match soon(self.opened.session.enter(Arc::new(entry))).await? {
+            Entered::In(place) => Ok(place),
             Entered::Busy | Entered::Conflict(_) => panic!("the lock is free"),
         }
     }

@@ -35,6 +35,7 @@ mod hand_over;
 mod hostile;
 mod kinds;
 mod lab;
+mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
 mod many;

@@ -54,6 +54,8 @@ pub(super) struct Events {
     asked: FuturesUnordered<Asked>,
     /// Places whose nodes somebody deleted, and why.
     removed: FuturesUnordered<BoxFuture<'static, (PlaceId, Option<Arc<str>>)>>,
+    /// A look for requests that are in doubt.
+    look: Option<BoxFuture<'static, ()>>,
     ended: bool,
 }
 
@@ -61,7 +63,7 @@ impl Events {
     /// `ttl` is what the servers granted.
     pub(super) fn new(wire: wire::Events, ttl: Duration, core: &Arc<Core>) -> Self {
         let (asked, removed) = (FuturesUnordered::new(), FuturesUnordered::new());
-        Self { wire, ttl, core: Arc::downgrade(core), timer: None, asked, removed, ended: false }
+        Self { wire, ttl, core: Arc::downgrade(core), timer: None, asked, removed, look: None, ended: false }
     }
 
     /// What the client says of the session as a whole; `None` for its end.
@@ -116,6 +118,17 @@ impl Events {
             Some(reason) => SessionEvent::Broken(place, reason),
             None => SessionEvent::Gone(place, Loss::Removed),
         })
+    }
+
+    /// Looks for requests that are in doubt, when it is time; one look at a time.
+    fn poll_look(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) {
+        let is_due = core.doubts.is_due(cx);
+        if self.look.is_none() && is_due {
+            self.look = Some(Box::pin(Arc::clone(core).resolve_doubts()));
+        }
+        if self.look.as_mut().is_some_and(|look| look.as_mut().poll(cx).is_ready()) {
+            self.look = None;
+        }
     }
 
     /// Asks for the watches that are due.
@@ -180,6 +193,7 @@ impl Stream for Events {
             Poll::Pending => {}
         }
         let Some(core) = self.core.upgrade() else { return Poll::Pending };
+        self.poll_look(&core, cx);
         self.poll_removed(&core, cx).map(Some)
     }
 }

@@ -62,7 +62,8 @@ impl ZooKeeperPlace {
         }
         if lighter.made_by.is_none() {
             let note = note::lighter(&core.owner, entry, lighter.claim, self.node.czxid);
-            lighter.made_by = core.make_lighter(&light, &heavy, &note).await?;
+            let made = core.make_lighter(&light, &heavy, &note).await;
+            lighter.made_by = made.inspect_err(|_| core.doubts.note(&self.id.name, request))?;
         }
         let is_there = match lighter.made_by {
             Some(made_by) => core.replace(&heavy, &light, made_by).await?,

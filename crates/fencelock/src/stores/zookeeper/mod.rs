@@ -9,6 +9,7 @@ mod beside;
 mod breaks;
 mod config;
 mod dialect;
+mod doubts;
 mod enter;
 mod events;
 mod fault;

@@ -117,6 +117,9 @@ impl Place for ZooKeeperPlace {
             // Not what the table says: it forgets a place whose node is gone, and the lighter one may have come after that.
             let lighter = self.lighter.as_ref().map(|lighter| self.node.with(lighter.claim));
             table.unwatch(request);
+            if lighter.is_some() {
+                self.core.doubts.note(&self.id.name, request);
+            }
             // One try: after an answer that did not come, nothing is concluded from the next one.
             let was_alone = std::mem::take(&mut self.is_alone);
             let left = match self.core.delete_place("leave", &self.id.name, request, (self.node, lighter)).await {

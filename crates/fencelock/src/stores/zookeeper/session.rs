@@ -10,6 +10,7 @@ use futures_core::future::BoxFuture;
 
 use super::alone::Alone;
 use super::config::Config;
+use super::doubts::Doubts;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
@@ -46,6 +47,7 @@ pub(super) struct Core {
     /// The `ephemeral_owner` of all nodes of this session.
     pub(super) id: i64,
     pub(super) table: Table,
+    pub(super) doubts: Doubts,
     pub(super) listings: SharedListings,
     pub(super) alone: Alone,
     pub(super) numbers: Numbers,
@@ -71,6 +73,7 @@ impl Core {
             owner,
             id,
             table,
+            doubts: Doubts::default(),
             listings,
             alone,
             numbers,
@@ -130,7 +133,7 @@ impl Core {
     }
 
     /// The node that a request made whose answer was lost, by its id and by our session. Whatever was sent before on any
-    /// connection of this session has taken effect by now, or does not; NOTES.md (*Withdrawal*) has the one exception.
+    /// connection of this session has taken effect by now, or does not, with the exception that [`Doubts`] is for.
     pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
         let home = self.config.home(name)?;
         let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
@@ -139,7 +142,7 @@ impl Core {
         synced.await.map_err(|error| fault("find request", &error))?;
         let (children, parent) = match listed.await {
             Ok((children, stat)) => (children, Parent::of(&stat)),
-            Err(error) if error.kind() == Wire::NoNode => return Ok(None),
+            Err(error) if error.kind() == Wire::NoNode => (Vec::new(), Parent::default()),
             Err(error) => return Err(fault("find request", &error)),
         };
         for child in children.iter().filter(|child| own_number(child, &prefix).is_some()) {
@@ -149,6 +152,7 @@ impl Core {
                 return Ok(Some(Found { path, stat, children, parent }));
             }
         }
+        self.doubts.note(name, id);
         Ok(None)
     }
 
@@ -196,6 +200,7 @@ impl Session for ZooKeeperSession {
 
     fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
         let confirmed = self.0.client.confirm();
+        self.0.doubts.renewed();
         Box::pin(async move {
             let (confirmed, expired) = match confirmed.await {
                 Ok(confirmed) => (confirmed, false),

@@ -1,0 +1,171 @@
+//! Requests that take effect after they were given up, as those of a server do that stood still and takes the session back.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use fencelock::store::{Left, RequestId, Standing};
+use fencelock::{Claim, Name};
+use fencelock_testbed::Way;
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::CreateMode;
+use futures_util::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::half_way::Near;
+use crate::lab::soon;
+
+const EPHEMERAL: i32 = 1;
+const EPHEMERAL_SEQUENTIAL: i32 = 3;
+
+/// The answer to a hello: its length, the version, the timeout, the session's number, the length of its password, that, and a flag.
+type Welcome = [u8; 41];
+
+/// A way to the server that keeps the newest welcome.
+struct Ear {
+    address: SocketAddr,
+    heard: Arc<Mutex<Welcome>>,
+}
+
+impl Ear {
+    async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new([0; 41])));
+        let hears = Arc::clone(&heard);
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(relay(near, Arc::clone(&hears)));
+            }
+        });
+        Self { address, heard }
+    }
+
+    /// Takes the session over, makes a node of it, and goes.
+    async fn create(&self, path: &str, flags: i32) {
+        let welcome = *self.heard.lock().unwrap();
+        let mut server = TcpStream::connect(shared().address()).await.unwrap();
+        let (timeout, session) = (&welcome[8..12], &welcome[12..40]);
+        // No version, nothing seen, and no server that only reads.
+        let hello = [&[0; 12], timeout, session, &[0]].concat();
+        server.write_all(&frame(&hello)).await.unwrap();
+        let mut again: Welcome = [0; 41];
+        server.read_exact(&mut again).await.unwrap();
+        assert_eq!(again[12..40], *session, "the session is over");
+        let number = |number: i32| number.to_be_bytes().to_vec();
+        let text = |text: &str| [number(text.len().try_into().unwrap()), text.as_bytes().to_vec()].concat();
+        let everybody = [number(1), number(31), text("world"), text("anyone")].concat();
+        let create = [number(1), number(1), text(path), text(""), everybody, number(flags)].concat();
+        server.write_all(&frame(&create)).await.unwrap();
+        let mut header = [0; 20];
+        server.read_exact(&mut header).await.unwrap();
+        assert_eq!(header[16..], [0; 4], "the server refused it");
+    }
+}
+
+fn frame(record: &[u8]) -> Vec<u8> {
+    [&i32::try_from(record.len()).unwrap().to_be_bytes()[..], record].concat()
+}
+
+async fn relay(mut near: TcpStream, hears: Arc<Mutex<Welcome>>) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(shared().address()).await?;
+    let ((mut up, mut down), (mut answers, mut requests)) = (near.split(), server.split());
+    let answering = async {
+        let mut welcome: Welcome = [0; 41];
+        answers.read_exact(&mut welcome).await?;
+        *hears.lock().unwrap() = welcome;
+        down.write_all(&welcome).await?;
+        copy(&mut answers, &mut down).await
+    };
+    tokio::select! {
+        ended = answering => ended,
+        ended = copy(&mut up, &mut requests) => ended,
+    }
+    .map(drop)
+}
+
+/// What a node is called, without its number.
+fn node(letter: char, number: u64, mark: &str) -> String {
+    format!("_c_{letter}0000000-0000-{number:04x}-0000-000000000007-{mark}")
+}
+
+impl Near {
+    /// Renews until `name` has these nodes.
+    async fn renew_until(&mut self, name: &str, nodes: &[String]) {
+        let Self { lab, opened, .. } = self;
+        soon(async {
+            loop {
+                let renewed = async {
+                    let _ = opened.session.renew(Arc::new([])).await;
+                    lab.children(name).await
+                };
+                tokio::select! {
+                    children = renewed => if children == nodes { return },
+                    _ = opened.events.next() => {}
+                }
+            }
+        })
+        .await;
+    }
+
+    /// A node of this session appears.
+    async fn appears(&self, ear: &Ear, below: &str, flags: i32) {
+        // Until then this client is not to take the session back.
+        self.proxy.refuse();
+        ear.create(&self.lab.path(below), flags).await;
+        self.proxy.heal();
+    }
+
+    /// A lock of this name that is free and has a parent.
+    async fn lock(&self, name: &str, claim: Claim) {
+        self.place(name, claim, 1).await.unwrap().leave().await.unwrap();
+    }
+}
+
+fn id(number: u64) -> RequestId {
+    RequestId { client: 7, number }
+}
+
+#[tokio::test]
+async fn a_node_that_appears_after_its_request_was_withdrawn_is_deleted_and_nobody_elses() {
+    let ear = Ear::new().await;
+    let mut near = Near::by(ear.address).await;
+    near.lock("job", Claim::MUTEX).await;
+    near.proxy.cut_after(0, Way::Up);
+    assert!(near.place("job", Claim::MUTEX, 2).await.is_err());
+    soon(near.opened.session.withdraw(&Name::new("job").unwrap(), id(2))).await.unwrap();
+    let below = format!("job/{}", node('a', 2, "lock-"));
+    let others = near.lab.put(&below, CreateMode::EphemeralSequential).await;
+    near.appears(&ear, &below, EPHEMERAL_SEQUENTIAL).await;
+    assert_eq!(near.lab.children("job").await.len(), 2);
+    near.renew_until("job", &[others.trim_start_matches("job/").to_owned()]).await;
+}
+
+#[tokio::test]
+async fn a_node_that_appears_beside_the_place_of_its_request_is_deleted_and_the_place_is_kept() {
+    let ear = Ear::new().await;
+    let mut near = Near::by(ear.address).await;
+    near.lock("job", Claim::MUTEX).await;
+    near.proxy.cut_after(0, Way::Up);
+    assert!(near.place("job", Claim::MUTEX, 2).await.is_err());
+    let mut place = near.place("job", Claim::MUTEX, 2).await.unwrap();
+    assert!(matches!(place.standing(), Standing::Granted(_)));
+    let held = near.lab.children("job").await;
+    near.appears(&ear, &format!("job/{}", node('a', 2, "lock-")), EPHEMERAL_SEQUENTIAL).await;
+    near.renew_until("job", &held).await;
+    assert_eq!(soon(place.leave()).await.unwrap(), Left::Released);
+    assert!(near.lab.children("job").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lighter_node_that_appears_after_its_place_was_left_is_deleted() {
+    let ear = Ear::new().await;
+    let mut near = Near::by(ear.address).await;
+    let mut place = near.place("page", Claim::WRITER, 2).await.unwrap();
+    near.proxy.cut_after(0, Way::Up);
+    assert!(soon(place.lighten(Claim::READER)).await.is_err());
+    assert_eq!(soon(place.leave()).await.unwrap(), Left::Released);
+    let lighter = format!("page/{}0000000000", node('b', 2, "__READ__"));
+    near.appears(&ear, &lighter, EPHEMERAL).await;
+    assert_eq!(near.lab.children("page").await.len(), 1);
+    near.renew_until("page", &[]).await;
+}
