@@ -1,4 +1,4 @@
-//! What a `redis:`, `rediss:` or `redis+unix:` URL may say.
+//! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the server.
 
 use std::fmt;
 
@@ -6,24 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 
-/// The options of a `redis:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["layout", "prefix"];
-/// The options of a `rediss:` URL.
-pub(crate) const TLS_OPTIONS: &[&str] = &["layout", "prefix", "tls_ca", "tls_cert", "tls_key"];
-/// The options of a `redis+unix:` URL.
-pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "db"];
-
 /// The port of a server that says nothing else.
 const PORT: u16 = 6379;
-
-/// What every key starts with unless told otherwise.
-const PREFIX: &str = "fencelock";
-
-/// The longest prefix, in bytes.
-const PREFIX_MOST: usize = 64;
-
-/// Layouts of others that have a name already, so that asking for one says that it is not there yet.
-const LATER: &[&str] = &["redisson", "plain"];
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,26 +27,23 @@ pub(super) struct Config {
     pub(super) password: Option<String>,
     /// The number of the database.
     pub(super) db: u32,
-    /// What every key starts with.
-    pub(super) prefix: String,
 }
 
 impl Config {
-    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
-        layout(url.take("layout"))?;
-        let prefix = prefix(url.take("prefix"))?;
+    /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
+    pub(super) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
         let (user, password) = credentials(url.credentials())?;
-        let (options, address, db, tls) = match url.scheme() {
-            "redis+unix" => (UNIX_OPTIONS, socket(&url)?, url.take("db"), None),
+        let (address, db, tls) = match url.scheme() {
+            "redis+unix" => (socket(&url)?, url.take("db"), None),
             "rediss" => {
                 let tls = Tls::from_url(&mut url)?;
-                (TLS_OPTIONS, host(url.authority())?, number(url.path()), Some(tls))
+                (host(url.authority())?, number(url.path()), Some(tls))
             }
-            _ => (OPTIONS, host(url.authority())?, number(url.path()), None),
+            _ => (host(url.authority())?, number(url.path()), None),
         };
-        url.refuse_other_options(options)?;
+        url.refuse_other_options(known)?;
         let db = db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redis://host/0")))?;
-        let config = Self { address, tls, user, password, db, prefix };
+        let config = Self { address, tls, user, password, db };
         if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp { .. }) {
             tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not rediss");
         }
@@ -86,27 +67,6 @@ impl fmt::Debug for Config {
 
 pub(super) fn bad(message: &'static str) -> Error {
     Error::new(ErrorKind::Config, "redis store", message)
-}
-
-fn layout(given: Option<String>) -> Result<()> {
-    match given.as_deref() {
-        None | Some("fair") => Ok(()),
-        Some(later) if LATER.contains(&later) => {
-            let message = "this release has no layout of other clients yet, only its own";
-            Err(Error::new(ErrorKind::Unsupported, "redis store", message).with("layout", later).with("known", "fair"))
-        }
-        Some(_) => Err(bad("unknown layout").with("known", "fair")),
-    }
-}
-
-fn prefix(given: Option<String>) -> Result<String> {
-    let Some(given) = given else { return Ok(PREFIX.to_owned()) };
-    // Braces would move the hash tag; the rest is what glob patterns and people stumble over.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
-    if given.is_empty() || given.len() > PREFIX_MOST || !given.chars().all(is_plain) {
-        return Err(bad("a prefix is 1 to 64 letters, digits and `-_.:/`"));
-    }
-    Ok(given)
 }
 
 /// User and password. A password alone is written with a colon in front, for the user `default`.
@@ -158,7 +118,7 @@ mod tests {
     use super::*;
 
     fn config(url: &str) -> Result<Config> {
-        Config::from_url(StoreUrl::parse(url)?)
+        Config::from_url(StoreUrl::parse(url)?, &[])
     }
 
     fn tcp(host: &str, port: u16) -> Address {
@@ -168,10 +128,10 @@ mod tests {
     #[test]
     fn server_database_and_options_are_taken_apart() {
         let plain = config("redis://h1").unwrap();
-        assert_eq!((&plain.address, plain.db, &*plain.prefix), (&tcp("h1", 6379), 0, "fencelock"));
+        assert_eq!((&plain.address, plain.db), (&tcp("h1", 6379), 0));
         assert!(plain.user.is_none() && plain.password.is_none() && plain.tls.is_none());
-        let full = config("redis://me:p%40s:s@h1:1/5?prefix=app:locks&layout=fair").unwrap();
-        assert_eq!((&full.address, full.db, &*full.prefix), (&tcp("h1", 1), 5, "app:locks"));
+        let full = config("redis://me:p%40s:s@h1:1/5").unwrap();
+        assert_eq!((&full.address, full.db), (&tcp("h1", 1), 5));
         assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("me"), Some("p@s:s")));
         assert_eq!(config("redis://[::1]:7/").unwrap().address, tcp("::1", 7));
         assert_eq!(format!("{:?}", config("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
@@ -198,10 +158,6 @@ mod tests {
             "redis://user:@h1",
             "redis://h1?db=1",
             "redis://h1?tls_ca=/x",
-            "redis://h1?layout=other",
-            "redis://h1?prefix=",
-            "redis://h1?prefix=a%7Bb",
-            "redis://h1?prefix=a%20b",
             "redis+unix://",
             "redis+unix:///",
             "redis+unix://host/path",
@@ -214,19 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_of_others_is_said_to_come_later() {
-        for layout in LATER {
-            let error = config(&format!("redis://h1?layout={layout}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-            assert!(error.to_string().contains("yet"), "{error}");
-        }
-    }
-
-    #[test]
     fn credentials_are_never_shown() {
-        let config = config("redis://me:s3cret@h1/1").unwrap();
-        assert_eq!(format!("{config:?}"), "redis://h1:6379/1");
-        let error = Config::from_url(StoreUrl::parse("redis://s3cret@h1").unwrap()).unwrap_err();
+        assert_eq!(format!("{:?}", config("redis://me:s3cret@h1/1").unwrap()), "redis://h1:6379/1");
+        let error = config("redis://s3cret@h1").unwrap_err();
         assert!(!format!("{error:?}").contains("s3cret"));
     }
 }

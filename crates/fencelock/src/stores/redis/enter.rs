@@ -14,7 +14,7 @@ const TRIES: usize = 8;
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     core.alive("enter")?;
-    let slot = core.hub.begin(&entry.name, entry.id, core.link.layout.bucket_of(&entry.name));
+    let slot = core.member.hub.begin(&entry.name, entry.id, core.member.layout.bucket_of(&entry.name));
     let mut overtaken = 0;
     while overtaken < TRIES {
         let reply = match ask(core, &entry).await {
@@ -22,34 +22,34 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
             Err(error) => {
                 // A request that certainly did nothing need not be withdrawn.
                 if error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
-                    core.hub.forget(entry.id);
+                    core.member.hub.forget(entry.id);
                 }
                 return Err(error);
             }
         };
         match reply {
-            Enter::Granted(grant) => core.hub.granted(&slot, grant),
+            Enter::Granted(grant) => core.member.hub.granted(&slot, grant),
             Enter::Waiting { seq, ahead, look_in } => {
                 let due = due(core.link.clock.now(), look_in);
-                core.hub.waits(&slot, seq, ahead, due);
+                core.member.hub.waits(&slot, seq, ahead, due);
             }
             Enter::Busy => {
-                core.hub.forget(entry.id);
+                core.member.hub.forget(entry.id);
                 return Ok(Entered::Busy);
             }
             Enter::Conflict(claim) => {
-                core.hub.forget(entry.id);
+                core.member.hub.forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
             // Each time a thousand of the dead are gone, so this ends.
             Enter::Again => continue,
             Enter::Stale(epoch) => {
-                core.link.raise(epoch);
+                core.member.raise(epoch);
                 overtaken += 1;
                 continue;
             }
             Enter::Gone => {
-                core.hub.end(Over::There);
+                core.member.hub.end(Over::There);
                 return Err(over("enter"));
             }
         }
@@ -63,6 +63,6 @@ async fn ask(core: &Core, entry: &Entry) -> Result<Enter> {
     let connection = core.link.connection().await?;
     // Connecting may have told that it is over.
     core.alive("enter")?;
-    let call = scripts::enter(&core.link.layout, core.id, core.link.epoch(), entry);
+    let call = scripts::enter(&core.member.layout, core.member.session, core.member.epoch(), entry);
     connection.run("enter", &call).await
 }

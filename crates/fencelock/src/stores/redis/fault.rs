@@ -2,21 +2,21 @@
 
 use redis::{ErrorKind as Wire, RedisError, ServerErrorKind};
 
-use super::scripts::{Refusal, refusal};
-
+use super::user::LinkUser;
 use crate::error::{Error, ErrorKind};
 
 /// What an error means.
-struct Meaning {
-    kind: ErrorKind,
+pub(super) struct Meaning {
+    pub(super) kind: ErrorKind,
     /// Another try can help.
-    retryable: bool,
+    pub(super) retryable: bool,
     /// The request may have taken effect.
-    unknown: bool,
-    message: &'static str,
+    pub(super) unknown: bool,
+    pub(super) message: &'static str,
 }
 
-const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
+/// No other try helps.
+pub(super) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
     Meaning { kind, retryable: false, unknown: false, message }
 }
 
@@ -27,7 +27,15 @@ const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
 
 /// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
-    let meaning = meaning(error);
+    let meaning = match error.code() {
+        Some(code) => said(code, error.detail().unwrap_or_default()),
+        None => happened(error.kind()),
+    };
+    meant(operation, error, &meaning)
+}
+
+/// The same of an error that is known to mean this.
+pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meaning) -> Error {
     let mut fault = Error::new(meaning.kind, operation, meaning.message).with("cause", told(error));
     if meaning.retryable {
         fault = fault.retryable();
@@ -38,19 +46,17 @@ pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
     fault
 }
 
-/// What every user needs, as it is written in an access control list, for the default prefix.
-const NEEDED: &str = "~fencelock:* &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hkeys +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
-
-/// What a user may not do, of all that scripts do; each command with what the server says.
-pub(super) fn forbidden(refused: &[(String, String)]) -> Option<Error> {
+/// What a user may not do of what a layout does: each command with what the server says. `needed` is how an access control list gives all
+/// of it.
+pub(super) fn forbidden(denied: &[(String, String)], needed: &'static str) -> Option<Error> {
     let is = |said: &str, words: &[&str]| words.iter().any(|word| said.contains(word));
     let named = |words: &[&str]| {
         let commands: Vec<&str> =
-            refused.iter().filter(|(_, said)| is(said, words)).map(|(command, _)| &**command).collect();
+            denied.iter().filter(|(_, said)| is(said, words)).map(|(command, _)| &**command).collect();
         (!commands.is_empty()).then(|| commands.join(" "))
     };
     if let Some(commands) = named(DENIED_WORDS) {
-        return Some(Error::new(ErrorKind::Denied, "connect", DENIED).with("refused", commands).with("needed", NEEDED));
+        return Some(Error::new(ErrorKind::Denied, "connect", DENIED).with("refused", commands).with("needed", needed));
     }
     let commands = named(UNKNOWN_WORDS)?;
     Some(Error::new(ErrorKind::Unsupported, "connect", UNKNOWN).with("unknown", commands))
@@ -70,9 +76,9 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 }
 
 /// Only a replica says so: what is asked for has to be asked of somebody else.
-pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
-    // What a script of ours refuses names a key, which may say anything.
-    let within_a_script = || word_of_a_script(error.detail()?).filter(|_| refusal(error).is_none());
+pub(super) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
+    // What a script of the layout refuses names a key, which may say anything.
+    let within_a_script = || word_of_a_script(error.detail()?).filter(|_| user.meaning(error).is_none());
     let code = if error.code() == Some("ERR") { within_a_script() } else { error.code() };
     matches!(code, Some("READONLY" | "MASTERDOWN"))
 }
@@ -96,26 +102,6 @@ fn told(error: &RedisError) -> String {
     let told = error.to_string();
     let shown = told.split(", with args beginning with").next().unwrap_or_default();
     shown.chars().filter(|c| !c.is_control()).take(300).collect()
-}
-
-fn meaning(error: &RedisError) -> Meaning {
-    match (refusal(error), error.code()) {
-        (Some(refusal), _) => raised(refusal),
-        (None, Some(code)) => said(code, error.detail().unwrap_or_default()),
-        (None, None) => happened(error.kind()),
-    }
-}
-
-/// What a script of ours refused. It may have done something before it found out.
-fn raised(refusal: Refusal) -> Meaning {
-    let (kind, message) = match refusal {
-        Refusal::Layout => {
-            (ErrorKind::Layout, "what is in the server is not ours, or not whole: use another prefix, or delete it")
-        }
-        Refusal::Limit => (ErrorKind::Exhausted, "the numbers of a bucket of names are past the last fencing token"),
-        Refusal::Invalid => (ErrorKind::Internal, "a script was given what makes no sense"),
-    };
-    Meaning { unknown: true, ..refused(kind, message) }
 }
 
 const BECAME_A_REPLICA: &str =
@@ -188,14 +174,6 @@ fn happened(kind: Wire) -> Meaning {
     }
 }
 
-/// The server answered with something that no release of ours makes it answer with.
-pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error {
-    let shown: String = format!("{answer:?}").chars().take(200).collect();
-    Error::new(ErrorKind::Layout, operation, "a script answered with what this release does not understand")
-        .with("answer", shown)
-        .outcome_unknown()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,18 +232,6 @@ mod tests {
         ] {
             let meant = happened(wire);
             assert_eq!((meant.kind, meant.retryable, meant.unknown), (kind, retryable, unknown), "{wire:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_in_an_error_does_not_make_the_server_a_replica() {
-        for (said, is_so) in [
-            ("-ERR FLLAYOUT fencelock:1:{abc}:queue:job-READONLY holds another number of places\r\n", false),
-            ("-ERR READONLY You can't write against a read only replica. script: 66b, on @user_script:1.\r\n", true),
-            ("-READONLY You can't write against a read only replica.\r\n", true),
-        ] {
-            let error = redis::parse_redis_value(said.as_bytes()).and_then(redis::Value::extract_error).unwrap_err();
-            assert_eq!(is_of_a_replica(&error), is_so, "{said}");
         }
     }
 

@@ -6,9 +6,10 @@ use std::task::Poll;
 
 use futures_core::future::BoxFuture;
 
-use super::push::{Over, Slot};
+use super::push::Over;
 use super::scripts::{self, Lightened};
 use super::session::Core;
+use super::slot::Slot;
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
@@ -46,7 +47,7 @@ impl RedisPlace {
             // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = slot.poll_news(cx);
-                let alone = !core.link.is_connected() || core.hub.over() != Over::No;
+                let alone = !core.link.is_connected() || core.member.hub.over() != Over::No;
                 if alone { Poll::Ready(()) } else { news }
             })
             .await;
@@ -56,7 +57,7 @@ impl RedisPlace {
 
 impl Drop for RedisPlace {
     fn drop(&mut self) {
-        self.core.hub.dropped(&self.slot);
+        self.core.member.hub.dropped(&self.slot);
     }
 }
 
@@ -66,7 +67,7 @@ impl Place for RedisPlace {
     }
 
     fn standing(&self) -> Standing {
-        match self.core.hub.over() {
+        match self.core.member.hub.over() {
             Over::No => self.slot.standing(),
             Over::Here | Over::There => Standing::Lost(Loss::Expired),
         }
@@ -91,7 +92,7 @@ impl Place for RedisPlace {
             self.core.alive("lighten")?;
             let seq = self.slot.seq().ok_or_else(gone)?;
             let connection = self.core.link.connection().await?;
-            let (layout, session) = (&self.core.link.layout, self.core.id);
+            let (layout, session) = (&self.core.member.layout, self.core.member.session);
             let lighten = scripts::lighten(layout, session, (&place.name, place.request), seq, claim);
             match connection.run("lighten", &lighten).await? {
                 Lightened::Done => Ok(()),
@@ -102,14 +103,14 @@ impl Place for RedisPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            if self.core.hub.over() == Over::There {
+            if self.core.member.hub.over() == Over::There {
                 return Ok(Left::AlreadyGone);
             }
             let PlaceId { name, request } = &self.slot.place;
             let connection = self.core.link.connection().await?;
-            let leave = scripts::leave(&self.core.link.layout, (name, *request), self.slot.seq());
+            let leave = scripts::leave(&self.core.member.layout, (name, *request), self.slot.seq());
             let was_there = connection.run("leave", &leave).await?;
-            self.core.hub.left(&self.slot);
+            self.core.member.hub.left(&self.slot);
             Ok(if was_there { Left::Released } else { Left::AlreadyGone })
         })
     }

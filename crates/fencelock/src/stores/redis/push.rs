@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
 use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
+use super::slot::{Slot, Stand};
 use crate::engine::clock::Moment;
 use crate::name::Name;
-use crate::store::{Ahead, Grant, Loss, PlaceId, RequestId, SessionEvent, Standing};
-use crate::token::FencingToken;
+use crate::store::{Ahead, Loss, PlaceId, RequestId, SessionEvent};
 
 /// A waiting place is looked at this often: a message that was lost delays a grant by no more.
 pub(super) const REPAIR: Duration = Duration::from_secs(2);
@@ -30,79 +30,6 @@ pub(super) enum Over {
     Here = 1,
     /// The server has it no more.
     There = 2,
-}
-
-/// What one place is known to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stand {
-    /// It was sent and not answered; a message may have told of a grant already.
-    Sent { told: Option<u64> },
-    /// It waits, under this number.
-    Waiting { seq: u64, ahead: Ahead },
-    /// It holds, under this number.
-    Granted { seq: u64 },
-    /// It is gone, unasked.
-    Gone(Loss),
-}
-
-/// One place of the session, shared with whoever waits for it.
-pub(super) struct Slot {
-    pub(super) place: PlaceId,
-    bucket: u16,
-    state: Mutex<State>,
-}
-
-struct State {
-    stand: Stand,
-    waker: Option<Waker>,
-    /// When to look at it again, while it waits.
-    due: Moment,
-}
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn stand(&self) -> Stand {
-        self.lock().stand
-    }
-
-    /// The number that the place has, once it is known.
-    pub(super) fn seq(&self) -> Option<u64> {
-        match self.stand() {
-            Stand::Waiting { seq, .. } | Stand::Granted { seq } => Some(seq),
-            Stand::Sent { .. } | Stand::Gone(_) => None,
-        }
-    }
-
-    pub(super) fn standing(&self) -> Standing {
-        match self.stand() {
-            Stand::Sent { .. } => Standing::Waiting(None),
-            Stand::Waiting { ahead, .. } => Standing::Waiting(Some(ahead)),
-            Stand::Granted { seq } => Standing::Granted(Grant { token: FencingToken::new(seq, 0) }),
-            Stand::Gone(loss) => Standing::Lost(loss),
-        }
-    }
-
-    /// Ready once the place does not wait any more, or when whoever waits has to look around.
-    pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
-            return Poll::Ready(());
-        }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-
-    /// Changes the state; gives back whom to wake.
-    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> Option<Waker> {
-        let mut state = self.lock();
-        if change(&mut state) { state.waker.take() } else { None }
-    }
 }
 
 /// The places of one session.
@@ -200,9 +127,8 @@ impl Hub {
     pub(super) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> Arc<Slot> {
         let mut inner = self.lock();
         let slot = inner.slots.entry(id).or_insert_with(|| {
-            let state = State { stand: Stand::Sent { told: None }, waker: None, due: Moment::NEVER };
             let place = PlaceId { name: name.clone(), request: id };
-            Arc::new(Slot { place, bucket, state: Mutex::new(state) })
+            Arc::new(Slot::new(place, bucket))
         });
         Arc::clone(slot)
     }

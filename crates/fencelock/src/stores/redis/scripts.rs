@@ -5,50 +5,21 @@ mod answers;
 mod messages;
 mod replies;
 
-use std::fmt;
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
 pub(super) use self::answers::{
-    Broken, Enter, InShort, Lightened, Look, Looked, Named, Open, Page, Probed, Refusal, Renewed, Seen, Shown, Swept,
-    Withdrawn, refusal,
+    Broken, Enter, InShort, Lightened, Look, Looked, Named, Open, Page, Probed, Renewed, Seen, Shown, Swept, Withdrawn,
 };
 pub(super) use self::messages::{News, news};
 use super::layout::{Layout, VERSION, push_hex, push_id};
+use super::script::{Call, Script};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Entry, Owner, PlaceId, RequestId};
-
-/// One script, as the server keeps it.
-pub(super) struct Script {
-    /// The name of its file.
-    pub(super) name: &'static str,
-    /// Its text.
-    pub(super) source: &'static str,
-    digest: String,
-}
-
-impl Script {
-    fn new(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, digest: redis::Script::new(source).get_hash().to_owned() }
-    }
-
-    /// Teaches the server the script. Repeatable.
-    pub(super) fn load(&self) -> Cmd {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(self.source);
-        command
-    }
-}
-
-impl fmt::Debug for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.digest)
-    }
-}
 
 macro_rules! scripts {
     ($($constant:ident = $name:literal of $($part:literal)+;)+) => {
@@ -77,51 +48,6 @@ scripts! {
     CLOSE = "close" of "start" "queue" "rule" "write" "close";
     JANITOR = "janitor" of "start" "queue" "rule" "write" "janitor";
     PROBE = "probe" of "probe";
-}
-
-/// A script with its keys and arguments, and how its answer is read.
-#[derive(Clone)]
-pub(super) struct Call<R> {
-    script: &'static Script,
-    command: Cmd,
-    read: fn(Value) -> Result<R>,
-}
-
-impl<R> Call<R> {
-    fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
-        let mut command = Cmd::with_capacity(keys.len() + 8, 256);
-        command.arg("EVALSHA").arg(script.digest.as_str()).arg(keys.len()).arg(keys);
-        Self { script, command, read }
-    }
-
-    fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
-        self.command.arg(argument);
-        self
-    }
-
-    /// The script by its digest; the server answers `NOSCRIPT` when it does not know it, and has done nothing then.
-    pub(super) fn command(&self) -> &Cmd {
-        &self.command
-    }
-
-    /// Which script it is, to be loaded after a `NOSCRIPT`.
-    pub(super) fn script(&self) -> &'static Script {
-        self.script
-    }
-
-    /// What the answer says.
-    ///
-    /// # Errors
-    /// `Layout` for what no script answers.
-    pub(super) fn read(&self, answer: Value) -> Result<R> {
-        (self.read)(answer)
-    }
-}
-
-impl<R> fmt::Debug for Call<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call of {}", self.script.name)
-    }
 }
 
 /// Milliseconds, at least one: a shorter ttl would delete the session.

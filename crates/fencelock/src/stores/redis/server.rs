@@ -101,7 +101,7 @@ mod tests {
 
     fn check(changes: &[(&str, &str)]) -> Result<()> {
         let info = changes.iter().fold(INFO.to_owned(), |info, (from, to)| info.replace(from, to));
-        Server::read(&info).check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap()).unwrap())
+        Server::read(&info).check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap())
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         check(&[("7.0.15", "unstable")]).unwrap();
         check(&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "noeviction")]).unwrap();
         assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
-        Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap()).unwrap()).unwrap();
+        Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap()).unwrap();
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::future;
 
 use super::connection::Connection;
 use super::enter;
-use super::janitor::Janitor;
 use super::link::Link;
-use super::push::{Hub, Over};
+use super::member::Member;
+use super::push::Over;
 use super::repair::portions;
 use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
 use crate::error::{Error, ErrorKind, Result};
@@ -24,17 +23,13 @@ const CLOSES: usize = 8;
 /// What a session and its places share.
 pub(super) struct Core {
     pub(super) link: Arc<Link>,
-    pub(super) hub: Arc<Hub>,
-    /// Drawn at random when it was opened.
-    pub(super) id: u64,
-    pub(super) ttl: Duration,
-    pub(super) janitor: Arc<Janitor>,
+    pub(super) member: Arc<Member>,
 }
 
 impl Core {
     /// Refuses what only a living session can do.
     pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.hub.over() {
+        match self.member.hub.over() {
             Over::No => Ok(()),
             Over::Here | Over::There => Err(over(operation)),
         }
@@ -42,13 +37,13 @@ impl Core {
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
         // Nothing takes effect in a session that the server has no more.
-        if self.hub.over() != Over::There {
+        if self.member.hub.over() != Over::There {
             let connection = self.link.connection().await?;
-            let withdraw = scripts::withdraw(&self.link.layout, self.id, (name, id));
+            let withdraw = scripts::withdraw(&self.member.layout, self.member.session, (name, id));
             let withdrawn = connection.run("withdraw", &withdraw).await?;
-            withdrawn.epoch.into_iter().for_each(|epoch| self.link.raise(epoch));
+            withdrawn.epoch.into_iter().for_each(|epoch| self.member.raise(epoch));
         }
-        self.hub.forget(id);
+        self.member.hub.forget(id);
         Ok(())
     }
 
@@ -56,10 +51,10 @@ impl Core {
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
         let renewal = |gone, expired| Renewal { confirmed: sent, gone, expired };
-        if self.hub.over() != Over::No {
-            return Ok(renewal(self.hub.gone(places), true));
+        if self.member.hub.over() != Over::No {
+            return Ok(renewal(self.member.hub.gone(places), true));
         }
-        let (known, held) = (self.hub.broken(), self.hub.held_in());
+        let (known, held) = (self.member.hub.broken(), self.member.hub.held_in());
         let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
         if portions.is_empty() {
             portions.push(&[]);
@@ -68,24 +63,24 @@ impl Core {
         let calls = portions.iter().map(|portion| self.renew_portion(&connection, portion, &known));
         let lives = future::try_join_all(calls).await;
         // Whatever became of it: its answer is not waited for.
-        self.janitor.call();
+        self.member.janitor.call();
         if lives?.contains(&false) {
-            self.hub.end(Over::There);
+            self.member.hub.end(Over::There);
             return Ok(renewal(Vec::new(), true));
         }
-        self.hub.acknowledged(&known);
-        Ok(renewal(self.hub.gone(places), false))
+        self.member.hub.acknowledged(&known);
+        Ok(renewal(self.member.hub.gone(places), false))
     }
 
     /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
     async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[PlaceId]) -> Result<bool> {
-        let renew = scripts::renew(&self.link.layout, self.id, self.ttl, held, known);
+        let renew = scripts::renew(&self.member.layout, self.member.session, self.member.opening.ttl, held, known);
         let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
-        broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
+        broken.into_iter().for_each(|broken| self.member.hub.told_broken(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
                 tracing::warn!(bucket = held.bucket, "a bucket of names was lost, and the locks in it");
-                self.hub.lost_bucket(*held, lost.born);
+                self.member.hub.lost_bucket(*held, lost.born);
             }
         }
         Ok(true)
@@ -108,9 +103,9 @@ impl Core {
         portion: &[(Name, Vec<RequestId>)],
         last: bool,
     ) -> Result<()> {
-        let close = scripts::close(&self.link.layout, self.id, portion, last);
+        let close = scripts::close(&self.member.layout, self.member.session, portion, last);
         match connection.run("close session", &close).await {
-            Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.hub.forget(*id)),
+            Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.member.hub.forget(*id)),
             // The script went on with the other names.
             Err(error) if error.kind() == ErrorKind::Layout => {
                 tracing::warn!(%error, "places could not be given up");
@@ -121,11 +116,11 @@ impl Core {
     }
 
     async fn close(&self) -> Result<()> {
-        if self.hub.over() != Over::There {
+        if self.member.hub.over() != Over::There {
             let connection = self.link.connection().await?;
             // The server may have told meanwhile that there is nothing to close; closing is repeatable.
-            self.give_up(&connection, portions(self.hub.by_name())).await?;
-            self.hub.close();
+            self.give_up(&connection, portions(self.member.hub.by_name())).await?;
+            self.member.hub.close();
         }
         self.link.hang_up();
         Ok(())

@@ -133,7 +133,7 @@ pub(super) async fn evict(connection: &Connection, layout: &Layout, order: &Brea
 
 pub(super) async fn breaks(connection: &Connection, layout: &Layout, name: &Name) -> Result<Vec<Break>> {
     let records = connection.command("breaks", &scripts::breaks(layout, name)).await?;
-    let redis::Value::Array(records) = records else { return Err(super::fault::nonsense("breaks", &records)) };
+    let redis::Value::Array(records) = records else { return Err(super::refusal::nonsense("breaks", &records)) };
     let text = |record| match record {
         redis::Value::BulkString(text) => Some(text),
         _ => None,

@@ -1,6 +1,7 @@
 //! What messages may do, and what they may not.
 
 use super::*;
+use crate::store::Standing;
 
 const AHEAD: Ahead = Ahead { holders: 1, waiters: 0 };
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use redis::RedisError;
-
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Ahead, Owner, PlaceId, RequestId};
@@ -182,28 +180,4 @@ pub(in crate::stores::redis) struct Probed {
     pub(in crate::stores::redis) version: String,
     /// Commands, and why the server refuses them.
     pub(in crate::stores::redis) refused: Vec<(String, String)>,
-}
-
-/// Why a script refused, beyond what any command can be refused for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Refusal {
-    /// A key under our names holds what is not ours, or is of another type.
-    Layout,
-    /// The numbers of a bucket are used up.
-    Limit,
-    /// The arguments made no sense.
-    Invalid,
-}
-
-/// Whether an error of the server is one that the scripts raise.
-pub(in crate::stores::redis) fn refusal(error: &RedisError) -> Option<Refusal> {
-    // Some servers put words of their own before those of a script, and other ones in each version.
-    let text = error.to_string();
-    let words = [
-        ("WRONGTYPE", Refusal::Layout),
-        ("FLLAYOUT", Refusal::Layout),
-        ("FLLIMIT", Refusal::Limit),
-        ("FLINVALID", Refusal::Invalid),
-    ];
-    words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
 }

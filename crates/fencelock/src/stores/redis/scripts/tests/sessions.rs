@@ -3,6 +3,7 @@
 use super::super::*;
 use super::bed::{Bed, LONG};
 use crate::stores::redis::layout::push_id;
+use crate::stores::redis::refusal::{Refusal, refusal};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()

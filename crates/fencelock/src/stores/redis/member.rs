@@ -1,0 +1,200 @@
+//! A session of this layout as the wire sees it, and a reader without one: what they say first on a connection, and what they hear there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_core::future::BoxFuture;
+use redis::RedisError;
+
+use super::connection::Connection;
+use super::fault::{Meaning, forbidden};
+use super::janitor::{Janitor, clear_up};
+use super::layout::{Layout, VERSION};
+use super::push::{Hub, Over};
+use super::refusal::{self, NEEDED};
+use super::repair::repair;
+use super::script::Script;
+use super::scripts::{self, Open};
+use super::server::Server;
+use super::user::{Chores, LinkUser};
+use crate::engine::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Opening;
+
+/// Whoever looks at queues without a session.
+pub(super) struct Reader {
+    layout: Arc<Layout>,
+}
+
+impl Reader {
+    pub(super) fn new(layout: Arc<Layout>) -> Self {
+        Self { layout }
+    }
+}
+
+impl LinkUser for Reader {
+    fn scripts(&self) -> Vec<&'static Script> {
+        scripts::all().collect()
+    }
+
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, _: &'a Server) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async { probe(&self.layout, 0, connection).await.map(|()| None) })
+    }
+
+    fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+        refusal::meaning(error)
+    }
+}
+
+/// A session: what lives as long as it does, on whichever connection.
+pub(super) struct Member {
+    pub(super) layout: Arc<Layout>,
+    /// Drawn at random.
+    pub(super) session: u64,
+    pub(super) opening: Opening,
+    pub(super) hub: Arc<Hub>,
+    pub(super) janitor: Arc<Janitor>,
+    /// The newest epoch of the session that we know; 0 before it is open.
+    epoch: AtomicU64,
+    /// Before the request was sent that opened the session, or resumed it last.
+    confirmed: AtomicU64,
+    /// Which run of the server it met last.
+    run_id: Mutex<Option<String>>,
+}
+
+impl Member {
+    pub(super) fn new(layout: Arc<Layout>, session: u64, opening: Opening, hub: Hub) -> Self {
+        Self {
+            layout,
+            session,
+            opening,
+            hub: Arc::new(hub),
+            janitor: Arc::new(Janitor::new(session)),
+            epoch: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            run_id: Mutex::default(),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The session has this epoch, at least.
+    pub(super) fn raise(&self, epoch: u64) {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// When the request was sent that opened the session, or resumed it last.
+    pub(super) fn confirmed(&self) -> Moment {
+        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// A server that was started anew may have forgotten what it confirmed, or remember what is over: nothing of the session
+    /// can be relied on any more. Nor where nobody may ask whether it was.
+    fn has_run_since(&self, server: &Server, connection: &Connection) {
+        let is_known = server.run_id.is_some();
+        let mut last = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *last, server.run_id.clone());
+        drop(last);
+        if self.epoch() != 0 && !(is_known && before == server.run_id) {
+            let message = "the server was started anew, or may have been: the session and its locks are lost";
+            tracing::warn!(server = %connection.server_name(), is_known, "{message}");
+            self.hub.restarted();
+        }
+    }
+
+    /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
+    async fn open_or_resume(&self, connection: &Connection) -> Result<()> {
+        if self.hub.over() != Over::No {
+            return Ok(());
+        }
+        let sent = self.opening.clock.now();
+        if self.epoch() == 0 {
+            let open = scripts::open(&self.layout, self.session, self.opening.ttl, &self.opening.owner);
+            match connection.run("open session", &open).await? {
+                Open::Opened(epoch) => self.raise(epoch),
+                Open::Layout(found) => return Err(unknown_layout(found)),
+            }
+        } else {
+            let resume = scripts::resume(&self.layout, self.session, self.opening.ttl);
+            match connection.run("resume session", &resume).await? {
+                Some(epoch) => self.raise(epoch),
+                None => {
+                    self.hub.end(Over::There);
+                    return Ok(());
+                }
+            }
+        }
+        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Looks after the waiting places, and clears away what dead sessions left.
+    fn chores(&self, connection: &Arc<Connection>) -> Chores {
+        let weak = Arc::downgrade(connection);
+        let clear_up = clear_up(weak.clone(), Arc::clone(&self.layout), Arc::clone(&self.janitor));
+        let (layout, hub, clock) = (Arc::clone(&self.layout), Arc::clone(&self.hub), Arc::clone(&self.opening.clock));
+        let repair = repair(weak, layout, self.session, hub, clock);
+        Box::pin(async move {
+            futures_util::join!(repair, clear_up);
+        })
+    }
+}
+
+impl LinkUser for Member {
+    fn scripts(&self) -> Vec<&'static Script> {
+        scripts::all().collect()
+    }
+
+    fn channel(&self) -> Option<String> {
+        Some(self.layout.session_key(self.session))
+    }
+
+    fn greet<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        server: &'a Server,
+    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async move {
+            probe(&self.layout, self.session, connection).await?;
+            self.has_run_since(server, connection);
+            self.open_or_resume(connection).await?;
+            self.hub.connected(connection.number);
+            Ok(Some(self.chores(connection)))
+        })
+    }
+
+    fn heard(&self, connection: u64, _channel: &[u8], message: &[u8]) {
+        self.hub.heard(connection, message);
+    }
+
+    fn disconnected(&self, connection: u64) {
+        self.hub.disconnected(connection);
+    }
+
+    /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
+    fn demoted(&self) {
+        if self.hub.end(Over::Here) {
+            tracing::warn!("the server is a replica now: the session and its locks are lost");
+        }
+    }
+
+    fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+        refusal::meaning(error)
+    }
+}
+
+/// Refuses a layout that is not ours, and a user who may not do all that scripts do, before anything is written.
+async fn probe(layout: &Layout, session: u64, connection: &Connection) -> Result<()> {
+    let probed = connection.run("connect", &scripts::probe(layout, session)).await?;
+    if probed.version != VERSION {
+        return Err(unknown_layout(probed.version));
+    }
+    forbidden(&probed.refused, NEEDED).map_or(Ok(()), Err)
+}
+
+fn unknown_layout(found: String) -> Error {
+    let message = "the keys under this prefix have a layout that this release does not know: use another prefix, or the release that made them";
+    Error::new(ErrorKind::Layout, "connect", message).with("layout", found).with("known", VERSION)
+}

@@ -1,0 +1,77 @@
+//! Why the layout's scripts refuse, and what its users must be allowed to do.
+
+use redis::RedisError;
+
+use super::fault::{Meaning, refused};
+use crate::error::{Error, ErrorKind};
+
+/// Why a script refused, beyond what any command can be refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A key under our names holds what is not ours, or is of another type.
+    Layout,
+    /// The numbers of a bucket are used up.
+    Limit,
+    /// The arguments made no sense.
+    Invalid,
+}
+
+/// Whether an error of the server is one that the scripts raise.
+pub(super) fn refusal(error: &RedisError) -> Option<Refusal> {
+    // Some servers put words of their own before those of a script, and other ones in each version.
+    let text = error.to_string();
+    let words = [
+        ("WRONGTYPE", Refusal::Layout),
+        ("FLLAYOUT", Refusal::Layout),
+        ("FLLIMIT", Refusal::Limit),
+        ("FLINVALID", Refusal::Invalid),
+    ];
+    words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
+}
+
+/// What an error of the server means, if one of the scripts raised it.
+pub(super) fn meaning(error: &RedisError) -> Option<Meaning> {
+    refusal(error).map(raised)
+}
+
+/// What a script of ours refused. It may have done something before it found out.
+fn raised(refusal: Refusal) -> Meaning {
+    let (kind, message) = match refusal {
+        Refusal::Layout => {
+            (ErrorKind::Layout, "what is in the server is not ours, or not whole: use another prefix, or delete it")
+        }
+        Refusal::Limit => (ErrorKind::Exhausted, "the numbers of a bucket of names are past the last fencing token"),
+        Refusal::Invalid => (ErrorKind::Internal, "a script was given what makes no sense"),
+    };
+    Meaning { unknown: true, ..refused(kind, message) }
+}
+
+/// What every user needs, as it is written in an access control list, for the default prefix.
+pub(super) const NEEDED: &str = "~fencelock:* &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hkeys +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
+
+/// The server answered with something that no release of ours makes it answer with.
+pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error {
+    let shown: String = format!("{answer:?}").chars().take(200).collect();
+    Error::new(ErrorKind::Layout, operation, "a script answered with what this release does not understand")
+        .with("answer", shown)
+        .outcome_unknown()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::is_of_a_replica;
+    use super::super::layout::Layout;
+    use super::super::member::Reader;
+
+    #[test]
+    fn a_name_in_an_error_does_not_make_the_server_a_replica() {
+        for (said, is_so) in [
+            ("-ERR FLLAYOUT fencelock:1:{abc}:queue:job-READONLY holds another number of places\r\n", false),
+            ("-ERR READONLY You can't write against a read only replica. script: 66b, on @user_script:1.\r\n", true),
+            ("-READONLY You can't write against a read only replica.\r\n", true),
+        ] {
+            let error = redis::parse_redis_value(said.as_bytes()).and_then(redis::Value::extract_error).unwrap_err();
+            assert_eq!(is_of_a_replica(&error, &Reader::new(Layout::default().into())), is_so, "{said}");
+        }
+    }
+}

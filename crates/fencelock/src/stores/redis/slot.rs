@@ -1,0 +1,88 @@
+//! One place of a session: what is known of it, and who waits to hear more.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::engine::clock::Moment;
+use crate::store::{Ahead, Grant, Loss, PlaceId, Standing};
+use crate::token::FencingToken;
+
+/// What one place is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// It was sent and not answered; a message may have told of a grant already.
+    Sent { told: Option<u64> },
+    /// It waits, under this number.
+    Waiting { seq: u64, ahead: Ahead },
+    /// It holds, under this number.
+    Granted { seq: u64 },
+    /// It is gone, unasked.
+    Gone(Loss),
+}
+
+/// One place of the session, shared with whoever waits for it.
+pub(super) struct Slot {
+    pub(super) place: PlaceId,
+    /// The bucket of the name.
+    pub(super) bucket: u16,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) stand: Stand,
+    pub(super) waker: Option<Waker>,
+    /// When to look at it again, while it waits.
+    pub(super) due: Moment,
+}
+
+impl Slot {
+    /// A place whose request is about to be sent.
+    pub(super) fn new(place: PlaceId, bucket: u16) -> Self {
+        let state = State { stand: Stand::Sent { told: None }, waker: None, due: Moment::NEVER };
+        Self { place, bucket, state: Mutex::new(state) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stand(&self) -> Stand {
+        self.lock().stand
+    }
+
+    /// The number that the place has, once it is known.
+    pub(super) fn seq(&self) -> Option<u64> {
+        match self.stand() {
+            Stand::Waiting { seq, .. } | Stand::Granted { seq } => Some(seq),
+            Stand::Sent { .. } | Stand::Gone(_) => None,
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self.stand() {
+            Stand::Sent { .. } => Standing::Waiting(None),
+            Stand::Waiting { ahead, .. } => Standing::Waiting(Some(ahead)),
+            Stand::Granted { seq } => Standing::Granted(Grant { token: FencingToken::new(seq, 0) }),
+            Stand::Gone(loss) => Standing::Lost(loss),
+        }
+    }
+
+    /// Ready once the place does not wait any more, or when whoever waits has to look around.
+    pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
+            return Poll::Ready(());
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Changes the state; gives back whom to wake.
+    pub(super) fn change(&self, change: impl FnOnce(&mut State) -> bool) -> Option<Waker> {
+        let mut state = self.lock();
+        if change(&mut state) { state.waker.take() } else { None }
+    }
+}

@@ -1,0 +1,129 @@
+//! The store with this layout: it opens sessions, and reads queues.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::config::Config;
+use super::connection::Connection;
+use super::layout::{LAYOUT_NAME, Layout};
+use super::link::Link;
+use super::member::{Member, Reader};
+use super::push::{Hub, REPAIR};
+use super::session::{Core, RedisSession};
+use super::show;
+use super::user::LinkUser;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::store::{
+    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens,
+};
+
+pub(super) static CAPABILITY: Capability = Capability {
+    store: "redis",
+    layout: LAYOUT_NAME,
+    liveness: Liveness::Lease,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
+    shared_claims: true,
+    // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
+    detection_slack: Duration::from_millis(100),
+    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    // Their layouts keep no queue: whoever finds the key absent has it.
+    excludes: "",
+    residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+/// The store on this server, whose keys begin with `prefix`.
+pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
+    let layout = Arc::new(Layout::new(prefix));
+    Arc::new(RedisStore { config: Arc::new(config), layout, newest: Mutex::default(), reader: Mutex::default() })
+}
+
+/// Locks on a Redis server.
+struct RedisStore {
+    config: Arc<Config>,
+    layout: Arc<Layout>,
+    /// The session opened last: queues are read through it.
+    newest: Mutex<Weak<Core>>,
+    /// What queues are read through when there is no session.
+    reader: Mutex<Option<Arc<Link>>>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
+}
+
+impl RedisStore {
+    async fn open(&self, opening: Opening) -> Result<Opened> {
+        let session = getrandom::u64().map_err(|error| {
+            Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+        })?;
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let ttl = opening.ttl;
+        let member = Arc::new(Member::new(Arc::clone(&self.layout), session, opening, Hub::new(sender)));
+        let user = Arc::clone(&member) as Arc<dyn LinkUser>;
+        let link = Link::new(&self.config, user, Some(&member.opening));
+        link.connection().await?;
+        let confirmed = member.confirmed();
+        let core = Arc::new(Core { link, member });
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
+        let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
+        Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed })
+    }
+
+    /// The connection of the session opened last, or, if there is none any more, one that serves no session.
+    async fn connection(&self) -> Result<Arc<Connection>> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(core) = newest.filter(|core| core.alive("read").is_ok()) {
+            return core.link.connection().await;
+        }
+        let reader = {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Link::new(&self.config, Arc::new(Reader::new(Arc::clone(&self.layout))), None);
+            Arc::clone(reader.get_or_insert_with(new))
+        };
+        reader.connection().await
+    }
+}
+
+impl Store for RedisStore {
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(self.open(opening))
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move { show::queue(&*self.connection().await?, &self.layout, name, page).await })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move { show::contention(&*self.connection().await?, &self.layout, name, mine).await })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+        Box::pin(async move { show::names(&*self.connection().await?, &self.layout, prefix, from, limit).await })
+    }
+
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            order.check()?;
+            show::evict(&*self.connection().await?, &self.layout, order).await
+        })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move { show::breaks(&*self.connection().await?, &self.layout, name).await })
+    }
+}

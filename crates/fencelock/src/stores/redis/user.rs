@@ -1,0 +1,81 @@
+//! Who a connection is made for: all that the wire knows of a layout.
+
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use redis::{PushInfo, PushKind, RedisError, Value};
+
+use super::connection::Connection;
+use super::fault::Meaning;
+use super::script::Script;
+use super::server::Server;
+use crate::error::Result;
+
+/// What is done on a connection besides requests, until it ends.
+pub(super) type Chores = BoxFuture<'static, ()>;
+
+/// The session of a layout, or its reader that has no session: connections are made for it, loaded with its scripts, greeted by it,
+/// and read by its rules.
+pub(super) trait LinkUser: Send + Sync {
+    /// The scripts that a server is taught on each new connection.
+    fn scripts(&self) -> Vec<&'static Script>;
+
+    /// The channel that each new connection subscribes to.
+    fn channel(&self) -> Option<String> {
+        None
+    }
+
+    /// Says the first words on a new connection, whose server can be trusted with locks and knows the scripts. Refuses keys
+    /// that are not of the layout. The answer is what to do there until the connection ends; that may hold it weakly only.
+    fn greet<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        server: &'a Server,
+    ) -> BoxFuture<'a, Result<Option<Chores>>>;
+
+    /// A message came on the connection of this number.
+    fn heard(&self, _connection: u64, _channel: &[u8], _message: &[u8]) {}
+
+    /// The connection of this number ended. Messages on their way to it are lost.
+    fn disconnected(&self, _connection: u64) {}
+
+    /// The server is a replica now. Another server decides from now on, and may not have heard of all that this one granted.
+    fn demoted(&self) {}
+
+    /// What an error of the server means that a script of the layout raised; `None` for every other error.
+    fn meaning(&self, error: &RedisError) -> Option<Meaning>;
+}
+
+/// What a user is told on one connection.
+#[derive(Clone)]
+pub(super) struct Subscription {
+    pub(super) user: Arc<dyn LinkUser>,
+    pub(super) channel: String,
+    /// The number of the connection.
+    pub(super) connection: u64,
+}
+
+impl Subscription {
+    /// The subscription of `user` on the connection of this number, if it has one.
+    pub(super) fn of(user: &Arc<dyn LinkUser>, connection: u64) -> Option<Self> {
+        let channel = user.channel()?;
+        Some(Self { user: Arc::clone(user), channel, connection })
+    }
+
+    /// What the server sent unasked on a connection that serves requests, too.
+    pub(super) fn pushed(&self, push: &PushInfo) {
+        if push.kind == PushKind::Message
+            && let [Value::BulkString(channel), Value::BulkString(message), ..] = push.data.as_slice()
+        {
+            self.heard(channel, message);
+        }
+    }
+
+    pub(super) fn heard(&self, channel: &[u8], message: &[u8]) {
+        self.user.heard(self.connection, channel, message);
+    }
+
+    pub(super) fn disconnected(&self) {
+        self.user.disconnected(self.connection);
+    }
+}
