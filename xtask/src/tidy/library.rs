@@ -124,6 +124,12 @@ pub(super) fn queue_is_pure(tree: &Tree) -> Vec<Violation> {
     tree.rust(&queue).flat_map(|source| find(source.path, source.shipped_lines(), &WORDS, fix)).collect()
 }
 
+pub(super) fn redis_wire_knows_no_layout(tree: &Tree) -> Vec<Violation> {
+    let fix = "the wire knows a layout by the trait `LinkUser` alone: hand over what it needs there";
+    let wire = format!("{LIBRARY}stores/redis/wire/");
+    tree.rust(&wire).flat_map(|source| find(source.path, source.lines(), &["fair"], fix)).collect()
+}
+
 pub(super) fn silent(tree: &Tree) -> Vec<Violation> {
     const WORDS: [&str; 8] =
         ["println!", "print!", "eprintln!", "eprint!", "dbg!", "std::env", "env::var", "env::var_os"];
@@ -171,6 +177,13 @@ mod tests {
         let text = "use std::time::Instant;\nfn a() {}\n#[cfg(test)]\nmod tests {\n    use std::time::Duration;\n}\n";
         assert_eq!(planted(queue_is_pure, "crates/fencelock/src/queue/rule.rs", text), [1, 1]);
         assert!(planted(queue_is_pure, "crates/fencelock/src/engine/clock.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_layout_is_found_in_the_wire_of_redis_alone() {
+        let text = "use crate::stores::redis::fair::Hub;\n// fair\n";
+        assert_eq!(planted(redis_wire_knows_no_layout, "crates/fencelock/src/stores/redis/wire/a.rs", text), [1]);
+        assert!(planted(redis_wire_knows_no_layout, "crates/fencelock/src/stores/redis/mod.rs", text).is_empty());
     }
 
     #[test]

@@ -48,6 +48,7 @@ const RULES: &[Rule] = &[
     Rule { name: "cfg(feature) in three files", check: library::features_in_few_files },
     Rule { name: "no store client's type is public", check: library::no_client_types },
     Rule { name: "queue/ is pure", check: library::queue_is_pure },
+    Rule { name: "the wire of Redis knows no layout", check: library::redis_wire_knows_no_layout },
     Rule { name: "the library is silent", check: library::silent },
     Rule { name: "only `next` waits in a store", check: sleeps::stores_do_not_sleep },
     Rule { name: "tests wait on states", check: sleeps::tests_do_not_sleep },

@@ -3,7 +3,7 @@
 //!
 //! What went wrong in Redisson's locks, by the numbers of its issues, and what would notice it here. Scenes are in
 //! `fencelock-conformance` and played by `redis_scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
-//! the scripts alone are in `stores/redis/scripts/tests`, and stand last.
+//! the scripts alone are in `stores/redis/fair/scripts/tests`, and stand last.
 //!
 //! | issue | what went wrong | here |
 //! |---|---|---|

@@ -2,33 +2,13 @@
 //!
 //! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
 //! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
+//!
+//! `wire/` is the way to a server, whatever the layout. `fair/` is the one layout there is; its sessions and readers implement
+//! `wire::LinkUser`, which is all that the wire knows of them.
 
-mod config;
-mod connection;
-mod dial;
-mod driver;
-mod enter;
-mod fault;
-mod handshake;
-mod janitor;
-mod layout;
-mod link;
-mod member;
-mod meter;
-mod place;
-mod push;
-mod record;
-mod refusal;
-mod repair;
-mod script;
-mod scripts;
-mod server;
-mod session;
-mod show;
-mod slot;
-mod store;
+mod fair;
 mod url;
-mod user;
+mod wire;
 
 use std::sync::Arc;
 
@@ -43,7 +23,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     feature: "redis",
     example: "redis://host:6379/0",
     options: url::OPTIONS,
-    capability: Some(|| store::CAPABILITY.clone()),
+    capability: Some(|| fair::CAPABILITY.clone()),
     open: Some(open),
 };
 
@@ -67,6 +47,6 @@ pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (config, prefix) = url::read(url)?;
-        Ok(store::new(config, &prefix))
+        Ok(fair::new(config, &prefix))
     })
 }

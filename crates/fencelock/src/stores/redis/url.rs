@@ -1,6 +1,6 @@
 //! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the layout. What it says of the server, the wire reads.
 
-use super::config::{Config, bad};
+use super::wire::{Config, bad};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreUrl;
 

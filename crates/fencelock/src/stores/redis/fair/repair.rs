@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::connection::Connection;
 use super::layout::Layout;
 use super::push::{Hub, REPAIR};
 use super::scripts::{self, PLACES_PER_CALL};
@@ -11,6 +10,7 @@ use crate::engine::clock::Clock;
 use crate::error::ErrorKind;
 use crate::name::Name;
 use crate::store::RequestId;
+use crate::stores::redis::wire::Connection;
 
 /// How many names one request asks for.
 const NAMES: usize = 64;

@@ -6,20 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_core::future::BoxFuture;
 use redis::RedisError;
 
-use super::connection::Connection;
-use super::fault::{Meaning, forbidden};
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
 use super::push::{Hub, Over};
 use super::refusal::{self, NEEDED};
 use super::repair::repair;
-use super::script::Script;
 use super::scripts::{self, Open};
-use super::server::Server;
-use super::user::{Chores, LinkUser};
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Opening;
+use crate::stores::redis::wire::{Chores, Connection, LinkUser, Meaning, Script, Server, forbidden};
 
 /// Whoever looks at queues without a session.
 pub(super) struct Reader {

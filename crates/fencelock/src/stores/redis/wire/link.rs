@@ -23,9 +23,9 @@ const MOST_PATIENCE: Duration = Duration::from_secs(10);
 const READER_TTL: Duration = Duration::from_secs(10);
 
 /// The way to one server, for one user.
-pub(super) struct Link {
+pub(crate) struct Link {
     config: Arc<Config>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// How long a connection may take to be made.
     patience: Duration,
     /// How long a connection may be silent. A session that lives longer may have it be silent longer.
@@ -51,7 +51,7 @@ type Dial = BoxFuture<'static, Dialed>;
 
 impl Link {
     /// A way for `user`, whose session is opened with `opening`, if it has one.
-    pub(super) fn new(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Self> {
+    pub(crate) fn new(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Self> {
         let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
         Arc::new(Self {
             config: Arc::clone(config),
@@ -69,18 +69,18 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.lock().current.as_ref().is_some_and(|current| current.is_alive())
     }
 
     /// Closes the connection, if there is one.
-    pub(super) fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         let current = self.lock().current.take();
         drop(current);
     }
 
     /// The connection; makes one when there is none. Those who come while one is being made share the outcome.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>> {
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>> {
         let dial = match self.current_or_dial() {
             Ok(current) => return Ok(current),
             Err(dial) => dial,

@@ -7,7 +7,7 @@ use crate::store::{PlaceId, RequestId};
 
 /// One thing that a session is told. A hint: the standing is what a look shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum News {
+pub(in crate::stores::redis::fair) enum News {
     /// A waiting place was granted, with this number.
     Granted(PlaceId, u64),
     /// Somebody broke the grant with this number.
@@ -16,7 +16,7 @@ pub(in crate::stores::redis) enum News {
 
 /// The news in one message: lines, of which `n` says the name that the next ones are about. What is not understood is
 /// passed over, since nothing may hang on a message alone.
-pub(in crate::stores::redis) fn news(message: &[u8]) -> Vec<News> {
+pub(in crate::stores::redis::fair) fn news(message: &[u8]) -> Vec<News> {
     let Ok(message) = std::str::from_utf8(message) else { return Vec::new() };
     let mut name = None;
     let mut news = Vec::new();

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::connection::Connection;
 use super::layout::Layout;
 use super::scripts::{self, Swept};
 use crate::kit::bucket::BUCKETS;
+use crate::stores::redis::wire::Connection;
 
 /// The one of a session.
 pub(super) struct Janitor {

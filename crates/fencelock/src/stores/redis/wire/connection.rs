@@ -20,14 +20,14 @@ use crate::error::{Error, Result};
 use crate::store::Tasks;
 
 /// One connection to the server. Dropped, it is closed, whatever is on its way.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     wire: MultiplexedConnection,
     traffic: Arc<Traffic>,
     task: AbortHandle,
     user: Arc<dyn LinkUser>,
     server_name: String,
     /// Which connection of its link it is, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 impl Connection {
@@ -63,7 +63,7 @@ impl Connection {
     }
 
     /// The URL of the server, without secrets.
-    pub(super) fn server_name(&self) -> &str {
+    pub(crate) fn server_name(&self) -> &str {
         &self.server_name
     }
 
@@ -102,7 +102,7 @@ impl Connection {
     }
 
     /// Runs a script. One that the server forgot is loaded, and run once more.
-    pub(super) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
+    pub(crate) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
         let mut answer = self.send(call.command()).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
             self.command(operation, &call.script().load()).await?;
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// Sends one command.
-    pub(super) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
         self.send(command).await.map_err(|error| self.fault(operation, &error))
     }
 

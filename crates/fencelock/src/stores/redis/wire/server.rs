@@ -8,13 +8,13 @@ const OLDEST: (u32, u32) = (5, 0);
 
 /// What `INFO` says. What it does not say is `None`: it may be forbidden.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Server {
+pub(crate) struct Server {
     version: Option<(u32, u32)>,
     mode: Option<String>,
     role: Option<String>,
     primary: Option<String>,
     /// Another one after every start.
-    pub(super) run_id: Option<String>,
+    pub(crate) run_id: Option<String>,
     loading: bool,
     /// Of all keys, in bytes; 0 for no limit.
     memory_limit: u64,

@@ -18,7 +18,7 @@ pub(super) enum Address {
 
 /// How a server is reached and used.
 #[derive(Clone)]
-pub(super) struct Config {
+pub(crate) struct Config {
     pub(super) address: Address,
     pub(super) tls: Option<Tls>,
     /// The user of the access control list; `None` for the default one.
@@ -31,7 +31,7 @@ pub(super) struct Config {
 
 impl Config {
     /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
-    pub(super) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
+    pub(crate) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
         let (user, password) = credentials(url.credentials())?;
         let (address, db, tls) = match url.scheme() {
             "redis+unix" => (socket(&url)?, url.take("db"), None),
@@ -65,7 +65,7 @@ impl fmt::Debug for Config {
     }
 }
 
-pub(super) fn bad(message: &'static str) -> Error {
+pub(crate) fn bad(message: &'static str) -> Error {
     Error::new(ErrorKind::Config, "redis store", message)
 }
 

@@ -2,8 +2,8 @@
 
 use redis::RedisError;
 
-use super::fault::{Meaning, refused};
 use crate::error::{Error, ErrorKind};
+use crate::stores::redis::wire::{Meaning, refused};
 
 /// Why a script refused, beyond what any command can be refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +59,9 @@ pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error 
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault::is_of_a_replica;
     use super::super::layout::Layout;
     use super::super::member::Reader;
+    use crate::stores::redis::wire::is_of_a_replica;
 
     #[test]
     fn a_name_in_an_error_does_not_make_the_server_a_replica() {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use futures_util::future;
 
-use super::connection::Connection;
 use super::enter;
-use super::link::Link;
 use super::member::Member;
 use super::push::Over;
 use super::repair::portions;
@@ -15,9 +13,10 @@ use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Entered, Entry, PlaceId, Renewal, RequestId, Session};
+use crate::stores::redis::wire::{Connection, Link};
 
-/// How many requests of a session that is closed are on their way at once. The server serves others in between: it reads
-/// some 16 KiB of one client at a time, which is two of these requests.
+/// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
+/// takes in a few of these at a time, at 8 KiB and a millisecond each.
 const CLOSES: usize = 8;
 
 /// What a session and its places share.

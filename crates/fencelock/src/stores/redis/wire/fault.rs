@@ -6,17 +6,17 @@ use super::user::LinkUser;
 use crate::error::{Error, ErrorKind};
 
 /// What an error means.
-pub(super) struct Meaning {
-    pub(super) kind: ErrorKind,
+pub(crate) struct Meaning {
+    pub(crate) kind: ErrorKind,
     /// Another try can help.
-    pub(super) retryable: bool,
+    pub(crate) retryable: bool,
     /// The request may have taken effect.
-    pub(super) unknown: bool,
-    pub(super) message: &'static str,
+    pub(crate) unknown: bool,
+    pub(crate) message: &'static str,
 }
 
 /// No other try helps.
-pub(super) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
+pub(crate) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
     Meaning { kind, retryable: false, unknown: false, message }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meani
 
 /// What a user may not do of what a layout does: each command with what the server says. `needed` is how an access control list gives all
 /// of it.
-pub(super) fn forbidden(denied: &[(String, String)], needed: &'static str) -> Option<Error> {
+pub(crate) fn forbidden(denied: &[(String, String)], needed: &'static str) -> Option<Error> {
     let is = |said: &str, words: &[&str]| words.iter().any(|word| said.contains(word));
     let named = |words: &[&str]| {
         let commands: Vec<&str> =
@@ -76,7 +76,7 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 }
 
 /// Only a replica says so: what is asked for has to be asked of somebody else.
-pub(super) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
+pub(crate) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
     // What a script of the layout refuses names a key, which may say anything.
     let within_a_script = || word_of_a_script(error.detail()?).filter(|_| user.meaning(error).is_none());
     let code = if error.code() == Some("ERR") { within_a_script() } else { error.code() };

@@ -11,7 +11,7 @@ use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, enter, look, n
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Owner, RequestId};
-use crate::stores::redis::layout::Layout;
+use crate::stores::redis::fair::layout::Layout;
 
 /// Longer than any test.
 pub(super) const LONG: Duration = Duration::from_secs(600);

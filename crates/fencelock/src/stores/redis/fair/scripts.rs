@@ -15,11 +15,11 @@ pub(super) use self::answers::{
 };
 pub(super) use self::messages::{News, news};
 use super::layout::{Layout, VERSION, push_hex, push_id};
-use super::script::{Call, Script};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Entry, Owner, PlaceId, RequestId};
+use crate::stores::redis::wire::{Call, Script};
 
 macro_rules! scripts {
     ($($constant:ident = $name:literal of $($part:literal)+;)+) => {

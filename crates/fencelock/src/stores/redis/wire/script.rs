@@ -7,21 +7,21 @@ use redis::{Cmd, Value};
 use crate::error::Result;
 
 /// One script, as the server keeps it.
-pub(super) struct Script {
+pub(crate) struct Script {
     /// The name of its file.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Its text.
-    pub(super) source: &'static str,
+    pub(crate) source: &'static str,
     digest: String,
 }
 
 impl Script {
-    pub(super) fn new(name: &'static str, source: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str, source: &'static str) -> Self {
         Self { name, source, digest: redis::Script::new(source).get_hash().to_owned() }
     }
 
     /// Teaches the server the script. Repeatable.
-    pub(super) fn load(&self) -> Cmd {
+    pub(crate) fn load(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.source);
         command
@@ -36,31 +36,31 @@ impl fmt::Debug for Script {
 
 /// A script with its keys and arguments, and how its answer is read.
 #[derive(Clone)]
-pub(super) struct Call<R> {
+pub(crate) struct Call<R> {
     script: &'static Script,
     command: Cmd,
     read: fn(Value) -> Result<R>,
 }
 
 impl<R> Call<R> {
-    pub(super) fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
+    pub(crate) fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
         let mut command = Cmd::with_capacity(keys.len() + 8, 256);
         command.arg("EVALSHA").arg(script.digest.as_str()).arg(keys.len()).arg(keys);
         Self { script, command, read }
     }
 
-    pub(super) fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
+    pub(crate) fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
         self.command.arg(argument);
         self
     }
 
     /// The script by its digest; the server answers `NOSCRIPT` when it does not know it, and has done nothing then.
-    pub(super) fn command(&self) -> &Cmd {
+    pub(crate) fn command(&self) -> &Cmd {
         &self.command
     }
 
     /// Which script it is, to be loaded after a `NOSCRIPT`.
-    pub(super) fn script(&self) -> &'static Script {
+    pub(crate) fn script(&self) -> &'static Script {
         self.script
     }
 
@@ -68,7 +68,7 @@ impl<R> Call<R> {
     ///
     /// # Errors
     /// `Layout` for what no script answers.
-    pub(super) fn read(&self, answer: Value) -> Result<R> {
+    pub(crate) fn read(&self, answer: Value) -> Result<R> {
         (self.read)(answer)
     }
 }

@@ -12,11 +12,11 @@ use super::server::Server;
 use crate::error::Result;
 
 /// What is done on a connection besides requests, until it ends.
-pub(super) type Chores = BoxFuture<'static, ()>;
+pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// The session of a layout, or its reader that has no session: connections are made for it, loaded with its scripts, greeted by it,
-/// and read by its rules.
-pub(super) trait LinkUser: Send + Sync {
+/// A session of a layout, or a reader without a session. The wire makes connections for it, loads its scripts there, has it greet the
+/// server, and brings it what the server says.
+pub(crate) trait LinkUser: Send + Sync {
     /// The scripts that a server is taught on each new connection.
     fn scripts(&self) -> Vec<&'static Script>;
 
@@ -25,8 +25,9 @@ pub(super) trait LinkUser: Send + Sync {
         None
     }
 
-    /// Says the first words on a new connection, whose server can be trusted with locks and knows the scripts. Refuses keys
-    /// that are not of the layout. The answer is what to do there until the connection ends; that may hold it weakly only.
+    /// Says the first words of the layout on a new connection. The server can be trusted with locks by then, and knows the scripts; keys
+    /// of another layout are refused here. The answer is what to do on the connection until it ends. Chores hold the connection weakly, or
+    /// it would never be closed.
     fn greet<'a>(
         &'a self,
         connection: &'a Arc<Connection>,
@@ -42,7 +43,7 @@ pub(super) trait LinkUser: Send + Sync {
     /// The server is a replica now. Another server decides from now on, and may not have heard of all that this one granted.
     fn demoted(&self) {}
 
-    /// What an error of the server means that a script of the layout raised; `None` for every other error.
+    /// What an error means that a script of the layout raised; `None` for every other error, which the wire judges by itself.
     fn meaning(&self, error: &RedisError) -> Option<Meaning>;
 }
 

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use futures_util::future;
 
-use super::connection::Connection;
 use super::layout::Layout;
 use super::record;
 use super::scripts::{self, SHOWN_PER_CALL, Shown};
@@ -13,6 +12,7 @@ use crate::error::Result;
 use crate::kit::bucket;
 use crate::name::Name;
 use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
+use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
 /// How many buckets one request looks into: the server does nothing else meanwhile.

@@ -1,4 +1,18 @@
-//! The store with this layout: it opens sessions, and reads queues.
+//! The layout of our own: queues that scripts keep, one record for each name. `NOTES.md` in the folder above has keys, scripts and states.
+
+mod enter;
+mod janitor;
+mod layout;
+mod member;
+mod place;
+mod push;
+mod record;
+mod refusal;
+mod repair;
+mod scripts;
+mod session;
+mod show;
+mod slot;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,20 +21,16 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use super::config::Config;
-use super::connection::Connection;
-use super::layout::{LAYOUT_NAME, Layout};
-use super::link::Link;
-use super::member::{Member, Reader};
-use super::push::{Hub, REPAIR};
-use super::session::{Core, RedisSession};
-use super::show;
-use super::user::LinkUser;
+use self::layout::{LAYOUT_NAME, Layout};
+use self::member::{Member, Reader};
+use self::push::{Hub, REPAIR};
+use self::session::{Core, RedisSession};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens,
 };
+use crate::stores::redis::wire::{Config, Connection, Link, LinkUser};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",

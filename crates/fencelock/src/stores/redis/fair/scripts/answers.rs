@@ -9,7 +9,7 @@ use crate::store::{Ahead, Owner, PlaceId, RequestId};
 
 /// The answer to `open`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Open {
+pub(in crate::stores::redis::fair) enum Open {
     /// The session is open, and this is its epoch.
     Opened(u64),
     /// The keys of the server are of this other version.
@@ -18,7 +18,7 @@ pub(in crate::stores::redis) enum Open {
 
 /// The answer to `renew`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Renewed {
+pub(in crate::stores::redis::fair) enum Renewed {
     /// The session lives.
     Alive {
         /// These grants of it were broken, and are told until they are acknowledged.
@@ -32,24 +32,24 @@ pub(in crate::stores::redis) enum Renewed {
 
 /// A bucket that is gone, or was made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) struct LostBucket {
+pub(in crate::stores::redis::fair) struct LostBucket {
     /// Which of those that were asked for, from 0.
-    pub(in crate::stores::redis) index: usize,
+    pub(in crate::stores::redis::fair) index: usize,
     /// The first number that was drawn in the new one.
-    pub(in crate::stores::redis) born: Option<u64>,
+    pub(in crate::stores::redis::fair) born: Option<u64>,
 }
 
 /// A grant that somebody broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Broken {
-    pub(in crate::stores::redis) place: PlaceId,
-    pub(in crate::stores::redis) grant: u64,
-    pub(in crate::stores::redis) reason: Arc<str>,
+pub(in crate::stores::redis::fair) struct Broken {
+    pub(in crate::stores::redis::fair) place: PlaceId,
+    pub(in crate::stores::redis::fair) grant: u64,
+    pub(in crate::stores::redis::fair) reason: Arc<str>,
 }
 
 /// The answer to `enter`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Enter {
+pub(in crate::stores::redis::fair) enum Enter {
     /// The place is granted; this is its number.
     Granted(u64),
     /// It waits.
@@ -75,25 +75,25 @@ pub(in crate::stores::redis) enum Enter {
 
 /// The answer to `look`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Look {
+pub(in crate::stores::redis::fair) struct Look {
     /// Whether the session lives; if not, nothing else is told.
-    pub(in crate::stores::redis) alive: bool,
+    pub(in crate::stores::redis::fair) alive: bool,
     /// What was asked for, in the same order.
-    pub(in crate::stores::redis) names: Vec<Looked>,
+    pub(in crate::stores::redis::fair) names: Vec<Looked>,
 }
 
 /// How the places under one name stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Looked {
+pub(in crate::stores::redis::fair) struct Looked {
     /// In what time somebody could be found dead who keeps others waiting; `None` when nobody waits.
-    pub(in crate::stores::redis) look_in: Option<Duration>,
+    pub(in crate::stores::redis::fair) look_in: Option<Duration>,
     /// The places asked for, in the same order.
-    pub(in crate::stores::redis) places: Vec<Seen>,
+    pub(in crate::stores::redis::fair) places: Vec<Seen>,
 }
 
 /// How one place stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Seen {
+pub(in crate::stores::redis::fair) enum Seen {
     /// It is granted, with this number.
     Granted(u64),
     /// It waits with this number; who is ahead, if that was asked for.
@@ -104,7 +104,7 @@ pub(in crate::stores::redis) enum Seen {
 
 /// The answer to `lighten`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) enum Lightened {
+pub(in crate::stores::redis::fair) enum Lightened {
     /// The grant has the claim.
     Done,
     /// There is no such grant.
@@ -113,71 +113,71 @@ pub(in crate::stores::redis) enum Lightened {
 
 /// The answer to `withdraw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Withdrawn {
+pub(in crate::stores::redis::fair) struct Withdrawn {
     /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
-    pub(in crate::stores::redis) epoch: Option<u64>,
+    pub(in crate::stores::redis::fair) epoch: Option<u64>,
     /// Whether the place was there.
-    pub(in crate::stores::redis) was_there: bool,
+    pub(in crate::stores::redis::fair) was_there: bool,
 }
 
 /// One contender of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Shown {
-    pub(in crate::stores::redis) id: RequestId,
-    pub(in crate::stores::redis) granted: bool,
+pub(in crate::stores::redis::fair) struct Shown {
+    pub(in crate::stores::redis::fair) id: RequestId,
+    pub(in crate::stores::redis::fair) granted: bool,
     /// Its number: order and token.
-    pub(in crate::stores::redis) seq: u64,
-    pub(in crate::stores::redis) claim: Claim,
+    pub(in crate::stores::redis::fair) seq: u64,
+    pub(in crate::stores::redis::fair) claim: Claim,
     /// Since when it holds the lock, or waits, by the server's clock.
-    pub(in crate::stores::redis) since: SystemTime,
-    pub(in crate::stores::redis) lease: Option<Duration>,
-    pub(in crate::stores::redis) session: u64,
-    pub(in crate::stores::redis) purpose: Option<Arc<str>>,
-    pub(in crate::stores::redis) owner: Option<Owner>,
+    pub(in crate::stores::redis::fair) since: SystemTime,
+    pub(in crate::stores::redis::fair) lease: Option<Duration>,
+    pub(in crate::stores::redis::fair) session: u64,
+    pub(in crate::stores::redis::fair) purpose: Option<Arc<str>>,
+    pub(in crate::stores::redis::fair) owner: Option<Owner>,
 }
 
 /// Part of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Page {
+pub(in crate::stores::redis::fair) struct Page {
     /// How many are in the queue.
-    pub(in crate::stores::redis) queued: usize,
+    pub(in crate::stores::redis::fair) queued: usize,
     /// So many dead ones were in the way that there are fewer places than asked for: what follows is for another call.
-    pub(in crate::stores::redis) is_cut: bool,
-    pub(in crate::stores::redis) places: Vec<Shown>,
+    pub(in crate::stores::redis::fair) is_cut: bool,
+    pub(in crate::stores::redis::fair) places: Vec<Shown>,
 }
 
 /// A queue in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct InShort {
-    pub(in crate::stores::redis) queued: usize,
-    pub(in crate::stores::redis) holders: usize,
+pub(in crate::stores::redis::fair) struct InShort {
+    pub(in crate::stores::redis::fair) queued: usize,
+    pub(in crate::stores::redis::fair) holders: usize,
     /// Where those stand who were asked for, 1 for the front.
-    pub(in crate::stores::redis) positions: Vec<Option<usize>>,
-    pub(in crate::stores::redis) head: Option<Shown>,
+    pub(in crate::stores::redis::fair) positions: Vec<Option<usize>>,
+    pub(in crate::stores::redis::fair) head: Option<Shown>,
 }
 
 /// Names of some buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Named {
-    pub(in crate::stores::redis) names: Vec<Name>,
+pub(in crate::stores::redis::fair) struct Named {
+    pub(in crate::stores::redis::fair) names: Vec<Name>,
     /// So many dead ones were in the way that there has to be another call.
-    pub(in crate::stores::redis) is_cut: bool,
+    pub(in crate::stores::redis::fair) is_cut: bool,
 }
 
 /// How far clearing up after the dead has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Swept {
+pub(in crate::stores::redis::fair) struct Swept {
     /// In an answer, how many buckets were gone through.
-    pub(in crate::stores::redis) bucket: u16,
+    pub(in crate::stores::redis::fair) bucket: u16,
     /// Where the next bucket was left off, as the server says it.
-    pub(in crate::stores::redis) cursor: String,
+    pub(in crate::stores::redis::fair) cursor: String,
 }
 
 /// What a user may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis) struct Probed {
+pub(in crate::stores::redis::fair) struct Probed {
     /// The version of the layout that is there, or that we begin with.
-    pub(in crate::stores::redis) version: String,
+    pub(in crate::stores::redis::fair) version: String,
     /// Commands, and why the server refuses them.
-    pub(in crate::stores::redis) refused: Vec<(String, String)>,
+    pub(in crate::stores::redis::fair) refused: Vec<(String, String)>,
 }

@@ -1,0 +1,24 @@
+//! The way to one Redis server and what goes over it, whatever the layout: addresses, TLS, connections, the server's faults and what it
+//! says of itself. It imports nothing of a layout; a [`LinkUser`] is all that it knows of one.
+
+mod config;
+mod connection;
+mod dial;
+mod driver;
+mod fault;
+mod handshake;
+mod link;
+mod meter;
+mod script;
+mod server;
+mod user;
+
+pub(super) use self::config::{Config, bad};
+pub(super) use self::connection::Connection;
+#[cfg(test)]
+pub(super) use self::fault::is_of_a_replica;
+pub(super) use self::fault::{Meaning, forbidden, refused};
+pub(super) use self::link::Link;
+pub(super) use self::script::{Call, Script};
+pub(super) use self::server::Server;
+pub(super) use self::user::{Chores, LinkUser};
