@@ -20,6 +20,11 @@ impl Fixture for Database {
         Box::pin(async move { Ok(Process { store: open_url(StoreUrl::parse(&url)?).await?, faults }) })
     }
 
+    /// A silent connection is given up after three tenths of it, and the server of a busy machine can stand still for half a second.
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(4)
+    }
+
     /// A silent connection is given up after a third of it.
     fn long_ttl(&self) -> Duration {
         Duration::from_secs(15)
