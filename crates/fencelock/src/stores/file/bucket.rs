@@ -279,6 +279,8 @@ impl State {
     /// Looks without the lock who of one queue is still there. Only departures and lighter claims of places known
     /// before are taken over, for a listing without the lock may miss an arrival.
     pub(super) fn refresh(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        directory.listings.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let fd = self.open(directory, bucket.index)?;
         self.refresh_by(directory, bucket, encoded, || {
             let mut listed = HashSet::new();

@@ -39,7 +39,7 @@ pub(super) struct Directory {
     /// Of how many tickets more than the name was read.
     #[cfg(test)]
     pub(super) contents_read: std::sync::atomic::AtomicU64,
-    /// How often a session of another process was tested, and how often a bucket was listed under its lock.
+    /// How often a session of another process was tested, and how often a bucket was listed.
     #[cfg(test)]
     pub(super) sessions_tested: std::sync::atomic::AtomicU64,
     #[cfg(test)]

@@ -257,6 +257,11 @@ impl Line {
         self.judge(ticket.key, ticket.claim) == Admission::Admitted
     }
 
+    /// How many ahead of `ticket` wait as well.
+    pub(super) fn waiters_ahead(&self, ticket: &Ticket) -> usize {
+        usize::try_from(self.count_ahead(ticket).waiters).unwrap_or(usize::MAX)
+    }
+
     fn count_ahead(&self, ticket: &Ticket) -> Ahead {
         let ahead = self.ahead(ticket.key);
         let all = ahead.len();

@@ -105,7 +105,7 @@ impl FilePlace {
         self.looks = self.looks.saturating_add(1);
         #[cfg(test)]
         self.core.looks.fetch_add(u64::from(!self.is_repair), std::sync::atomic::Ordering::SeqCst);
-        if self.looks > 1 && !self.ticket.claim.is_whole() && self.targets.iter().any(|target| !target.local) {
+        if self.looks > 1 && self.needs_listing() {
             state.refresh(&self.core.directory, &bucket, &self.encoded)?;
         }
         let mut room = REAPED_AT_MOST;
@@ -136,6 +136,15 @@ impl FilePlace {
         Ok(Duration::ZERO)
     }
 
+    /// Whether others than those it listens to may have made room for it: a writer waits for the place before its own, a
+    /// reader for the nearest writer, permits for anybody.
+    fn needs_listing(&self) -> bool {
+        let claim = self.ticket.claim;
+        let waits_for_one =
+            claim.is_whole() || claim.is_reader() && self.targets.iter().all(|target| target.ticket.claim.is_whole());
+        !waits_for_one && self.targets.iter().any(|target| !target.local)
+    }
+
     fn pause(&mut self, again: Again, line: Option<&mut Line>) -> Duration {
         // Without a watch on the ticket its departure is polled for, whatever its session does.
         let blind =
@@ -143,20 +152,28 @@ impl FilePlace {
         match again {
             Again::Told => TOLD,
             Again::Repair => REPAIR,
-            Again::Poll | Again::Linger if blind && self.ticket.claim.is_whole() => {
-                let is_there = |known: &Known| {
-                    known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true)
-                };
-                let ahead = line.map_or(1, |line| line.still_ahead(self.ticket.key, is_there));
-                self.gait.pause(self.core.clock.now(), ahead)
+            Again::Poll | Again::Linger if blind => {
+                let turn = line.map_or(1, |line| self.turn(line));
+                self.gait.pause(self.core.clock.now(), turn)
             }
             Again::Poll => POLL,
             Again::Linger => {
                 let pause = self.linger;
-                self.linger = (self.linger * 2).min(if blind { POLL } else { REPAIR });
+                self.linger = (self.linger * 2).min(REPAIR);
                 pause
             }
         }
+    }
+
+    /// Which of those who wait it is, 1 for the next, as far as that can be found out with few calls. A hint.
+    fn turn(&self, line: &Line) -> usize {
+        if !self.ticket.claim.is_whole() {
+            // Who waits for room has listed the queue, and readers wait for one contender.
+            return line.waiters_ahead(&self.ticket) + 1;
+        }
+        let is_there =
+            |known: &Known| known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true);
+        line.still_ahead(self.ticket.key, is_there)
     }
 
     fn settle(&mut self, state: &mut State, standing: Standing) {

@@ -50,11 +50,16 @@ struct Untold {
 
 impl Untold {
     fn gather(waiters: usize) -> Self {
+        Self::gather_as(Claim::MUTEX, Claim::MUTEX, waiters)
+    }
+
+    fn gather_as(first: Claim, others: Claim, waiters: usize) -> Self {
         let (directory, clock) = (directory(), Arc::new(Stepped::default()));
         let stores: Vec<_> = (0..=waiters).map(|_| store(&directory)).collect();
         let mut clients: Vec<_> =
             stores.iter().map(|store| Client::with_clock(store, Arc::clone(&clock) as Arc<dyn Clock>)).collect();
-        let mut places = clients.iter_mut().map(|client| block_on(client.enter("job", Claim::MUTEX)));
+        let claims = std::iter::once(first).chain(std::iter::repeat(others));
+        let mut places = clients.iter_mut().zip(claims).map(|(client, claim)| block_on(client.enter("job", claim)));
         let holder = places.next().unwrap();
         let waiting = places.map(|mut place| {
             async move {
@@ -71,22 +76,33 @@ impl Untold {
         self.clock.sleeps.load(Ordering::SeqCst)
     }
 
+    fn listings(&self) -> u64 {
+        self.clients.iter().map(|client| client.core.directory.listings.load(Ordering::SeqCst)).sum()
+    }
+
     /// Lets time pass in small steps, until somebody is let in or it has passed.
-    fn pass(&mut self, mut time: Duration) -> Option<Box<dyn Place>> {
+    fn pass(&mut self, time: Duration) -> Option<Box<dyn Place>> {
+        let mut granted = self.pass_until(1, time);
+        assert!(granted.len() <= 1, "two hold the lock");
+        granted.pop()
+    }
+
+    /// The same until so many are let in.
+    fn pass_until(&mut self, count: usize, mut time: Duration) -> Vec<Box<dyn Place>> {
         const STEP: Duration = Duration::from_micros(250);
-        while !time.is_zero() {
+        let mut granted = Vec::new();
+        while !time.is_zero() && granted.len() < count {
             time = time.saturating_sub(STEP);
             self.clock.go_on(STEP);
-            let mut granted = None;
             self.waiting.retain_mut(|next| match next.now_or_never() {
-                Some(place) => granted.replace(place).is_some_and(|_| panic!("two hold the lock")),
+                Some(place) => {
+                    granted.push(place);
+                    false
+                }
                 None => true,
             });
-            if granted.is_some() {
-                return granted;
-            }
         }
-        None
+        granted
     }
 
     /// Hands the lock over to everybody, each of whom keeps it for a while; says how long the slowest hand-over took.
@@ -134,20 +150,76 @@ fn tested(crowd: &Untold) -> u64 {
 
 #[test]
 fn one_that_dies_ahead_of_those_whom_no_event_reaches_keeps_nobody_out() {
-    let mut crowd = Untold::gather(20);
-    assert!(crowd.pass(Duration::from_secs(1)).is_none());
-    let is_dead = |process: usize| process % 3 != 2;
-    let mut process = 0;
-    crowd.waiting.retain(|_| {
-        process += 1;
-        !is_dead(process)
-    });
-    for dead in (0..=20).filter(|process| is_dead(*process)) {
-        crowd.clients[dead].core.forsake();
+    for (first, others) in [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::READER), (permits(3), permits(1))] {
+        let mut crowd = Untold::gather_as(first, others, 20);
+        assert!(crowd.pass(Duration::from_secs(1)).is_none());
+        let is_dead = |process: usize| process % 3 != 2;
+        let mut process = 0;
+        crowd.waiting.retain(|_| {
+            process += 1;
+            !is_dead(process)
+        });
+        for dead in (0..=20).filter(|process| is_dead(*process)) {
+            crowd.clients[dead].core.forsake();
+        }
+        let died = crowd.clock.now();
+        let next = crowd.pass_until(1, REPAIR * 2);
+        token(&**next.first().expect("the first that lives is let in"));
+        assert!(others != Claim::MUTEX || next[0].id().request.client == crowd.clients[2].core.client);
+        let took = crowd.clock.now().since(died);
+        assert!(took <= REPAIR * 5 / 4, "{took:?} for {others}");
     }
-    let died = crowd.clock.now();
-    let next = crowd.pass(REPAIR * 2).expect("the first that lives is let in");
-    token(&*next);
-    assert_eq!(next.id().request.client, crowd.clients[2].core.client);
-    assert!(crowd.clock.now().since(died) <= REPAIR, "{:?}", crowd.clock.now().since(died));
+}
+
+fn permits(weight: u32) -> Claim {
+    Claim::new(weight, 3).unwrap()
+}
+
+#[test]
+fn readers_and_permits_whom_no_event_reaches_cost_little_while_their_queue_stands_still() {
+    for (first, others) in [(Claim::WRITER, Claim::READER), (permits(3), permits(1))] {
+        let mut crowd = Untold::gather_as(first, others, 80);
+        assert!(crowd.pass(Duration::from_secs(2)).is_none());
+        let before = [crowd.looks(), tested(&crowd), crowd.listings()];
+        assert!(crowd.pass(Duration::from_secs(1)).is_none());
+        let [looks, tests, listings] = [crowd.looks(), tested(&crowd), crowd.listings()];
+        assert!(looks - before[0] <= 80 * 5 + 400, "{} looks of {others} in a second", looks - before[0]);
+        assert!(tests - before[1] <= 80 * 2 + 200, "{} tests of sessions by {others}", tests - before[1]);
+        let most = if others.is_reader() { 0 } else { looks - before[0] };
+        assert!(listings - before[2] <= most, "{} listings by {others}", listings - before[2]);
+    }
+}
+
+#[test]
+fn readers_whom_no_event_reaches_are_let_in_together_within_the_time_that_they_waited() {
+    for held in [10, 100, 1000].map(Duration::from_millis) {
+        let mut crowd = Untold::gather_as(Claim::WRITER, Claim::READER, 40);
+        assert!(crowd.pass(held).is_none(), "it is held");
+        block_on(crowd.holder.leave()).unwrap();
+        let left = crowd.clock.now();
+        assert_eq!(crowd.pass_until(40, REPAIR).len(), 40);
+        let took = crowd.clock.now().since(left);
+        assert!(
+            took <= held.min(Duration::from_millis(200)) + Duration::from_millis(20),
+            "{took:?}, held for {held:?}"
+        );
+    }
+}
+
+#[test]
+fn permits_whom_no_event_reaches_are_handed_on_soon_and_never_beyond_the_capacity() {
+    let mut crowd = Untold::gather_as(permits(3), permits(1), 60);
+    assert!(crowd.pass(REPAIR).is_none(), "all are held");
+    block_on(crowd.holder.leave()).unwrap();
+    let mut held = crowd.pass_until(3, REPAIR);
+    let mut slowest = Duration::ZERO;
+    while !crowd.waiting.is_empty() {
+        assert_eq!(held.len(), 3);
+        assert!(crowd.pass(Duration::from_millis(5)).is_none(), "all are held");
+        block_on(held.remove(0).leave()).unwrap();
+        let left = crowd.clock.now();
+        held.extend(crowd.pass(REPAIR));
+        slowest = slowest.max(crowd.clock.now().since(left));
+    }
+    assert!(slowest <= Duration::from_millis(50), "{slowest:?}");
 }
