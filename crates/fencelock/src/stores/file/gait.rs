@@ -29,11 +29,12 @@ impl Gait {
     }
 
     /// How long to wait with so many ahead: half of what they take at the pace of those who left, or twice as long as
-    /// before when nobody left.
+    /// before when nobody left. Whoever is next begins anew and goes slower by little, for each pause makes all behind it late.
     pub(super) fn pause(&mut self, now: Moment, ahead: usize) -> Duration {
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
         let pause = match self.seen {
-            Some((since, before)) if ahead < before => {
+            Some((_, 1)) if ahead == 1 => self.pause.saturating_mul(5) / 4,
+            Some((since, before)) if ahead > 1 && ahead < before => {
                 now.since(since).saturating_mul(ahead) / (before - ahead).saturating_mul(2)
             }
             Some((_, before)) if ahead == before => self.pause.saturating_mul(2),

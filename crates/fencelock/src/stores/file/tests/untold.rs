@@ -134,6 +134,18 @@ fn the_looks_of_one_wait_hardly_grow_with_the_processes_that_no_event_reaches() 
 }
 
 #[test]
+fn whoever_is_next_and_is_told_of_nothing_is_late_by_little_of_the_time_that_it_waited() {
+    const WAITERS: u32 = 80;
+    for held in [1, 5, 10].map(Duration::from_millis) {
+        let mut crowd = Untold::gather(WAITERS as usize);
+        let began = crowd.clock.now();
+        crowd.drain(held);
+        let late = (crowd.clock.now().since(began) - held * WAITERS) / WAITERS;
+        assert!(late <= held / 4 + Duration::from_millis(1), "{late:?}, held for {held:?}");
+    }
+}
+
+#[test]
 fn a_queue_that_stands_still_costs_the_processes_that_no_event_reaches_little() {
     let mut crowd = Untold::gather(80);
     assert!(crowd.pass(Duration::from_secs(2)).is_none());
