@@ -13,7 +13,7 @@ const WITHOUT: &[(&str, &str)] = &[("file", "a directory"), ("memory", "this pro
 const WITH: &[(&str, Start)] = &[("redis", redis), ("zk", zookeeper)];
 
 /// Other ways to a server of [`WITH`]. Tests that go them start servers of their own.
-const ANOTHER_WAY: &[(&str, &str)] = &[("redis+unix", "redis"), ("rediss", "redis")];
+const ANOTHER_WAY: &[(&str, &str)] = &[("redis+unix", "redis"), ("rediss", "redis"), ("zks", "zk")];
 
 type Start = fn() -> Result<Server>;
 

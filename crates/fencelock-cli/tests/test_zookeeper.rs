@@ -188,7 +188,7 @@ fn stores_lists_zookeeper_and_its_options() {
         (&true.into(), &"first come, first served".into()),
         "{zk}"
     );
-    assert!(zk["options"].as_array().unwrap().contains(&"dialect".into()), "{zk}");
+    assert!(zk["options"].as_array().unwrap().contains(&"layout".into()), "{zk}");
 }
 
 /// Answers every connection with `text`, or with nothing at all.
@@ -245,18 +245,18 @@ fn wrong_urls_and_what_zookeeper_does_not_offer_are_wrong_usage() {
         ("zk://".to_owned(), "zk"),
         (format!("zk://{server}"), "name the node under which the locks are"),
         (format!("zk://{server}/a//b"), "no part of a path"),
-        (format!("zk://{server}/l?dialect=etcd"), "curator kazoo shared"),
+        (format!("zk://{server}/l?layout=etcd"), "curator kazoo shared"),
         (format!("zk://{server}/l?handover=fast"), "watch"),
         (format!("zk://{server}/l?no_such=1"), "no_such"),
         (format!("zk://{server}/l?tick_ms={tick}&ttl_ms=1000"), "2s"),
         (format!("zk://me@{server}/l"), "user:password"),
-        (format!("zk://{server}/l?tls_ca=/no/such/file"), "/no/such/file"),
+        (format!("zks://{server}/l?tls_ca=/no/such/file"), "/no/such/file"),
     ] {
         let (code, text) = ended(&mut Place::with_store(&url).run(&["job"], "true"));
         assert_eq!(code, 64, "{url}: {text}");
         assert!(text.contains(said) && text.lines().count() == 1, "{url}: {text}");
     }
-    let place = Place::with_store(format!("{}&dialect=shared", shared().url()));
+    let place = Place::with_store(format!("{}&layout=shared", shared().url()));
     for options in [["--shared", "job"], ["--exclusive", "job"], ["--permits=1/3", "job"]] {
         let (code, text) = ended(&mut place.run(&options, "true"));
         assert_eq!((code, text.contains("mutex")), (64, true), "{text}");
@@ -265,7 +265,7 @@ fn wrong_urls_and_what_zookeeper_does_not_offer_are_wrong_usage() {
 
 #[test]
 fn those_who_share_run_together_and_are_shown_as_what_they_are() {
-    for options in ["", "&dialect=kazoo"] {
+    for options in ["", "&layout=kazoo"] {
         Place::with_store(format!("{}&ttl_ms=60000{options}", shared().url())).lets_those_who_share_run_together();
     }
 }

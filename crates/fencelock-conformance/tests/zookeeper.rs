@@ -32,8 +32,8 @@ mod by_listing {
     super::suite!("zk", || super::Parent(super::shared().parent(), "handover=list"), only = mutexes);
 }
 mod as_kazoo {
-    super::suite!("zk", || super::Parent(super::shared().parent(), "dialect=kazoo"), only = mutexes_and_writers);
+    super::suite!("zk", || super::Parent(super::shared().parent(), "layout=kazoo"), only = mutexes_and_writers);
 }
 mod as_kazoo_by_listing {
-    super::suite!("zk", || super::Parent(super::shared().parent(), "dialect=kazoo&handover=list"), only = mutexes);
+    super::suite!("zk", || super::Parent(super::shared().parent(), "layout=kazoo&handover=list"), only = mutexes);
 }

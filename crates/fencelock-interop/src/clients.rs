@@ -111,16 +111,15 @@ const fn seats(client: Client) -> Client {
 
 const OURS: Program = Program::Fencelock;
 
-pub(crate) static CURATOR: Client = apart("fencelock dialect=curator", OURS, "curator");
-pub(crate) static CURATOR_DIALECT_WRITE: Client = apart("fencelock dialect=curator write", OURS, "curator:write");
-pub(crate) static CURATOR_DIALECT_READ: Client = apart("fencelock dialect=curator read", OURS, "curator:read");
-pub(crate) static CURATOR_DIALECT_SEATS: Client =
-    seats(apart("fencelock dialect=curator 3 permits", OURS, "curator:3"));
-pub(crate) static KAZOO: Client = apart("fencelock dialect=kazoo", OURS, "kazoo");
-pub(crate) static KAZOO_DIALECT_WRITE: Client = apart("fencelock dialect=kazoo write", OURS, "kazoo:write");
-pub(crate) static KAZOO_DIALECT_READ: Client = apart("fencelock dialect=kazoo read", OURS, "kazoo:read");
-pub(crate) static KAZOO_DIALECT_SEATS: Client = seats(apart("fencelock dialect=kazoo 3 permits", OURS, "kazoo:3"));
-pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock dialect=shared", OURS, "shared");
+pub(crate) static CURATOR: Client = apart("fencelock layout=curator", OURS, "curator");
+pub(crate) static CURATOR_DIALECT_WRITE: Client = apart("fencelock layout=curator write", OURS, "curator:write");
+pub(crate) static CURATOR_DIALECT_READ: Client = apart("fencelock layout=curator read", OURS, "curator:read");
+pub(crate) static CURATOR_DIALECT_SEATS: Client = seats(apart("fencelock layout=curator 3 permits", OURS, "curator:3"));
+pub(crate) static KAZOO: Client = apart("fencelock layout=kazoo", OURS, "kazoo");
+pub(crate) static KAZOO_DIALECT_WRITE: Client = apart("fencelock layout=kazoo write", OURS, "kazoo:write");
+pub(crate) static KAZOO_DIALECT_READ: Client = apart("fencelock layout=kazoo read", OURS, "kazoo:read");
+pub(crate) static KAZOO_DIALECT_SEATS: Client = seats(apart("fencelock layout=kazoo 3 permits", OURS, "kazoo:3"));
+pub(crate) static SHARED: Client = at(Nodes::Together, "fencelock layout=shared", OURS, "shared");
 
 pub(crate) static CURATOR_59: Client = apart("Curator 5.9 InterProcessMutex", CURATOR_5_9, "InterProcessMutex");
 pub(crate) static CURATOR_54: Client = apart("Curator 5.4 InterProcessMutex", CURATOR_5_4, "InterProcessMutex");

@@ -126,7 +126,7 @@ impl Ours {
             return Ok(client.clone());
         }
         let (servers, options) = self.servers.split_once('?').unwrap_or((&self.servers, ""));
-        let url = format!("zk://{servers}{parent}?dialect={dialect}&{options}");
+        let url = format!("zk://{servers}{parent}?layout={dialect}&{options}");
         let client = self.runtime.block_on(Client::builder().ttl(self.ttl).connect(url.trim_end_matches('&')))?;
         self.clients.insert(key, client.clone());
         Ok(client)

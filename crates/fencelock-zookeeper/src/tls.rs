@@ -21,11 +21,11 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the certificate authorities in `roots_pem`, one PEM certificate or several.
+    /// Trusts the certificate authorities in `roots_pem`, one PEM certificate or several; with `None` those that the system trusts.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when there is none, or one cannot be read.
-    pub fn new(roots_pem: &[u8]) -> Result<Self> {
+    pub fn new(roots_pem: Option<&[u8]>) -> Result<Self> {
         let config = builder(roots_pem)?.with_no_client_auth();
         Ok(Self { config: Arc::new(config), server_name: None, shows_certificate: false })
     }
@@ -34,7 +34,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when one of them cannot be read, or the key is not that of the certificate.
-    pub fn with_certificate(roots_pem: &[u8], chain_pem: &[u8], key_pem: &[u8]) -> Result<Self> {
+    pub fn with_certificate(roots_pem: Option<&[u8]>, chain_pem: &[u8], key_pem: &[u8]) -> Result<Self> {
         let chain = certificates(chain_pem, "the client's certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| refused(format!("the client's private key cannot be read: {error}")))?;
@@ -66,17 +66,32 @@ impl Tls {
     }
 }
 
-fn builder(roots_pem: &[u8]) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(roots_pem, "the certificate authority")? {
-        roots.add(certificate).map_err(|error| refused(format!("a certificate authority cannot be used: {error}")))?;
-    }
+fn builder(roots_pem: Option<&[u8]>) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>> {
+    let roots = roots_pem.map_or_else(system_roots, given_roots)?;
     // Handed in, never taken from the process: a process with two providers would have none.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| refused(format!("no version of TLS: {error}")))?;
     Ok(builder.with_root_certificates(roots))
+}
+
+fn given_roots(pem: &[u8]) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, "the certificate authority")? {
+        roots.add(certificate).map_err(|error| refused(format!("a certificate authority cannot be used: {error}")))?;
+    }
+    Ok(roots)
+}
+
+/// Passes over what cannot be read: systems trust dozens.
+fn system_roots() -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(refused("this system trusts no certificate authority: name one".to_owned()));
+    }
+    Ok(roots)
 }
 
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>> {

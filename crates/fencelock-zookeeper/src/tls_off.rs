@@ -14,7 +14,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] always: this build has no TLS.
-    pub fn new(_roots_pem: &[u8]) -> Result<Self> {
+    pub fn new(_roots_pem: Option<&[u8]>) -> Result<Self> {
         Err(Error::new(
             ErrorKind::Config,
             "set up TLS",
@@ -26,7 +26,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::new`].
-    pub fn with_certificate(roots_pem: &[u8], _chain_pem: &[u8], _key_pem: &[u8]) -> Result<Self> {
+    pub fn with_certificate(roots_pem: Option<&[u8]>, _chain_pem: &[u8], _key_pem: &[u8]) -> Result<Self> {
         Self::new(roots_pem)
     }
 

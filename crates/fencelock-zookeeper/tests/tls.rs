@@ -54,7 +54,7 @@ fn server(authority: &Authority, name: &str) -> (Ensemble, TempDir, String) {
 /// To the server, with a certificate of `authority`.
 fn config(address: &str, trusted: &Authority, authority: &Authority) -> Config {
     let Identity { chain, key } = authority.identity("client");
-    let tls = Tls::with_certificate(trusted.pem().as_bytes(), chain.as_bytes(), key.as_bytes()).unwrap();
+    let tls = Tls::with_certificate(Some(trusted.pem().as_bytes()), chain.as_bytes(), key.as_bytes()).unwrap();
     Config::new(address).unwrap().tls(tls).connect_deadline(common::PATIENCE)
 }
 
@@ -77,7 +77,7 @@ async fn a_session_is_opened_only_where_both_sides_trust_each_other() {
     let stranger = soon(Client::connect(brief(config(&address, &other, &authority)))).await.unwrap_err();
     assert!(stranger.to_string().contains("TLS"), "{stranger}");
     soon(Client::connect(brief(config(&address, &authority, &other)))).await.unwrap_err();
-    let nameless = Tls::new(authority.pem().as_bytes()).unwrap();
+    let nameless = Tls::new(Some(authority.pem().as_bytes())).unwrap();
     soon(Client::connect(brief(Config::new(&address).unwrap().tls(nameless)))).await.unwrap_err();
 }
 
@@ -90,7 +90,7 @@ async fn a_server_is_known_by_the_name_in_its_certificate_and_no_other() {
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.to_string().contains("not valid for name"), "{error}");
     let Identity { chain, key } = authority.identity("client");
-    let tls = Tls::with_certificate(authority.pem().as_bytes(), chain.as_bytes(), key.as_bytes()).unwrap();
+    let tls = Tls::with_certificate(Some(authority.pem().as_bytes()), chain.as_bytes(), key.as_bytes()).unwrap();
     let config = Config::new(&address).unwrap().tls(tls.server_name("zk.example").unwrap());
     let config = config.connect_deadline(common::PATIENCE);
     let (client, _events) = soon(Client::connect(config)).await.unwrap();
@@ -104,15 +104,15 @@ fn what_is_no_certificate_is_refused() {
     let (roots, chain, key) = (authority.pem(), chain.as_bytes(), key.as_bytes());
     let foreign = authority.identity("other").key;
     for error in [
-        Tls::new(b"").unwrap_err(),
-        Tls::new(b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n").unwrap_err(),
-        Tls::with_certificate(roots.as_bytes(), b"", key).unwrap_err(),
-        Tls::with_certificate(roots.as_bytes(), chain, b"").unwrap_err(),
-        Tls::with_certificate(roots.as_bytes(), chain, foreign.as_bytes()).unwrap_err(),
-        Tls::new(roots.as_bytes()).unwrap().server_name("no name").unwrap_err(),
+        Tls::new(Some(b"")).unwrap_err(),
+        Tls::new(Some(b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n")).unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), b"", key).unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), chain, b"").unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), chain, foreign.as_bytes()).unwrap_err(),
+        Tls::new(Some(roots.as_bytes())).unwrap().server_name("no name").unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
-    let shown = format!("{:?}", Tls::with_certificate(roots.as_bytes(), chain, key).unwrap());
+    let shown = format!("{:?}", Tls::with_certificate(Some(roots.as_bytes()), chain, key).unwrap());
     assert!(shown.len() < 200, "no key is shown: {shown}");
 }

@@ -34,13 +34,13 @@ mod tests {
 
     #[test]
     fn a_word_is_recognised_by_what_little_is_wrong_with_it() {
-        let known = ["ttl_ms", "renew_interval_ms", "margin_ms", "request_deadline_ms", "owner", "dialect", "tick_ms"];
+        let known = ["ttl_ms", "renew_interval_ms", "margin_ms", "request_deadline_ms", "owner", "layout", "tick_ms"];
         for (word, expected) in [
             ("ttl", Some("ttl_ms")),
             ("ttlms", Some("ttl_ms")),
             ("TTL_MS", Some("ttl_ms")),
             ("tick", Some("tick_ms")),
-            ("dialekt", Some("dialect")),
+            ("layuot", Some("layout")),
             ("renew_intervall_ms", Some("renew_interval_ms")),
             ("x", None),
             ("", None),

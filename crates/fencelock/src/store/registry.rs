@@ -66,8 +66,14 @@ static STORES: &[StoreInfo] = &[
     StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
     #[cfg(feature = "zookeeper")]
     crate::stores::zookeeper::INFO,
+    #[cfg(feature = "zookeeper-tls")]
+    crate::stores::zookeeper::TLS_INFO,
+    #[cfg(all(feature = "zookeeper", not(feature = "zookeeper-tls")))]
+    StoreInfo { capability: None, open: None, ..crate::stores::zookeeper::TLS_INFO },
     #[cfg(not(feature = "zookeeper"))]
     StoreInfo::off("zk", "zookeeper", "zk://host1:2181,host2,host3/locks"),
+    #[cfg(not(feature = "zookeeper"))]
+    StoreInfo::off("zks", "zookeeper-tls", "zks://host1:2281,host2:2281/locks"),
 ];
 
 /// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
@@ -75,8 +81,14 @@ const PLANNED: &[&str] =
     &["postgres", "postgresql", "mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster", "redlock"];
 
 /// What others call the schemes that there are.
-const ALIASES: &[(&str, &str)] =
-    &[("zookeeper", "zk"), ("valkey", "redis"), ("valkeys", "rediss"), ("redis+tls", "rediss"), ("unix", "redis+unix")];
+const ALIASES: &[(&str, &str)] = &[
+    ("zookeeper", "zk"),
+    ("zookeepers", "zks"),
+    ("valkey", "redis"),
+    ("valkeys", "rediss"),
+    ("redis+tls", "rediss"),
+    ("unix", "redis+unix"),
+];
 
 fn unknown(scheme: &str) -> Error {
     let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
@@ -129,7 +141,7 @@ mod tests {
     #[cfg(all(feature = "redis", feature = "zookeeper"))]
     #[test]
     fn a_scheme_is_recognised_by_what_others_call_it() {
-        for (scheme, said) in [("zookeeper", "zk?"), ("reddis", "redis?"), ("valkey", "redis?"), ("zks", "zk?")] {
+        for (scheme, said) in [("zookeeper", "zk?"), ("reddis", "redis?"), ("valkey", "redis?"), ("zkk", "zk?")] {
             assert!(unknown(scheme).to_string().contains(&format!("did you mean {said}")), "{}", unknown(scheme));
         }
     }

@@ -187,14 +187,14 @@ async fn until_granted(place: &mut Box<dyn Place>) {
 fn claims(options: &str) -> Vec<Claim> {
     let permits = [(1, 3), (3, 3)].map(|(weight, capacity)| Claim::new(weight, capacity).unwrap());
     match options {
-        "&dialect=shared" => vec![Claim::MUTEX],
+        "&layout=shared" => vec![Claim::MUTEX],
         _ => [Claim::MUTEX, Claim::READER, Claim::WRITER].into_iter().chain(permits).collect(),
     }
 }
 
 #[tokio::test]
 async fn from_the_third_on_a_cycle_alone_costs_a_create_and_a_delete_whatever_is_taken() {
-    for options in ["", "&dialect=kazoo", "&handover=list"] {
+    for options in ["", "&layout=kazoo", "&handover=list"] {
         let near = Near::new(options).await;
         for claim in claims(options) {
             let name = format!("job {claim:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
@@ -211,7 +211,7 @@ async fn from_the_third_on_a_cycle_alone_costs_a_create_and_a_delete_whatever_is
 
 #[tokio::test]
 async fn under_one_parent_for_all_locks_every_cycle_lists() {
-    let near = Near::new("&dialect=shared").await;
+    let near = Near::new("&layout=shared").await;
     assert_eq!(near.cycles(5, "job", Claim::MUTEX).await, [LISTED; 5]);
 }
 

@@ -64,7 +64,7 @@ async fn who_went_on_as_a_reader_is_broken_by_the_token_of_its_grant() {
 #[tokio::test]
 async fn a_release_that_comes_after_the_break_says_why() {
     let lab = Lab::new().await;
-    let (client, operator) = (lab.client("&dialect=shared").await, lab.client("&dialect=shared").await);
+    let (client, operator) = (lab.client("&layout=shared").await, lab.client("&layout=shared").await);
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     assert!(break_at(&operator, "job", 0, "stuck since noon").await);
     let told = guard.release().await.unwrap_err();
@@ -128,7 +128,7 @@ async fn a_break_takes_no_later_grant_of_a_client_that_uses_one_id_for_all_of_th
     let slow = Proxy::start(shared().address()).unwrap();
     slow.delay(Duration::from_millis(2));
     for (number, dialect) in ["curator", "kazoo"].into_iter().enumerate() {
-        let url = lab.url(&format!("&dialect={dialect}")).replace(&lab.server.to_string(), &slow.address().to_string());
+        let url = lab.url(&format!("&layout={dialect}")).replace(&lab.server.to_string(), &slow.address().to_string());
         let operator = Client::connect(&url).await.unwrap();
         let name = Name::new(format!("job-{number}")).unwrap();
         lab.put(name.as_str(), CreateMode::Persistent).await;

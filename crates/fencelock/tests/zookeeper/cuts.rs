@@ -18,7 +18,7 @@ async fn client(lab: &Lab, proxy: &Proxy, options: &str) -> Client {
 async fn wherever_its_answers_are_cut_a_downgrade_leaves_one_reader_and_lets_no_writer_in() {
     let lab = Lab::new().await;
     let proxy = Proxy::start(shared().address()).unwrap();
-    for options in ["&ttl_ms=20000", "&ttl_ms=20000&dialect=kazoo"] {
+    for options in ["&ttl_ms=20000", "&ttl_ms=20000&layout=kazoo"] {
         let (near, far) = (client(&lab, &proxy, options).await, lab.client(&options[13..]).await);
         // The answers to the create and to the delete, and the requests, which are lost on the way.
         let cuts = [0, 1, 60, 120, 160, 161, 180, 200].map(|bytes| (bytes, Way::Down));

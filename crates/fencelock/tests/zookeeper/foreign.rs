@@ -35,7 +35,7 @@ async fn our_node_is_what_every_family_expects() {
     guard.release().await.unwrap();
     assert!(lab.children("a/b").await.is_empty());
 
-    let kazoo = lab.client("&dialect=kazoo&owner=opaque").await;
+    let kazoo = lab.client("&layout=kazoo&owner=opaque").await;
     let _guard = kazoo.mutex("k").unwrap().acquire().await.unwrap();
     let node = lab.children("k").await.remove(0);
     let (id, _) = node.split_once("__lock__").unwrap();
@@ -47,8 +47,7 @@ async fn our_node_is_what_every_family_expects() {
 #[tokio::test]
 async fn whoever_has_a_smaller_number_is_waited_for_and_whoever_comes_later_is_not() {
     let lab = Lab::new().await;
-    for (number, options) in ["", "&handover=list", "&dialect=kazoo", "&dialect=kazoo&handover=list"].iter().enumerate()
-    {
+    for (number, options) in ["", "&handover=list", "&layout=kazoo", "&layout=kazoo&handover=list"].iter().enumerate() {
         let client = lab.client(options).await;
         for (kind, contender) in CONTENDERS.iter().enumerate() {
             let name = format!("job-{number}-{kind}");
@@ -213,7 +212,7 @@ async fn a_parent_that_goes_away_again_and_again_is_made_again() {
 #[tokio::test]
 async fn under_one_parent_each_name_is_a_lock_of_its_own() {
     let lab = Lab::new().await;
-    let client = lab.client("&dialect=shared").await;
+    let client = lab.client("&layout=shared").await;
     let recipe = lab.put("lock", CreateMode::EphemeralSequential).await;
     let go = lab.put("_c_9043e340783bca239f63470b2f5c0243-job", CreateMode::EphemeralSequential).await;
     let free = client.mutex("jo").unwrap().try_acquire().await.unwrap();

@@ -9,7 +9,7 @@ use crate::lab::{Lab, soon};
 /// What a family calls its readers and its writers, up to the number.
 pub(crate) const FAMILIES: [(&str, &str, &str); 2] = [
     ("", "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__", "_c_1b230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__"),
-    ("&dialect=kazoo", "94b6e5cf49364b1f8706ee06e5d07c35__rlock__", "14b6e5cf49364b1f8706ee06e5d07c35__lock__"),
+    ("&layout=kazoo", "94b6e5cf49364b1f8706ee06e5d07c35__rlock__", "14b6e5cf49364b1f8706ee06e5d07c35__lock__"),
 ];
 
 pub(crate) type Acquiring<G> = JoinHandle<Result<G, Error>>;
@@ -182,7 +182,7 @@ async fn a_semaphores_limit_is_agreed_while_somebody_queues_and_not_after() {
 #[tokio::test]
 async fn both_dialects_have_the_same_semaphores() {
     let lab = Lab::new().await;
-    let (curator, kazoo) = (lab.client("").await, lab.client("&dialect=kazoo").await);
+    let (curator, kazoo) = (lab.client("").await, lab.client("&layout=kazoo").await);
     let one = curator.semaphore("seats", 2).unwrap().acquire().await.unwrap();
     let two = kazoo.semaphore("seats", 2).unwrap().acquire().await.unwrap();
     assert_eq!(kazoo.semaphore("seats", 2).unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);

@@ -35,7 +35,7 @@ impl Lab {
         Self { server, parent: shared().parent(), hands: hands(server).await }
     }
 
-    /// The URL of the store, with `options` such as `&dialect=kazoo`.
+    /// The URL of the store, with `options` such as `&layout=kazoo`.
     pub(crate) fn url(&self, options: &str) -> String {
         format!("zk://{}{}?tick_ms=500&ttl_ms=20000{options}", self.server, self.parent)
     }

@@ -40,7 +40,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     // A client is connected within three tenths of its ttl: whoever is to be has time on a busy machine too.
     let url_for = |ttl_ms: u64, ca: &str, own: &str| {
         let directory = directory.display();
-        format!("zk://u:p@{address}/locks?tick_ms=500&ttl_ms={ttl_ms}&tls_ca={directory}/{ca}.pem{own}")
+        format!("zks://u:p@{address}/locks?tick_ms=500&ttl_ms={ttl_ms}&tls_ca={directory}/{ca}.pem{own}")
     };
     let url = |ca: &str, own: &str| url_for(9_000, ca, own);
     let own = format!("&tls_cert={0}/client.crt&tls_key={0}/client.key", directory.display());
@@ -51,6 +51,9 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
+    // What the system trusts is not ours; some systems trust nobody.
+    let error = Client::connect(&format!("zks://{address}/locks?tick_ms=500&ttl_ms=9000")).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Config), "{error}");
     let error = Client::connect(&url("127.0.0.1.key", "").replace(".key.pem", ".key")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("certificate"), "{error}");
 }

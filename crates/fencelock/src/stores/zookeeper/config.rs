@@ -1,4 +1,4 @@
-//! What a `zk:` URL may say.
+//! What a `zk:` or `zks:` URL may say.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +12,10 @@ use crate::queue::Claim;
 use crate::store::StoreUrl;
 
 /// The options of a `zk:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] =
-    &["dialect", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "tls_ca", "tls_cert", "tls_key"];
+pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes"];
+/// The options of a `zks:` URL.
+pub(crate) const TLS_OPTIONS: &[&str] =
+    &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "tls_ca", "tls_cert", "tls_key"];
 
 /// ZooKeeper's default for `tickTime`.
 pub(super) const TICK: Duration = Duration::from_secs(2);
@@ -59,7 +61,7 @@ impl Config {
         let config = Self {
             servers: url.authority().to_owned(),
             parent,
-            dialect: dialect(url.take("dialect"))?,
+            dialect: dialect(url.take("layout"))?,
             tick: tick.unwrap_or(TICK),
             tick_is_given: tick.is_some(),
             hand_over: hand_over(url.take("handover"))?,
@@ -69,14 +71,14 @@ impl Config {
             )?,
             max_answer: limit(url.take("max_answer_bytes"), "max_answer_bytes is 4096 to 1073741824")?,
             credentials,
-            tls: tls(&mut url)?,
+            tls: if url.scheme() == "zks" { Some(tls(&mut url)?) } else { None },
         };
-        url.refuse_other_options(OPTIONS)?;
+        url.refuse_other_options(if config.tls.is_some() { TLS_OPTIONS } else { OPTIONS })?;
         if config.tick.is_zero() {
             return Err(bad("a tick is at least 1 ms"));
         }
         if config.credentials.is_some() && config.tls.is_none() {
-            tracing::warn!(servers = config.servers, "the password is sent in the clear: no tls_ca is given");
+            tracing::warn!(servers = config.servers, "the password is sent in the clear: the scheme is not zks");
         }
         // Refuses bad servers now, not when the first session is opened.
         config.client()?;
@@ -90,7 +92,7 @@ impl Config {
     pub(super) fn layout_for(&self, claim: Claim) -> Result<Layout> {
         self.dialect.layout_for(claim).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "claim", "the nodes of this dialect cannot tell such a claim")
-                .with("dialect", self.dialect.name)
+                .with("layout", self.dialect.name)
                 .with("claim", claim)
         })
     }
@@ -130,7 +132,8 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = if self.parent.is_empty() { "/" } else { &self.parent };
-        write!(f, "zk://{}{parent} ({})", self.servers, self.dialect.name)
+        let scheme = if self.tls.is_some() { "zks" } else { "zk" };
+        write!(f, "{scheme}://{}{parent} ({})", self.servers, self.dialect.name)
     }
 }
 
@@ -165,7 +168,7 @@ fn dialect(given: Option<String>) -> Result<&'static Dialect> {
     let Some(given) = given else { return Ok(&DIALECTS[0]) };
     DIALECTS.iter().find(|dialect| dialect.name == given).ok_or_else(|| {
         let known: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
-        bad("unknown dialect").with("known", known.join(" "))
+        bad("unknown layout").with("known", known.join(" "))
     })
 }
 
@@ -187,23 +190,15 @@ fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> 
     }
 }
 
-fn tls(url: &mut StoreUrl) -> Result<Option<wire::Tls>> {
-    let (ca, cert, key) = (url.take("tls_ca"), url.take("tls_cert"), url.take("tls_key"));
-    let Some(ca) = ca else {
-        return match (cert, key) {
-            (None, None) => Ok(None),
-            _ => Err(bad("tls_cert and tls_key are given along with tls_ca")),
-        };
-    };
-    let roots = read("tls_ca", &ca)?;
-    let tls = match (cert, key) {
-        (None, None) => wire::Tls::new(&roots),
-        (Some(cert), Some(key)) => {
-            wire::Tls::with_certificate(&roots, &read("tls_cert", &cert)?, &read("tls_key", &key)?)
-        }
+fn tls(url: &mut StoreUrl) -> Result<wire::Tls> {
+    let mut read = |option| url.take(option).map(|path| read(option, &path)).transpose();
+    let (roots, chain, key) = (read("tls_ca")?, read("tls_cert")?, read("tls_key")?);
+    let tls = match (chain, key) {
+        (None, None) => wire::Tls::new(roots.as_deref()),
+        (Some(chain), Some(key)) => wire::Tls::with_certificate(roots.as_deref(), &chain, &key),
         _ => return Err(bad("tls_cert and tls_key are given together")),
     };
-    tls.map(Some).map_err(|error| bad("tls_ca, tls_cert or tls_key").with("cause", error))
+    tls.map_err(|error| bad("tls_ca, tls_cert or tls_key").with("cause", error))
 }
 
 fn read(option: &'static str, path: &str) -> Result<Vec<u8>> {
@@ -225,7 +220,7 @@ mod tests {
         let plain = config("zk://h1/locks").unwrap();
         assert_eq!((&*plain.servers, &*plain.parent, plain.dialect.name), ("h1", "/locks", "curator"));
         assert_eq!((plain.tick, plain.hand_over), (TICK, HandOver::Watch));
-        let full = "zk://me:p%40ss@h1:1,h2,[::1]:2183/a/b/?dialect=kazoo&tick_ms=500&handover=list";
+        let full = "zk://me:p%40ss@h1:1,h2,[::1]:2183/a/b/?layout=kazoo&tick_ms=500&handover=list";
         let full = config(full).unwrap();
         assert_eq!((&*full.servers, &*full.parent, full.dialect.name), ("h1:1,h2,[::1]:2183", "/a/b", "kazoo"));
         assert_eq!((full.tick, full.hand_over), (Duration::from_millis(500), HandOver::List));
@@ -246,13 +241,14 @@ mod tests {
             ("zk://h/%F0%9F%98%80", "private use"),
             ("zk://secret@h/locks", "user:password"),
             ("zk://u:secret@h/locks?x=1", "unknown option"),
-            ("zk://h/locks?dialect=etcd", "curator kazoo shared"),
+            ("zk://h/locks?layout=etcd", "curator kazoo shared"),
             ("zk://h/locks?tick_ms=0", "1 ms"),
             ("zk://h/locks?handover=maybe", "`list`"),
             ("zk://h/locks?max_frame_bytes=1", "max_frame_bytes is 4096"),
             ("zk://h/locks?max_answer_bytes=1", "max_answer_bytes is 4096"),
-            ("zk://h/locks?tls_cert=/c&tls_key=/k", "along with"),
-            ("zk://h/locks?tls_ca=/no/such/file", "/no/such/file"),
+            ("zk://h/locks?tls_ca=/ca", "unknown option"),
+            ("zks://h/locks?tls_cert=/dev/null", "together"),
+            ("zks://h/locks?tls_ca=/no/such/file", "/no/such/file"),
         ] {
             let error = config(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");

@@ -58,6 +58,15 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     open: Some(open),
 };
 
+/// The same over TLS.
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
+    scheme: "zks",
+    feature: "zookeeper-tls",
+    example: "zks://host1:2281,host2:2281/locks",
+    options: config::TLS_OPTIONS,
+    ..INFO
+};
+
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let config = Config::from_url(url)?;

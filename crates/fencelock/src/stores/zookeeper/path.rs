@@ -58,7 +58,7 @@ impl Config {
         if let Some(fault) = text.split('/').find_map(segment_fault).or(fault) {
             return Err(Error::new(ErrorKind::InvalidName, "name", fault)
                 .with("name", name)
-                .with("dialect", self.dialect.name));
+                .with("layout", self.dialect.name));
         }
         if self.dialect.one_parent {
             return Ok(Home { parent: self.parent.clone(), key: text });
@@ -108,7 +108,7 @@ mod tests {
         let home = home.home(&name).unwrap();
         assert_eq!((home.parent(), home.child("n").as_str()), ("/x/y/a b/c", "/x/y/a b/c/n"));
         assert_eq!(home.ancestors().collect::<Vec<_>>(), ["/x", "/x/y", "/x/y/a b", "/x/y/a b/c"]);
-        let root = config("zk://h/?dialect=shared");
+        let root = config("zk://h/?layout=shared");
         let name = Name::new("job").unwrap();
         let home = root.home(&name).unwrap();
         assert_eq!((home.parent(), home.child("n").as_str(), home.ancestors().count()), ("/", "/n", 0));
@@ -120,8 +120,8 @@ mod tests {
         for (url, expected) in [
             ("zk://h/x/y", "/x/y/~fencelock/breaks/a%2Fb%25c"),
             ("zk://h/", "/~fencelock/breaks/a%2Fb%25c"),
-            ("zk://h/x/y?dialect=shared", "/x/y~fencelock/breaks/a%2Fb%25c"),
-            ("zk://h/?dialect=shared", "/~fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/x/y?layout=shared", "/x/y~fencelock/breaks/a%2Fb%25c"),
+            ("zk://h/?layout=shared", "/~fencelock/breaks/a%2Fb%25c"),
         ] {
             assert_eq!(config(url).records(&name), expected);
         }
@@ -141,7 +141,7 @@ mod tests {
         }
         assert!(refused(&config("zk://h/"), "zookeeper/x"));
         assert!(refused(&plain, "~fencelock") && refused(&plain, "~fencelock/breaks"));
-        let shared = config("zk://h/locks?dialect=shared");
+        let shared = config("zk://h/locks?layout=shared");
         for name in ["job/x", "_c_x", "17", "0000000001", "-1"] {
             assert!(refused(&shared, name), "{name}");
         }
