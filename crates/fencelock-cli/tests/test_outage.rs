@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, Running, ended};
 use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::{Proxy, Way};
 
 fn server() -> (Server, Place) {
     let server = Server::start(Settings::default()).unwrap();
@@ -101,4 +102,20 @@ fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_a
     server.resume();
     // A third of the ttl for the release.
     assert!(code == 0 && took < Duration::from_millis(6500), "{code} after {took:?}");
+}
+
+#[test]
+fn the_last_look_for_a_second_holder_does_not_wait_for_a_silent_server() {
+    let server = fencelock_testbed::zookeeper::shared();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let options = "tick_ms=500&ttl_ms=60000&request_deadline_ms=6000";
+    let place = Place::with_store(format!("zk://{}{}?{options}", proxy.address(), server.parent()));
+    let mut holder = place.holder("job");
+    proxy.hold(Way::Both);
+    let started = Instant::now();
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    let code = holder.code();
+    let took = started.elapsed();
+    // One request deadline for the release; a look that waited as well would take another one.
+    assert!(code == 0 && took < Duration::from_secs(10), "{code} after {took:?}");
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use common::hand::{by_hand, plant};
 use common::terminal::Screen;
-use common::{Place, Running, code, ended, output, stderr, stdout};
+use common::{Place, Running, code, ended, output, stderr, stdout, written};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, CreateMode};
 
@@ -86,6 +86,32 @@ fn one_that_does_not_wait_for_a_command_is_said_by_run_show_and_ls() {
         let mut line = String::new();
         BufReader::new(running.0.as_mut().unwrap().stderr.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("Curator LeaderLatch") && line.contains("leader 7"), "{line}");
+    });
+}
+
+#[test]
+fn a_second_holder_is_said_of_commands_that_end_at_once_and_of_one_that_comes_while_a_command_runs() {
+    let parent = shared().parent();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
+    by_hand(async |client| {
+        let lease = "94b6e5cf49364b1f8706ee06e5d07c35";
+        plant(&client, &format!("{parent}/pool/{lease}"), CreateMode::Ephemeral, "worker 7").await;
+        for round in 0..10 {
+            let (code, said) = ended(&mut place.run(&["pool"], "true"));
+            let warned = said.lines().count() == 1 && said.contains("kazoo Semaphore") && said.contains("worker 7");
+            assert!(code == 0 && warned, "round {round}: {said:?}");
+            assert_eq!(ended(&mut place.run(&["--quiet", "pool"], "true")), (0, String::new()));
+        }
+        let mut command = place.run(&["job"], "echo > ready; exec cat");
+        let mut running = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+        written(&place.path("ready"));
+        // By then the first look is over, and the next one is half a minute away.
+        place.queued("job", 1);
+        plant(&client, &format!("{parent}/job/{CURATOR}-__WRIT__"), CreateMode::EphemeralSequential, "10.0.0.7").await;
+        drop(running.0.as_mut().unwrap().stdin.take());
+        let output = running.end();
+        assert_eq!(code(&output), 0);
+        assert!(stderr(&output).contains("Curator InterProcessReadWriteLock"), "{:?}", stderr(&output));
     });
 }
 

@@ -9,7 +9,7 @@ use fencelock::store::Liveness;
 use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardState, Name, Retry};
 use nix::sys::signal::Signal;
 
-use super::beside::say_who_is_beside;
+use super::beside::Beside;
 use super::held::{Cause, Ending, Held, Limits, certain_until};
 use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
@@ -251,11 +251,14 @@ impl Run {
         // After a pause of ours it may be lost already: the release says so.
         let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
         {
-            Ok(Ok(job)) => tokio::select! {
-                biased;
-                ended = Held::new(&guard, &mut told, job, limits, certain_until).serve(signals) => ended,
-                never = say_who_is_beside(client, &self.name), if !self.quiet => match never {},
-            },
+            Ok(Ok(job)) => {
+                let beside = (!self.quiet).then(|| Beside::look_for(client, &self.name));
+                let ended = Held::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
+                if let Some(beside) = beside {
+                    beside.finish().await;
+                }
+                ended
+            }
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
