@@ -33,6 +33,16 @@ fn a_store_that_comes_back_within_the_limit_is_waited_for() {
 }
 
 #[test]
+fn a_silent_store_that_is_tried_once_is_told_as_that() {
+    let server = Server::start(Settings::default()).unwrap();
+    server.pause();
+    let place = Place::with_store(format!("{}?request_deadline_ms=4000&ttl_ms=60000", server.url()));
+    let (code, said) = ended(&mut place.run(&["--try", "job"], "true"));
+    assert_eq!(code, 69, "{said}");
+    assert!(said.contains("is not reached yet, and is tried once") && !said.contains("0ns"), "{said}");
+}
+
+#[test]
 fn a_store_that_is_not_there_is_never_a_busy_lock() {
     let (server, place) = server();
     server.kill();
@@ -57,7 +67,10 @@ fn a_store_that_goes_away_while_we_wait_is_never_a_busy_lock() {
             server.kill();
         }
         let output = waiter.end();
-        assert_eq!(common::code(&output), 69, "silent {is_silent}: {}", common::stderr(&output));
+        let said = common::stderr(&output);
+        assert_eq!(common::code(&output), 69, "silent {is_silent}: {said}");
+        let store = format!("the store is {}", server.url());
+        assert_eq!((said.lines().count(), said.matches(&store).count()), (1, 1), "silent {is_silent}: {said}");
     }
 }
 

@@ -86,8 +86,13 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   64   wrong usage               126  the command cannot be executed
   65   another kind of lock has the name, or the store holds unknown data
   69   store unreachable         127  the command was not found
-  75   busy or timed out (-E)    128 + n  signal n while waiting for the lock
-  76   the lock was lost or --max-hold was over, and the command was stopped";
+  70   a bug                     128 + n  signal n while waiting for the lock
+  71   no room, descriptors or processes
+  74   output that could not be written
+  75   busy or timed out (-E)
+  76   the lock was lost or --max-hold was over, and the command was stopped
+  77   the store refused: permissions, credentials
+  78   the configuration is wrong or missing";
 
 impl Run {
     pub(super) fn is_quiet(&self) -> bool {
@@ -200,7 +205,11 @@ impl Run {
     async fn say_that_it_is_not_reached(&self, chosen: &Chosen) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
-            say(format_args!("{} is not reached yet, and is tried for {:?}", chosen.shown(), self.connect_limit()));
+            let tried = match self.connect_limit() {
+                Duration::ZERO => "once".to_owned(),
+                limit => format!("for {limit:?}"),
+            };
+            say(format_args!("{} is not reached yet, and is tried {tried}", chosen.shown()));
         }
         pending().await
     }
@@ -219,14 +228,13 @@ impl Run {
     }
 
     fn not_acquired(&self, error: Error, chosen: &Chosen) -> Failure {
+        let message = format!("{}; the store is {}", chain(&error), chosen.shown());
         match error.kind() {
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
                 Failure::silent(self.busy_exit_code)
             }
-            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => {
-                Failure::new(self.busy_exit_code, format!("{}; the store is {}", chain(&error), chosen.shown()))
-            }
-            _ => error.into(),
+            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => Failure::new(self.busy_exit_code, message),
+            _ => Failure::new(Failure::from(error).code, message),
         }
     }
 
