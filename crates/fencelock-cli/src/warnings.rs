@@ -23,8 +23,8 @@ struct Lines(LevelFilter);
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // What befalls a lock, `run` says in its own words.
-        let is_said = metadata.target().starts_with("fencelock::engine") && self.0 == LevelFilter::WARN;
+        // Of a lock that is lost, `run` says one line in its own words.
+        let is_said = metadata.fields().field("loss").is_some() && self.0 == LevelFilter::WARN;
         *metadata.level() <= self.0 && metadata.target().starts_with("fencelock") && !is_said
     }
 

@@ -80,6 +80,21 @@ fn a_lock_that_the_server_forgot_is_told_as_that() {
 }
 
 #[test]
+fn a_lock_whose_server_was_started_anew_is_told_once_and_as_certain_as_it_is() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
+    // No `--quiet`, which leaves out what the library warns of.
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    server.restart().unwrap();
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: the server was started anew and may have forgotten it\n"
+    );
+}
+
+#[test]
 fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));

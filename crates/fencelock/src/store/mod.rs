@@ -283,8 +283,10 @@ pub struct Grant {
 pub enum Loss {
     /// The session expired in the store.
     Expired,
-    /// The server was started anew, or may have been, and may have forgotten what it granted.
+    /// The server was started anew and may have forgotten what it granted.
     Restarted,
+    /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
+    PerhapsRestarted,
     /// No renewal was confirmed until the margin before the ttl ran out: a rival may be granted soon.
     Unconfirmed,
     /// Somebody removed the place from the store.
@@ -303,7 +305,10 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the session expired in the store",
-            Self::Restarted => "the server was started anew, or may have been, and may have forgotten it",
+            Self::Restarted => "the server was started anew and may have forgotten it",
+            Self::PerhapsRestarted => {
+                "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"
+            }
             Self::Unconfirmed => "no renewal was confirmed in time",
             Self::Removed => "somebody removed it from the store",
             Self::Broken => "it was broken by a force-release",

@@ -90,7 +90,7 @@ async fn a_restart_is_suspected_where_nobody_may_ask_for_it() {
     let url = format!("redis://blind:p@{}", server.address());
     let (holder, guard) = held(&url).await;
     server.restart().unwrap();
-    soon(guard.lost()).await;
+    assert_eq!(soon(guard.lost()).await, Loss::PerhapsRestarted);
     let granted = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
     assert!(token(&granted) > token(&guard));
     granted.release().await.unwrap();

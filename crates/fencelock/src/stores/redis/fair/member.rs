@@ -14,7 +14,7 @@ use super::repair::repair;
 use super::scripts::{self, Open};
 use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Opening;
+use crate::store::{Loss, Opening};
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Meaning, Script, Server, forbidden};
 
 /// Whoever looks at queues without a session.
@@ -89,15 +89,17 @@ impl Member {
     /// A server that was started anew may have forgotten what it confirmed, or remember what is over: nothing of the session
     /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, server: &Server, connection: &Connection) {
-        let is_known = server.run_id.is_some();
         let mut last = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *last, server.run_id.clone());
         drop(last);
-        if self.epoch() != 0 && !(is_known && before == server.run_id) {
-            let message = "the server was started anew, or may have been: the session and its locks are lost";
-            tracing::warn!(server = %connection.server_name(), is_known, "{message}");
-            self.hub.restarted();
-        }
+        let loss = match (before, &server.run_id) {
+            _ if self.epoch() == 0 => return,
+            (Some(before), Some(now)) if before == *now => return,
+            (Some(_), Some(_)) => Loss::Restarted,
+            _ => Loss::PerhapsRestarted,
+        };
+        tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
+        self.hub.restarted(loss);
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.

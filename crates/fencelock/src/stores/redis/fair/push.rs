@@ -91,14 +91,14 @@ impl Hub {
         is_first
     }
 
-    /// The server was started anew, or may have been, which is told to those who hold.
-    pub(super) fn restarted(&self) {
+    /// The server was started anew, or may have been: those who hold are told which.
+    pub(super) fn restarted(&self, loss: Loss) {
         if self.over() == Over::No {
             let is_held = |slot: &&Arc<Slot>| matches!(slot.stand(), Stand::Granted { .. });
             let held: Vec<_> = self.lock().slots.values().filter(is_held).cloned().collect();
             for slot in held {
-                self.set(&slot, Stand::Gone(Loss::Restarted));
-                self.tell(SessionEvent::Gone(slot.place.clone(), Loss::Restarted));
+                self.set(&slot, Stand::Gone(loss));
+                self.tell(SessionEvent::Gone(slot.place.clone(), loss));
             }
         }
         self.end(Over::Here);
