@@ -10,6 +10,7 @@ use common::{Place, ended, is_alive, stopped, until, written};
 use fencelock_testbed::TERMINAL_PROGRAMS;
 
 const INTERRUPT: &str = "\u{3}";
+const QUIT: &str = "\u{1c}";
 const SUSPEND: &str = "\u{1a}";
 const ESCAPE: &str = "\u{1b}";
 
@@ -19,8 +20,9 @@ fn pid(place: &Place, file: &str) -> i32 {
 
 /// A script that would run the command three times, in front of a terminal.
 fn script(place: &Place, command: &str) -> Screen {
-    let script =
-        format!("for round in 1 2 3; do \"$FL\" run job -- sh -c '{command}'; done; echo survived > survived\n");
+    let script = format!(
+        "for round in 1 2 3; do \"$FL\" run job -- sh -c '{command}'; echo $? >> codes; done; echo survived > survived\n"
+    );
     std::fs::write(place.path("script"), script).unwrap();
     let mut bash = Command::new("bash");
     bash.arg(place.path("script")).env("FL", common::PROGRAM).env("FENCELOCK_STORE", place.url());
@@ -43,6 +45,20 @@ fn interrupt_ends_the_loop_that_calls_us() {
         assert!(!place.path("survived").exists() && !is_alive(command_pid), "{command}");
         assert_eq!(place.contenders("job").len(), 0);
     }
+}
+
+#[test]
+fn quit_ends_the_command_and_us_of_its_signal_and_bash_which_ignores_it_goes_on() {
+    let place = Place::new();
+    let mut screen = script(&place, "echo ready; exec sleep 600");
+    for _ in 0..3 {
+        screen.shows("ready");
+        screen.types(QUIT);
+    }
+    assert_eq!(screen.code(), 0);
+    assert_eq!(written(&place.path("codes")), "131\n131\n131\n");
+    assert!(place.path("survived").exists());
+    assert_eq!(place.contenders("job").len(), 0);
 }
 
 #[test]

@@ -144,3 +144,16 @@ async fn a_waker_that_drops_another_waiter_of_the_bucket_does_not_block() {
     assert!(dropping.0.lock().unwrap().is_none(), "nobody was woken");
     assert!(matches!(next.await.unwrap(), Standing::Granted(_)));
 }
+
+#[tokio::test]
+async fn a_lock_that_cannot_lapse_has_no_time_left_to_count_unless_it_was_given_an_end() {
+    let directory = directory();
+    let client = crate::Client::builder().connect_store(Arc::new(store(&directory))).await.unwrap();
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    assert_eq!((guard.remaining(), guard.state()), (None, crate::GuardState::Held));
+    guard.release().await.unwrap();
+    let minute = Duration::from_secs(60);
+    let guard = client.mutex("job").unwrap().lease(minute).acquire().await.unwrap();
+    assert!(guard.remaining().is_some_and(|left| left <= minute), "{:?}", guard.remaining());
+    guard.release().await.unwrap();
+}
