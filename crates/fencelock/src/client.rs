@@ -327,8 +327,19 @@ impl ClientBuilder {
 
     /// Connects to the store that `url` names, and opens the session.
     ///
+    /// | URL | options of its own |
+    /// |---|---|
+    /// | `zk://[user:password@]host[:2181],host2/parent` | `layout` (`curator`, `kazoo`, `shared`), `tick_ms`, `handover` (`watch`, `list`), `max_frame_bytes`, `max_answer_bytes` |
+    /// | `zks://host:2281/parent` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
+    /// | `redis://[user:password@]host[:6379][/database]` | `layout` (`fair`), `prefix` |
+    /// | `rediss://host/0` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
+    /// | `redis+unix:///path/of/the.sock` | `layout`, `prefix`, `db` |
+    /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`), `trust` (a user id, `anyone`) |
+    /// | `memory:name` | none; clients of one process and name share it |
+    ///
     /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole
-    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL.
+    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL. What is in the name of a user, in a
+    /// password or a path and would end it is written as `%` and two hexadecimal digits.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a URL or option that is not valid, [`ErrorKind::Unsupported`] for a store that was not

@@ -1,7 +1,93 @@
 //! Distributed locks: one API for every store, first come first served, fenced, and told before it is too late.
 //!
-//! Holding a guard means: nobody else was granted before [`Guard::remaining`] runs out. After a pause, check
-//! [`Guard::check`]; pass [`Guard::token`] to whatever you write to.
+//! *Only one at a time*, over all processes that use the same store and name: stock that must not be oversold, a report that
+//! must run once, an order that must not be sent twice. The store is chosen by URL, and what it cannot promise is refused.
+//!
+//! # A first lock
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use fencelock::Client;
+//!
+//! # async fn deploy() -> fencelock::Result<()> { Ok(()) }
+//! # fn main() -> fencelock::Result<()> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let client = Client::connect("memory:").await?;
+//! let lock = client.mutex("deploy")?.purpose("release 1.4").timeout(Duration::from_secs(30));
+//!
+//! let guard = lock.acquire().await?;
+//! deploy().await?;
+//! guard.check()?; // still ours? After anything that may have taken long.
+//! guard.release().await?; // or drop it: then the lock is released in the background
+//! client.close().await
+//! # })
+//! # }
+//! ```
+//!
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] have the same options and the same guard. [`blocking`] has all of it for code that
+//! is not async. `try_acquire` never waits, `acquire_within` has a limit of its own, and every future can be dropped at any
+//! point: what it left in the store is cleared up.
+//!
+//! # What holding a guard means
+//!
+//! While [`Guard::remaining`] is not zero, nobody whom the guard excludes holds the lock. A background task renews the session
+//! of the client; when renewals fail, the time runs down and [`Guard::lost`] completes *before* somebody else can be granted.
+//!
+//! It does not mean that a paused process stops. A process that was swapped out, stopped or starved cannot know that its
+//! time is over until it looks, and a request on its way cannot be called back. So hand [`Guard::token`] to whatever you
+//! write to, and let it refuse every token lower than the highest one that it has accepted.
+//!
+//! ```
+//! # use fencelock::{Client, FencingToken};
+//! # struct Table { highest: Option<FencingToken> }
+//! impl Table {
+//!     fn write(&mut self, token: Option<FencingToken>) -> Result<(), &'static str> {
+//!         if token < self.highest {
+//!             return Err("a later holder has written already");
+//!         }
+//!         self.highest = token;
+//!         Ok(())
+//!     }
+//! }
+//! # let mut table = Table { highest: None };
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # let client = Client::connect("memory:").await.unwrap();
+//! let early = client.mutex("stock").unwrap().acquire().await.unwrap().token();
+//! let late = client.mutex("stock").unwrap().acquire().await.unwrap().token();
+//! table.write(late).unwrap();
+//! assert!(table.write(early).is_err());
+//! # })
+//! ```
+//!
+//! # When it does not work out
+//!
+//! One type, [`Error`]: its [kind](Error::kind), whether the request [can have taken effect](Error::outcome), and whether a
+//! [retry](Error::is_retryable) may help. [`Error::is_contention`] says that others hold the lock, and
+//! [`Error::contention`] who; [`Error::is_outage`] says that the store is out of reach. A body under
+//! [`run`](Mutex::run) is dropped at its next await when the lock is lost; [`try_run`](Mutex::try_run) is for bodies that
+//! can fail themselves.
+//!
+//! # Stores and features
+//!
+//! | URL | cargo feature | for |
+//! |---|---|---|
+//! | `zk://host1:2181,host2,host3/locks` | `zookeeper`; `zks:` with `zookeeper-tls` | many hosts; the same locks as Curator, go-zk and kazoo (`?layout=kazoo`) |
+//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; one round trip to acquire; as safe as the server's memory |
+//! | `file:///var/lib/locks` | `file` | all processes of one host |
+//! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
+//!
+//! All are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
+//! what a store promises ([`Client::capability`]), and [`store::stores`] lists the stores of this build with their options.
+//!
+//! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does,
+//! which wins. The ttl, 10 s by default, is how long a dead client can keep others waiting, and how long an outage a living
+//! one can survive; see [`Timing`].
+//!
+//! # In tests
+//!
+//! `memory:` needs no server. [`memory::MemoryStore`] has a clock that the test turns, partitions, lost answers and
+//! requests that arrive late.
 
 pub mod blocking;
 mod client;
