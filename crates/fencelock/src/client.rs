@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::io::{Io, Spawner};
 use crate::engine::observe::{Observer, Observers};
 use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
@@ -13,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
 use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, Queue, Store, StoreUrl, clean};
+use crate::time::{Clock, SystemClock};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///

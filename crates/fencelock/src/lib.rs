@@ -99,10 +99,10 @@ mod primitives;
 pub mod queue;
 pub mod store;
 mod stores;
+mod time;
 mod token;
 
 pub use client::{Client, ClientBuilder, Health};
-pub use engine::clock::{Clock, Moment, SystemClock};
 pub use engine::hold::GuardState;
 pub use engine::io::Io;
 pub use engine::observe::{Event, Observer};
@@ -117,4 +117,5 @@ pub use store::{Beside, Break, Capability, Contender, Contention, Foreign, Loss,
 pub use stores::file;
 #[cfg(feature = "memory")]
 pub use stores::memory;
+pub use time::{Clock, Moment, SystemClock};
 pub use token::FencingToken;

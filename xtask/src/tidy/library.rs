@@ -176,7 +176,7 @@ mod tests {
     fn time_and_io_in_the_queue_are_found() {
         let text = "use std::time::Instant;\nfn a() {}\n#[cfg(test)]\nmod tests {\n    use std::time::Duration;\n}\n";
         assert_eq!(planted(queue_is_pure, "crates/fencelock/src/queue/rule.rs", text), [1, 1]);
-        assert!(planted(queue_is_pure, "crates/fencelock/src/engine/clock.rs", text).is_empty());
+        assert!(planted(queue_is_pure, "crates/fencelock/src/time.rs", text).is_empty());
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use self::attempt::{Attempt, Stage};
 use super::Engine;
-use super::clock::Moment;
 use super::hold::Hold;
 use super::look::Answer;
 use super::observe::Event;
@@ -17,6 +16,7 @@ use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Grant, Loss, PlaceId, RequestId, Standing};
+use crate::time::Moment;
 
 /// What an acquire asks for.
 #[derive(Debug, Clone)]

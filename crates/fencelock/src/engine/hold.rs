@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use super::clock::Moment;
 use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::queue::Claim;
 use crate::store::{Left, Loss, Place, PlaceId, clean};
+use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// How often one release asks, within one request deadline, as long as each connection ends before its answer.

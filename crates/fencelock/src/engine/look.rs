@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Engine;
-use super::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId, clean};
+use crate::time::Moment;
 
 /// The longest that asking who holds a lock may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);

@@ -1,7 +1,6 @@
 //! The only loops, the only background work: one engine per client.
 
 pub(crate) mod acquire;
-pub(crate) mod clock;
 pub(crate) mod hold;
 pub(crate) mod io;
 mod look;
@@ -18,7 +17,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use self::clock::Clock;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
@@ -28,6 +26,7 @@ use self::pending::Pending;
 use self::session::Live;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Loss, Owner, RequestId, Store};
+use crate::time::Clock;
 
 /// The longest that the drop of the last handle waits for clean-up under way.
 const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);

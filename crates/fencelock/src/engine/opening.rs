@@ -10,13 +10,13 @@ use futures_util::future::Shared;
 use tokio::sync::oneshot;
 
 use super::Engine;
-use super::clock::Moment;
 use super::io;
 use super::observe::Event;
 use super::options::spread;
 use super::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{self, Loss, Opened};
+use crate::time::Moment;
 
 /// A session that is being opened by a task of the engine: it goes on whoever stops waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;

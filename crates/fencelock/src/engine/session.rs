@@ -15,13 +15,13 @@ use futures_util::StreamExt;
 use futures_util::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::{Clock, Moment};
 use super::hold::Hold;
 use super::observe::{Event, Observers};
 use super::options::{Retry, Timing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Loss, Opened, PlaceId, Renewal, RequestId, Session, SessionEvent, clean};
+use crate::time::{Clock, Moment};
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {

@@ -40,10 +40,10 @@ pub use self::opening::{Opening, Tasks};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 pub use self::view::{Beside, Contender, Foreign, Page, Queue, Waits};
-use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
+use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
 /// A coordination store. Passive: it never sleeps, polls or retries on its own, except inside [`Place::next`] and the

@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::Owner;
-use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::time::Clock;
 
 /// All that a session is opened with.
 #[derive(Debug, Clone)]

@@ -16,10 +16,10 @@ use super::line::Known;
 use super::place::FilePlace;
 use super::session::Core;
 use super::ticket::{Key, Note, Slot, Ticket};
-use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Admission;
 use crate::store::{Entered, Entry};
+use crate::time::Moment;
 
 /// How often the processor is given away before sleeping: a bucket's lock is usually held for some microseconds.
 const YIELDS: u32 = 40;

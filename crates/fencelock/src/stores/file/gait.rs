@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::engine::clock::Moment;
+use crate::time::Moment;
 
 /// The shortest pause, behind a queue that moves fast.
 const SHORTEST: Duration = Duration::from_millis(1);

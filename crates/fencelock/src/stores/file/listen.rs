@@ -10,8 +10,8 @@ use super::place::{FilePlace, REPAIR};
 use super::platform::Interest;
 use super::ticket::Ticket;
 use super::watch::{Subscription, Watching, watch};
-use crate::engine::clock::Moment;
 use crate::queue::{Claim, Hear, hears};
+use crate::time::Moment;
 
 /// How many tickets of others one waiter watches before it watches the directory instead.
 const WATCHED: usize = 64;

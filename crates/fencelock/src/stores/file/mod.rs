@@ -39,13 +39,13 @@ use self::config::Config;
 use self::directory::Directory;
 use self::session::{Core, FileSession};
 use self::trust::Trust;
-use crate::engine::clock::Clock;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store,
     StoreInfo, StoreUrl, Tokens,
 };
+use crate::time::Clock;
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {

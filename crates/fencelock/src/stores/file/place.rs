@@ -21,11 +21,11 @@ use super::listen::{Again, Heard, Target};
 use super::session::Core;
 use super::ticket::{Slot, Ticket};
 use super::watch::{Bell, Subscription};
-use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::{Admission, Claim};
 use crate::store::{Entry, Left, Loss, Place, PlaceId, RequestId, Standing};
+use crate::time::Moment;
 
 /// How often a waiter looks although nothing rang: bounds what a lost event can cost.
 pub(super) const REPAIR: Duration = Duration::from_secs(1);

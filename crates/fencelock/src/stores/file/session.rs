@@ -22,10 +22,10 @@ use super::lives::{Identity, session_name};
 use super::platform::Interest;
 use super::ticket::Slot;
 use super::watch::{Bell, Subscription, Watching, watch};
-use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session, SessionEvent};
+use crate::time::Clock;
 
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;

@@ -16,8 +16,8 @@ use super::lives::session_name;
 use super::platform;
 use super::show::modified;
 use super::ticket::{Ticket, parse_base32};
-use crate::engine::clock::Moment;
 use crate::kit::bucket;
+use crate::time::Moment;
 
 /// How old a half-made file is when nobody can be about to finish it.
 const ABANDONED: Duration = Duration::from_secs(60);

@@ -12,12 +12,12 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 use super::*;
-use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::queue::Claim;
 use crate::store::{
     Entered, Entry, Left, Loss, Opening, Owner, Page, Place, RequestId, Session, SessionEvent, Standing,
 };
+use crate::time::{Clock, Moment, SystemClock};
 
 const TTL: Duration = Duration::from_secs(10);
 

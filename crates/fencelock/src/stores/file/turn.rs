@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::directory::Directory;
-use crate::engine::clock::Moment;
 use crate::kit::bucket::BUCKETS;
+use crate::time::Moment;
 
 /// How long a process uses a lock that others want before it lets them have it.
 const TURN: Duration = Duration::from_millis(1);

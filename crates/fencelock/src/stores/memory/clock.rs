@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
 
-use crate::engine::clock::{Clock, Moment};
+use crate::time::{Clock, Moment};
 
 /// A clock for tests: it stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
 ///

@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 
 use super::link::Shared;
 use super::state::State;
-use crate::engine::clock::Moment;
 use crate::store::RequestId;
+use crate::time::Moment;
 
 /// What a held request does once it arrives.
 type Effect = Box<dyn FnOnce(&mut State, Moment) + Send>;

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use super::held::Held;
 use super::state::State;
-use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::RequestId;
+use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
 pub(super) struct Shared {

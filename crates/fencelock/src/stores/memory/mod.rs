@@ -23,13 +23,13 @@ pub use self::held::DelayedRequest;
 pub use self::link::Operation;
 use self::link::{Link, Shared};
 use self::session::{Core, MemorySession};
-use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId, Store,
     StoreInfo, StoreUrl, Tokens,
 };
+use crate::time::{Clock, Moment, SystemClock};
 
 /// A store in the memory of this process.
 ///

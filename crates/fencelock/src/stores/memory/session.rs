@@ -10,11 +10,11 @@ use futures_util::StreamExt;
 
 use super::link::{Link, Operation, Tag};
 use super::state::{Joined, State};
-use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, Renewal, RequestId, Session, SessionEvent, Standing};
+use crate::time::{Clock, Moment};
 
 /// What the session, its places and its events share; the store forgets an ended session with the last of them.
 pub(super) struct Core {

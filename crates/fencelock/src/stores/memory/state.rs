@@ -6,7 +6,6 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use super::held::Held;
-use crate::engine::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::clock_number;
 use crate::name::Name;
@@ -15,6 +14,7 @@ use crate::store::{
     Ahead, Break, Contender, Entry, Grant, Left, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId, SessionEvent,
     Standing,
 };
+use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
 /// Everything in one store.

@@ -9,10 +9,10 @@ use super::lighten::Lighter;
 use super::session::Core;
 use super::table::Node;
 use super::waiter::Waiter;
-use crate::engine::clock::Moment;
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::{Ahead, Entry, Left, Loss, Place, PlaceId, Standing};
+use crate::time::Moment;
 
 pub(super) struct ZooKeeperPlace {
     pub(super) core: Arc<Core>,

@@ -17,11 +17,11 @@ use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
 use super::shared_listing::{Parent, SharedListings};
 use super::table::{Node, Nodes, Table};
-use crate::engine::clock::{Clock, Moment};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session};
+use crate::time::{Clock, Moment};
 
 /// The engine's clock, for the client's evidence of life.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use super::push::{Hub, Over};
 use super::refusal::{self, NEEDED};
 use super::repair::repair;
 use super::scripts::{self, Open};
-use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Loss, Opening};
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Meaning, Script, Server, forbidden};
+use crate::time::Moment;
 
 /// Whoever looks at queues without a session.
 pub(super) struct Reader {

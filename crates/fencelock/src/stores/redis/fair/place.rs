@@ -10,10 +10,10 @@ use super::push::Over;
 use super::scripts::{self, Lightened};
 use super::session::Core;
 use super::slot::Slot;
-use crate::engine::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{Left, Loss, Place, PlaceId, Standing};
+use crate::time::Moment;
 
 pub(super) struct RedisPlace {
     core: Arc<Core>,

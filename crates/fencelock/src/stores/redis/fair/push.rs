@@ -14,9 +14,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
 use super::slot::{Slot, Stand};
-use crate::engine::clock::Moment;
 use crate::name::Name;
 use crate::store::{Ahead, Loss, PlaceId, RequestId, SessionEvent};
+use crate::time::Moment;
 
 /// A waiting place is looked at this often: a message that was lost delays a grant by no more.
 pub(super) const REPAIR: Duration = Duration::from_secs(2);

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use super::layout::Layout;
 use super::push::{Hub, REPAIR};
 use super::scripts::{self, PLACES_PER_CALL};
-use crate::engine::clock::Clock;
 use crate::error::ErrorKind;
 use crate::name::Name;
 use crate::store::RequestId;
 use crate::stores::redis::wire::Connection;
+use crate::time::Clock;
 
 /// How many names one request asks for.
 const NAMES: usize = 64;

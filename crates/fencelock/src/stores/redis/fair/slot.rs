@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::engine::clock::Moment;
 use crate::store::{Ahead, Grant, Loss, PlaceId, Standing};
+use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// What one place is known to be.

@@ -15,9 +15,9 @@ use super::handshake::shake_hands;
 use super::script::Call;
 use super::server::Server;
 use super::user::{Chores, LinkUser, Subscription};
-use crate::engine::clock::Clock;
 use crate::error::{Error, Result};
 use crate::store::Tasks;
+use crate::time::Clock;
 
 /// One connection to the server. Dropped, it is closed, whatever is on its way.
 pub(crate) struct Connection {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::handshake::Shaken;
 use super::user::{Chores, Subscription};
-use crate::engine::clock::Clock;
+use crate::time::Clock;
 
 /// What goes on on a connection.
 #[derive(Default)]
@@ -165,9 +165,9 @@ mod tests {
     use super::super::server::Server;
     use super::super::user::LinkUser;
     use super::*;
-    use crate::engine::clock::SystemClock;
     use crate::error::Result;
     use crate::stores::memory::VirtualClock;
+    use crate::time::SystemClock;
 
     /// A user that is told nothing.
     struct Deaf;

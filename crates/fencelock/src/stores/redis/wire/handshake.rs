@@ -11,8 +11,8 @@ use super::config::Config;
 use super::dial::dial;
 use super::fault::{fault, is_old_protocol};
 use super::user::Subscription;
-use crate::engine::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::time::Clock;
 
 /// How many requests may be on their way to the task that sends them; more wait for room.
 const ROOM: usize = 4096;

@@ -10,9 +10,9 @@ use futures_util::future::{Shared, WeakShared};
 use super::config::Config;
 use super::connection::Connection;
 use super::user::LinkUser;
-use crate::engine::clock::{Clock, Moment, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Opening, Tasks};
+use crate::time::{Clock, Moment, SystemClock};
 
 /// The pause after the first failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
