@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::bound;
 use crate::guardian::Guardian;
-use crate::processes::{ignored, is_stopped, is_stopped_but_for_its_leader};
+use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its_leader};
 use crate::say::{Failure, Outcome, code, say};
 use crate::signals::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
@@ -281,6 +281,10 @@ impl Job {
     pub(crate) fn is_somebody_left(&self) -> bool {
         self.reap_strangers();
         killpg(self.group, None) != Err(Errno::ESRCH)
+    }
+
+    pub(crate) fn is_everybody_dead(&self) -> bool {
+        are_all_dead(self.group)
     }
 
     /// Reaps whoever died and was left to us, which happens to the first process of a container.

@@ -30,6 +30,24 @@ pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     numbers.filter_map(is_stopped_in_it).any(|is_stopped| is_stopped) && runs_on(group) == Some(true)
 }
 
+/// Whether all processes of `group` are dead, and only nobody has reaped them yet. `false` when the kernel does not tell.
+pub(crate) fn are_all_dead(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let in_group = numbers.filter_map(|process: i32| {
+        let stat = stat_of(Pid::from_raw(process))?;
+        (stat.get(2)?.parse() == Ok(group.as_raw())).then(|| is_dead(process, &stat[0]))
+    });
+    let dead: Vec<_> = in_group.collect();
+    !dead.is_empty() && dead.iter().all(|is_dead| *is_dead)
+}
+
+/// A process whose first thread is a zombie may have others that live.
+fn is_dead(process: i32, state: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
+    state == "X" || state == "Z" && threads <= 1
+}
+
 /// Whether `process` neither is stopped nor has a signal before it that would stop it.
 fn runs_on(process: Pid) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

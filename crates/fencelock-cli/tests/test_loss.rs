@@ -54,6 +54,21 @@ fn a_broken_lock_is_told_with_who_broke_it_and_why() {
     }
 }
 
+/// We are given the orphans of our descendants, and reap nobody.
+#[test]
+fn processes_that_are_dead_and_that_nobody_reaps_are_not_said_to_be_left() {
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let place = Place::new();
+    let script = "sleep 600 & echo $$ > pid; wait";
+    let holder = Running::start(place.run(&["--quiet", "job"], script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    place.queued("job", 1);
+    let broken = place.fencelock(&["break", "job", "--yes", "--reason", "x"]).output().unwrap();
+    assert_eq!(code(&broken), 0, "{broken:?}");
+    let told = said(&place, &holder.end());
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
 #[test]
 fn a_lock_that_somebody_removed_is_told_as_that() {
     let place = Place::new();
