@@ -97,7 +97,7 @@ impl Lock {
             return Err(Error::new(ErrorKind::Config, "acquire", fault.clone()).with("name", &self.wish.name));
         }
         let engine = Arc::clone(self.client.engine());
-        // Not kept alive by the work: who drops the call and the client waits for the clean-up of both.
+        // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
         let wish = Wish { claim, wait, ..self.wish.clone() };
         let spawner = engine.spawner.clone();

@@ -45,8 +45,8 @@ pub struct Pace {
     pub least_margin: Duration,
     /// A shorter ttl is refused.
     pub least_ttl: Duration,
-    /// How old the proof of life is that a renewal brings: `None` when it counts from the renewal's own sending, `Some(n)`
-    /// when it may be older by one renew interval and ttl / n.
+    /// The moment that a renewal confirms: with `None` the moment at which it was sent; with `Some(n)` an earlier one, by up to one
+    /// renew interval and ttl / n (on ZooKeeper the followers report to the leader who lives).
     pub proof_lag: Option<u32>,
     /// Which part of the ttl it may take to notice that a server fell silent and to be with another one: `Some(n)` for ttl / n; `None`
     /// where there is no other.

@@ -33,7 +33,8 @@ pub(super) const REPAIR: Duration = Duration::from_secs(1);
 const TOLD: Duration = Duration::from_secs(60);
 /// How often it looks when no event will come.
 const POLL: Duration = super::gait::PER_PLACE;
-/// The first pause after an event at a session file whose lock is still there.
+/// The lock of a session file may outlive the event of its closing for a moment (a descriptor that a child has inherited): it is
+/// looked at again after this pause, which doubles.
 const LINGER: Duration = Duration::from_millis(1);
 
 /// How many that are gone or dead one look passes over before others go on.

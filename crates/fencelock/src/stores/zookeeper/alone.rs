@@ -36,7 +36,7 @@ struct Habits {
 struct Habit {
     /// Of our last node that was alone and that we deleted.
     number: i64,
-    /// How many guesses have to be right still.
+    /// So many guesses have to turn out right before one is trusted again.
     wary: u8,
     proof: Option<Box<Proof>>,
     /// What the server watches for this name. It stays when a proof goes.
