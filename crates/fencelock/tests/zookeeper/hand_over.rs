@@ -1,6 +1,6 @@
 //! What a hand-over costs.
 
-use fencelock::Loss;
+use fencelock::{Client, Io, Loss};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
@@ -158,4 +158,29 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
     assert!(!reads.is_finished() && first.check().is_ok());
     first.release().await.unwrap();
     granted(reads).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_of_theirs() {
+    let lab = Lab::new().await;
+    let far = lab.client("").await;
+    // Whoever acquires is polled by its own task then.
+    let near = Client::builder().io(Io::CurrentRuntime).connect(&lab.url("")).await.unwrap();
+    let first = far.rwlock("page").unwrap().write().await.unwrap();
+    let second = writing(&far, "page");
+    lab.until_queued("page", 2).await;
+    let late = reading(&near, "page");
+    let nodes = lab.until_queued("page", 3).await;
+    near.names("~", None, 1).await.unwrap();
+    // As a `select!` leaves them whose other branch is at work.
+    let lock = near.rwlock("page").unwrap();
+    let mut still: Vec<_> = (0..20).map(|_| Box::pin(lock.read())).collect();
+    for acquire in &mut still {
+        assert!(futures_util::poll!(acquire.as_mut()).is_pending());
+    }
+    second.abort();
+    soon(async { while lab.children("page").await.contains(&nodes[1]) {} }).await;
+    first.release().await.unwrap();
+    granted(late).await.release().await.unwrap();
+    drop(still);
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use fencelock_zookeeper as wire;
 use futures_core::future::BoxFuture;
@@ -70,6 +71,10 @@ type Batch = BoxFuture<'static, Listed>;
 /// How many listings of one queue are on their way at most; whoever comes then shares the next one. A few that come at once,
 /// such as permits, wait for nobody.
 const AT_ONCE: usize = 8;
+
+/// How long the next one waits for one of those to be over. Whoever has asked for one may stand still, polled by nobody, after its
+/// answer has come.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Names are looked through for those that nobody uses any more when there are so many, at least.
 const FEW: usize = 64;
@@ -142,7 +147,7 @@ impl Queue {
         match self.turns.try_acquire() {
             Ok(permit) => {
                 permit.forget();
-                Either::Left(ask(Turn(Arc::clone(self)), client, parent))
+                Either::Left(ask(Some(Turn(Arc::clone(self))), client, parent))
             }
             Err(_) => Either::Right(self.join(client, parent)),
         }
@@ -156,10 +161,13 @@ impl Queue {
         }
         let (queue, client, parent) = (Arc::clone(self), client.clone(), parent.to_owned());
         let batch: Batch = Box::pin(async move {
-            if let Ok(permit) = queue.turns.acquire().await {
-                permit.forget();
-            }
-            let turn = Turn(Arc::clone(&queue));
+            let turn = match tokio::time::timeout(PATIENCE, queue.turns.acquire()).await {
+                Ok(Ok(permit)) => {
+                    permit.forget();
+                    Some(Turn(Arc::clone(&queue)))
+                }
+                Ok(Err(_)) | Err(_) => None,
+            };
             queue.ask_for_all(turn, &client, &parent).await
         });
         let batch = batch.shared();
@@ -168,7 +176,12 @@ impl Queue {
     }
 
     /// From here on, nobody joins: who comes later may not be in what is listed now.
-    fn ask_for_all(&self, turn: Turn, client: &wire::Client, parent: &str) -> impl Future<Output = Listed> + use<> {
+    fn ask_for_all(
+        &self,
+        turn: Option<Turn>,
+        client: &wire::Client,
+        parent: &str,
+    ) -> impl Future<Output = Listed> + use<> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next = None;
         ask(turn, client, parent)
@@ -203,7 +216,7 @@ impl Queue {
 }
 
 /// Sends the request, and returns what waits for the answer.
-fn ask(turn: Turn, client: &wire::Client, parent: &str) -> impl Future<Output = Listed> + Send + use<> {
+fn ask(turn: Option<Turn>, client: &wire::Client, parent: &str) -> impl Future<Output = Listed> + Send + use<> {
     let answer = client.get_children(parent);
     async move {
         let listed = answer.await;
