@@ -6,8 +6,8 @@ use fencelock::{Claim, Client};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::kinds::{granted, shown, taking, writing};
-use crate::lab::{Lab, soon};
+use crate::kinds::{granted, reading, shown, taking, writing};
+use crate::lab::{Lab, observed, soon};
 
 async fn client(lab: &Lab, proxy: &Proxy, options: &str) -> Client {
     let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
@@ -98,5 +98,53 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
         next.release().await.unwrap();
         dies.abort();
         lab.until_queued("seats", 0).await;
+    }
+}
+
+/// Six readers whose nodes are deleted while they are cut off, before the writer goes that they waited for: whatever of that they are
+/// told first on the next connection, which is cut at another byte in each round, none of them is let in beside the next writer.
+#[tokio::test]
+async fn whatever_is_told_first_after_a_cut_lets_no_reader_in_whose_node_is_gone() {
+    let mut lab = Lab::new().await;
+    let far = lab.client("").await;
+    let proxy = Proxy::start(lab.server).unwrap();
+    lab.server = proxy.address();
+    for round in 0..20 {
+        let (near, requeued) = observed(&lab.url("")).await;
+        let name = format!("page-{round}");
+        let first = far.rwlock(&name).unwrap().write().await.unwrap();
+        let readers: Vec<_> = (0..6).map(|_| reading(&near, &name)).collect();
+        lab.until_queued(&name, 7).await;
+        let next = writing(&far, &name);
+        let nodes = lab.until_queued(&name, 8).await;
+        // Two answers later all watches are set.
+        near.names("~", None, 1).await.unwrap();
+        near.names("~", None, 1).await.unwrap();
+        proxy.refuse();
+        proxy.reset();
+        for node in nodes.iter().filter(|node| node.contains("__READ__")) {
+            lab.delete(&format!("{name}/{node}")).await;
+        }
+        first.release().await.unwrap();
+        let next = granted(next).await;
+        proxy.heal();
+        proxy.cut_after(41 + round * 20, Way::Down);
+        let nobody_reads = || readers.iter().all(|reader| !reader.is_finished());
+        // Each of them asks for a place anew.
+        soon(async {
+            while requeued.0.lock().unwrap().len() < 6 {
+                assert!(nobody_reads(), "round {round}: a reader beside a writer");
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        lab.until_queued(&name, 7).await;
+        assert!(nobody_reads() && next.check().is_ok(), "round {round}: a reader beside a writer");
+        proxy.heal();
+        next.release().await.unwrap();
+        for reader in readers {
+            granted(reader).await.release().await.unwrap();
+        }
+        near.close().await.unwrap();
     }
 }
