@@ -317,7 +317,7 @@ mod tests {
             has(format!("| {} downgrades | {} | {} |\n", holder.title, waiter.title, word(*tells)));
         }
         let rows = |of: fn(&&str) -> bool| text.lines().filter(of).count();
-        let is_pair = |line: &&str| line.starts_with("| fencelock dialect") && !line.contains(" downgrades |");
+        let is_pair = |line: &&str| line.starts_with("| fencelock layout=") && !line.contains(" downgrades |");
         assert_eq!(rows(is_pair), ours().count());
         assert_eq!(rows(|line| line.contains(" downgrades |")), DOWNGRADES.len());
     }
