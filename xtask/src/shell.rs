@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 pub(crate) fn run(command: &mut Command) -> Result {
     let shown = show(command);
     println!("$ {shown}");
-    judge(&shown, finish(command, Priority::Same).map(|ended| ended.status))
+    judge(&shown, finish(command, Priority::Same, NO_LIMIT).map(|ended| ended.status))
 }
 
 /// Runs the command and returns what it prints; what it says on standard error is shown as it comes.
@@ -49,7 +50,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let fault = |error| format!("`{shown}` cannot be run: {error}");
     let output = Output::new().map_err(fault)?;
     command.stdin(Stdio::null()).stdout(output.writer().map_err(fault)?);
-    judge(&shown, finish(command, Priority::Same).map(|ended| ended.status))?;
+    judge(&shown, finish(command, Priority::Same, NO_LIMIT).map(|ended| ended.status))?;
     output.read().map_err(fault)
 }
 
@@ -111,9 +112,12 @@ pub(crate) struct Ended {
 /// What ends us is passed on to these: processes that we started, each with all that it started itself.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
+/// A month.
+const NO_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Runs the command as a process group, which does not outlive us when we are interrupted or told to end. Otherwise `kill`
-/// would end us alone, and leave what cargo started behind.
-pub(crate) fn finish(command: &mut Command, priority: Priority) -> io::Result<Ended> {
+/// would end us alone, and leave what cargo started behind. Killed after `limit`.
+pub(crate) fn finish(command: &mut Command, priority: Priority, limit: Duration) -> io::Result<Ended> {
     static RELAY: OnceLock<()> = OnceLock::new();
     RELAY.get_or_init(|| drop(std::thread::spawn(relay)));
     let running = || RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,8 +132,16 @@ pub(crate) fn finish(command: &mut Command, priority: Priority) -> io::Result<En
         // What it starts from now on inherits it. Where it may not be set, it matters little.
         let _ = setpriority_process(Some(pid), NICE);
     }
+    let (ended, hears) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if hears.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            println!("still running after {limit:?}, and is killed: process {}", pid.as_raw_nonzero());
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    });
     // While nobody has asked for its status, the kernel still knows how much it computed.
     let cpu = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).ok().and_then(|_| cpu(pid));
+    drop(ended);
     let status = child.wait();
     running().retain(|running| *running != pid);
     Ok(Ended { status: status?, cpu: cpu.unwrap_or_default() })
@@ -207,7 +219,7 @@ mod tests {
         let spin = "echo one; echo two >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo three";
         shell.args(["-c", &format!("sh -c '{spin}'; exit 3")]);
         shell.stdout(output.writer().unwrap()).stderr(output.writer().unwrap());
-        let ended = finish(&mut shell, Priority::YieldsToOthers).unwrap();
+        let ended = finish(&mut shell, Priority::YieldsToOthers, NO_LIMIT).unwrap();
         assert_eq!(ended.status.code(), Some(3));
         assert!(!ended.cpu.is_zero(), "what its child computed is not counted");
         drop(shell);

@@ -67,11 +67,14 @@ fn perform(job: Job, start: Instant) -> Done {
     Done { name, began, took, cpu, output, result }
 }
 
+/// No job takes so long that has not come to a standstill.
+const STANDSTILL: Duration = Duration::from_secs(30 * 60);
+
 fn captured(command: &mut Command, class: Class) -> std::io::Result<(String, Ended)> {
     let output = Output::new()?;
     command.stdin(Stdio::null()).stdout(output.writer()?).stderr(output.writer()?);
     let priority = if class == Class::Builds { Priority::YieldsToOthers } else { Priority::Same };
-    let ended = shell::finish(command, priority)?;
+    let ended = shell::finish(command, priority, STANDSTILL)?;
     Ok((output.read()?, ended))
 }
 
