@@ -27,6 +27,21 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// What most of `costs` come to: each count is the median of theirs.
+    pub(crate) fn median(costs: &[Self]) -> Self {
+        let of = |count: fn(&Self) -> u64| {
+            let mut counts: Vec<_> = costs.iter().map(count).collect();
+            counts.sort_unstable();
+            counts.get(counts.len() / 2).copied().unwrap_or_default()
+        };
+        Self {
+            requests: of(|cost| cost.requests),
+            told: of(|cost| cost.told),
+            up: of(|cost| cost.up),
+            down: of(|cost| cost.down),
+        }
+    }
+
     /// What was spent since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         let Self { requests, told, up, down } = before;

@@ -232,12 +232,15 @@ impl<'a> Held<'a> {
     }
 
     fn stop(&mut self, cause: Cause) {
-        let now = SystemClock.now();
         let holding = !matches!(cause, Cause::Lost(_));
-        let kill_at =
-            if holding { now.after(self.limits.grace) } else { self.lost_at().after(self.limits.grace_after_loss) };
+        let kill_at = if holding {
+            SystemClock.now().after(self.limits.grace)
+        } else {
+            self.lost_at().after(self.limits.grace_after_loss)
+        };
         self.stopping = Some(Stopping { kill_at, holding, killed: false });
-        if kill_at <= now {
+        // Looked at after the loss: it may be of this moment.
+        if kill_at <= SystemClock.now() {
             // A command that runs beside the next holder is not asked.
             self.kill();
         } else {
