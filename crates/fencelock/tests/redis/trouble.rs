@@ -379,9 +379,14 @@ async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
             until("it has asked", async || way.bytes().0 > asked).await;
             server.restart().unwrap();
             let guard = acquired(waiting).await;
-            // A busy machine may cost the session; then the place is gone, and the guard says so.
             let count = queued(&other, "job").await;
-            assert!(count == 1 || guard.check().is_err(), "{count} in round {round}, durable: {durable}");
+            assert!(count <= 1, "{count} in round {round}, durable: {durable}");
+            if count == 0 {
+                // A busy machine may cost the session: then the guard said so before. Or the server answered just before it died, and
+                // nothing of that was on its disk: then the guard is told once the next connection is made.
+                assert!(!durable || guard.check().is_err(), "nobody in round {round}, durable: {durable}");
+                soon(guard.lost()).await;
+            }
             if let Err(error) = guard.release().await {
                 assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
             }
