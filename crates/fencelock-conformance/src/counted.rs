@@ -8,7 +8,7 @@ use fencelock::store::{
     Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue, Renewal, RequestId,
     Session, Standing, Store,
 };
-use fencelock::{Claim, Clock, Moment, Name, Result};
+use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
 use futures_core::future::BoxFuture;
 
 use crate::fixture::{Faults, Process};
@@ -159,6 +159,10 @@ struct CountedSession {
 
 #[deny(clippy::missing_trait_methods)]
 impl Session for CountedSession {
+    fn over(&self) -> Option<Loss> {
+        self.session.over()
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
             self.counts.asked();

@@ -29,7 +29,7 @@ struct Stubborn {
 enum How {
     /// It does as it should.
     Honest,
-    /// Every `enter` says that the session is over.
+    /// Every `enter` says that the session is over, and nothing else does.
     NeverIn,
     /// Sessions live for a tenth of what was asked, and `close` is never answered.
     BriefAndSilent,
@@ -37,6 +37,8 @@ enum How {
     ClosedOnceOver,
     /// Every session, also the first: a renewal proves no more than what was so a third of the default ttl before.
     ProvesThePast,
+    /// The first session is over once it is told to be: an `enter` finds that out, and no event tells of it.
+    TellsOnlyWhoAsks,
 }
 
 impl Stubborn {
@@ -49,6 +51,14 @@ impl Stubborn {
 struct StubbornSession(Arc<dyn Session>, How, Arc<AtomicBool>, Arc<AtomicU32>);
 
 impl Session for StubbornSession {
+    fn over(&self) -> Option<Loss> {
+        match self.1 {
+            How::NeverIn => None,
+            How::TellsOnlyWhoAsks => self.2.load(Ordering::SeqCst).then_some(Loss::Restarted),
+            _ => self.0.over(),
+        }
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         match self.1 {
             How::NeverIn => Box::pin(async { Err(Error::new(ErrorKind::Lost, "enter", "the session is over")) }),
@@ -56,6 +66,9 @@ impl Session for StubbornSession {
                 true => Poll::Ready(Err(Error::new(ErrorKind::Closed, "enter", "the session was closed"))),
                 false => Poll::Pending,
             })),
+            How::TellsOnlyWhoAsks if self.over().is_some() => {
+                Box::pin(async { Err(Error::new(ErrorKind::Lost, "enter", "the server was started anew")) })
+            }
             _ => self.0.enter(entry),
         }
     }
@@ -100,8 +113,10 @@ impl Store for Stubborn {
             }
             let opened = self.store.open(opening).await?;
             let session = match before {
-                1.. if self.how == How::ClosedOnceOver => opened.session,
-                0 if !matches!(self.how, How::ClosedOnceOver | How::ProvesThePast) => opened.session,
+                1.. if matches!(self.how, How::ClosedOnceOver | How::TellsOnlyWhoAsks) => opened.session,
+                0 if !matches!(self.how, How::ClosedOnceOver | How::ProvesThePast | How::TellsOnlyWhoAsks) => {
+                    opened.session
+                }
                 _ => {
                     let (over, renewed) = (Arc::clone(&self.over), Arc::clone(&self.renewed));
                     Arc::new(StubbornSession(opened.session, self.how, over, renewed)) as Arc<dyn Session>
@@ -129,6 +144,21 @@ async fn pass(clock: &VirtualClock, duration: Duration) {
         clock.advance(ms(100));
         settle().await;
     }
+}
+
+#[test]
+fn whoever_finds_out_that_a_session_is_over_asks_it_why_and_everybody_is_told() {
+    on_one_thread(async {
+        let (store, _clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::TellsOnlyWhoAsks);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        let held = client.mutex("a").unwrap().acquire().await.unwrap();
+        stubborn.over.store(true, Ordering::SeqCst);
+        let other = client.mutex("b").unwrap().acquire().await.unwrap();
+        assert_eq!(held.lost().now_or_never(), Some(Loss::Restarted));
+        other.release().await.unwrap();
+        client.close().await.unwrap();
+    });
 }
 
 #[test]

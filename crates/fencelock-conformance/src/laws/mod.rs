@@ -56,6 +56,7 @@ macro_rules! with_laws {
             time::a_dead_sessions_places_go_in_time,
             time::a_renewed_session_outlives_its_ttl,
             time::an_expired_session_is_told_so,
+            time::a_closed_session_is_over_and_takes_nothing_more,
             time::a_renewal_names_what_is_gone,
             breaks::a_break_ends_the_grant_it_names_and_no_later_one,
             breaks::who_is_broken_is_told_why_and_a_record_is_kept,

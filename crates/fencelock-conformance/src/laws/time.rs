@@ -1,12 +1,13 @@
 //! When waits end, and when the dead are gone. No bound is asserted but those that a capability declares.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::store::{SessionEvent, Standing};
-use fencelock::{Claim, ErrorKind, Moment};
+use fencelock::{Claim, Error, ErrorKind, Loss, Moment, Name};
 use futures_util::StreamExt;
 
-use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits, poll_times, release};
+use crate::world::{Client, Fault, GLANCE, PATIENCE, Verdict, World, demand, name, permits, poll_times, release};
 
 /// A waiter is told of its grant within the bound, whatever kind of claim it waits for, from the same process or not.
 pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict {
@@ -107,7 +108,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
             Some(renewal) => renewal?,
             None => renewing.await?,
         };
-        demand!(!renewal.expired && renewal.gone.is_empty(), "a session renewed in time is told {renewal:?}");
+        demand!(renewal.gone.is_empty(), "a session renewed in time is told {renewal:?}");
         demand!(renewal.confirmed <= client.clock.now(), "a renewal counts from the future");
         demand!(renewal.confirmed <= sent, "a renewal counts from after it was sent");
     }
@@ -124,16 +125,39 @@ pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
     let mut held = client.hold(&job, world.whole).await?;
     world.pass(ttl + client.capability().detection_slack).await;
     demand!(client.ids(&job).await?.is_empty(), "an expired place is still in the queue");
-    let renewal = client.renew(&[&*held]).await;
-    let told = renewal.as_ref().is_ok_and(|renewal| renewal.expired) || renewal.is_err();
-    demand!(told, "the renewal of an expired session said {renewal:?}");
+    takes_nothing_more(&client, &job, world.whole, Loss::Expired).await?;
     let standing = held.next(client.clock.now()).await;
     demand!(!matches!(standing, Ok(Standing::Granted(_))), "a holder whose session expired is told {standing:?}");
-    let entered = client.session().enter(std::sync::Arc::new(client.entry(&job, world.whole))).await;
-    let refused = entered.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost);
-    demand!(refused, "an expired session still lets in, or does not say that it is lost");
     let event = world.within(PATIENCE, client.opened.events.next()).await;
-    demand!(matches!(event, Some(Some(SessionEvent::Expired))), "the event of an expired session is {event:?}");
+    demand!(event == Some(Some(SessionEvent::Over)), "the event of an expired session is {event:?}");
+    let event = world.within(GLANCE, client.opened.events.next()).await;
+    demand!(matches!(event, None | Some(None)), "after the end of a session it was told {event:?}");
+    demand!(
+        client.session().over() == Some(Loss::Expired),
+        "a session that expired is over by {:?}",
+        client.session().over()
+    );
+    Ok(())
+}
+
+/// A session that was closed says so, and takes nothing more.
+pub async fn a_closed_session_is_over_and_takes_nothing_more(world: World) -> Verdict {
+    let (client, job) = (world.client().await?, name("job")?);
+    let _held = client.hold(&job, world.whole).await?;
+    demand!(client.session().over().is_none(), "an open session is over by {:?}", client.session().over());
+    client.session().close().await?;
+    takes_nothing_more(&client, &job, world.whole, Loss::Closed).await
+}
+
+/// Demands that neither a renewal nor a request is taken, and that the session says why then.
+async fn takes_nothing_more(client: &Client, job: &Name, claim: Claim, cause: Loss) -> Verdict {
+    let lost = |error: &Error| matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed);
+    let renewal = client.session().renew(Arc::new([])).await;
+    demand!(renewal.as_ref().is_err_and(lost), "the renewal of a session that is over said {renewal:?}");
+    let entered = client.session().enter(Arc::new(client.entry(job, claim))).await;
+    demand!(entered.is_err_and(|error| lost(&error)), "a session that is over still lets in, or does not say why not");
+    let over = client.session().over();
+    demand!(over == Some(cause), "a session that is over by {cause:?} says {over:?}");
     Ok(())
 }
 
@@ -145,6 +169,6 @@ pub async fn a_renewal_names_what_is_gone(world: World) -> Verdict {
     left.leave().await?;
     let renewal = client.renew(&[&*left, &*held, &*waiting]).await?;
     let gone: Vec<_> = renewal.gone.iter().map(|(id, _)| id.clone()).collect();
-    demand!(gone == [left.id()] && !renewal.expired, "of a left, a held and a waiting place these are gone: {gone:?}");
+    demand!(gone == [left.id()], "of a left, a held and a waiting place these are gone: {gone:?}");
     Ok(())
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use fencelock::store::{
     Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue,
-    Renewal, RequestId, Session, Standing, Store, Tokens,
+    Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
 };
-use fencelock::{Claim, Clock, FencingToken, Moment, Name, Result};
+use fencelock::{Claim, Clock, FencingToken, Loss, Moment, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 
 /// What a mutant does wrong.
@@ -32,6 +34,9 @@ pub(crate) enum Flaw {
     LeavesByName,
     LeavesNothing,
     NeverExpires,
+    KeepsTheEndToItself,
+    TellsTheEndTwice,
+    ForgetsItsEnd,
     ForgetsRenewals,
     RenewsBlindly,
     NeverCloses,
@@ -136,6 +141,7 @@ impl Store for MutantStore {
                 opening.ttl *= 1000;
             }
             let Opened { session, events, confirmed, .. } = self.sound.open(opening).await?;
+            let events = self.shared.events(events);
             let bound = self.capability.wake_bound;
             let session = MutantSession {
                 sound: session,
@@ -223,6 +229,19 @@ impl Store for MutantStore {
 }
 
 impl Shared {
+    fn events(&self, events: BoxStream<'static, SessionEvent>) -> BoxStream<'static, SessionEvent> {
+        let times = match self.flaw {
+            Flaw::KeepsTheEndToItself => 0,
+            Flaw::TellsTheEndTwice => 2,
+            _ => 1,
+        };
+        let told = move |event: SessionEvent| {
+            let times = if event == SessionEvent::Over { times } else { 1 };
+            stream::iter(vec![event; times])
+        };
+        events.flat_map(told).boxed()
+    }
+
     fn grant(&self, grant: Grant) -> Grant {
         match (self.flaw, grant.token) {
             // Every second token is the one before it.
@@ -293,6 +312,10 @@ impl MutantSession {
 }
 
 impl Session for MutantSession {
+    fn over(&self) -> Option<Loss> {
+        if self.shared.flaw == Flaw::ForgetsItsEnd { None } else { self.sound.over() }
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
             let served = *self.shared.stands_still.lock().unwrap();
@@ -339,7 +362,7 @@ impl Session for MutantSession {
             let asked: Vec<_> =
                 places.iter().map(|place| PlaceId { name: self.shared.inner(&place.name), ..place.clone() }).collect();
             match self.shared.flaw {
-                Flaw::ForgetsRenewals => Ok(Renewal { confirmed: self.clock.now(), gone: Vec::new(), expired: false }),
+                Flaw::ForgetsRenewals => Ok(Renewal { confirmed: self.clock.now(), gone: Vec::new() }),
                 Flaw::RenewsBlindly => Ok(Renewal { gone: Vec::new(), ..self.sound.renew(asked.into()).await? }),
                 _ => self.sound.renew(asked.into()).await,
             }

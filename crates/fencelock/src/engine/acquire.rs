@@ -241,10 +241,7 @@ impl Acquire {
                     attempt.refused();
                     return Err(Box::pin(self.conflict(claim)).await);
                 }
-                Err(error) if error.kind() == ErrorKind::Lost => {
-                    self.engine.session_lost(attempt.live, Loss::Expired);
-                    return Ok(Some(Loss::Expired));
-                }
+                Err(error) if error.kind() == ErrorKind::Lost => return Ok(Some(self.engine.session_lost(attempt.live))),
                 Err(error) => {
                     // Whatever a store says of a session that we know to be over, and close.
                     if let Some(cause) = attempt.live.over() {
@@ -292,10 +289,7 @@ impl Acquire {
                 let granted = matches!(standing, Standing::Granted(_));
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
-            Err(error) if error.kind() == ErrorKind::Lost => {
-                self.engine.session_lost(attempt.live, Loss::Expired);
-                return Ok(Some(Loss::Expired));
-            }
+            Err(error) if error.kind() == ErrorKind::Lost => return Ok(Some(self.engine.session_lost(attempt.live))),
             Err(error) => {
                 if let Some(cause) = attempt.live.over() {
                     return Ok(Some(cause));

@@ -91,8 +91,14 @@ impl Engine {
         self.closed.is_cancelled()
     }
 
-    /// The store said that `live` is over.
-    pub(crate) fn session_lost(&self, live: &Live, loss: Loss) {
+    /// A request failed because `live` is over; says why it is.
+    fn session_lost(&self, live: &Live) -> Loss {
+        let loss = live.why_over();
+        self.end(live, loss);
+        loss
+    }
+
+    fn end(&self, live: &Live, loss: Loss) {
         if live.end(loss) {
             self.observers.tell(Event::SessionLost(loss));
         }
@@ -101,7 +107,7 @@ impl Engine {
     /// Ends the present session, if there is one; its places are told at once.
     fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
         let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
-        self.session_lost(&live, loss);
+        self.end(&live, loss);
         Some(live)
     }
 

@@ -126,6 +126,12 @@ impl Live {
         (self.clock.now() >= self.safe_until()).then_some(Loss::Unconfirmed)
     }
 
+    /// Why the store says that the session is over; asked when it said so by an event or an error.
+    pub(crate) fn why_over(&self) -> Loss {
+        // A store that says two things is taken at its worse word.
+        self.session.over().unwrap_or(Loss::Expired)
+    }
+
     /// Whether a renewal is overdue.
     pub(crate) fn is_suspect(&self) -> bool {
         let overdue = self.answered().after(self.timing.renew_interval * 2);
@@ -277,7 +283,7 @@ impl Keeper {
 
     fn heard(&mut self, event: SessionEvent) {
         match event {
-            SessionEvent::Expired => self.over(Loss::Expired),
+            SessionEvent::Over => self.over(self.live.why_over()),
             SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
             SessionEvent::Broken(place, reason) => {
                 self.live.lose(place.request, Loss::Broken, Some(clean::reason(reason)))
@@ -297,13 +303,8 @@ impl Keeper {
     fn answered(&mut self, answer: Result<Renewal>) {
         let Some(request) = self.in_flight.take() else { return };
         match answer {
-            Ok(renewal) if renewal.expired => {
-                // What is known of single places says more.
-                renewal.gone.into_iter().for_each(|(place, loss)| self.live.lose(place.request, loss, None));
-                self.over(Loss::Expired);
-            }
             Ok(renewal) => self.confirmed(&request, renewal),
-            Err(error) if error.kind() == ErrorKind::Lost => self.over(Loss::Expired),
+            Err(error) if error.kind() == ErrorKind::Lost => self.over(self.live.why_over()),
             Err(error) => self.failed(&error),
         }
     }

@@ -100,7 +100,7 @@ fn breaks_nothing(operation: &'static str) -> Error {
 pub struct Opened {
     /// The session itself.
     pub session: Arc<dyn Session>,
-    /// What happens to the session's places unasked. Ends only with the session.
+    /// What happens to the session and its places unasked. Ends only with the session.
     pub events: BoxStream<'static, SessionEvent>,
     /// The ttl as granted; `None` when places cannot expire.
     pub ttl: Option<Duration>,
@@ -112,8 +112,9 @@ pub struct Opened {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The session is over, and every place of it.
-    Expired,
+    /// The session is over, and every place of it; [`Session::over`] says why. Told once, however the store found out; after a
+    /// [`Session::close`] it may be left out.
+    Over,
     /// One place is gone.
     Gone(PlaceId, Loss),
     /// Somebody broke the grant of one place, for this reason.
@@ -123,7 +124,15 @@ pub enum SessionEvent {
 }
 
 /// The liveness of one client's places.
+///
+/// Once a session is over, nothing of it is in the store any more, or soon nothing will be. Then [`Session::over`] says why,
+/// [`SessionEvent::Over`] makes the engine ask, and `enter`, `renew` and [`Place::next`] fail with [`ErrorKind::Lost`], or with
+/// [`ErrorKind::Closed`] after [`Session::close`].
 pub trait Session: Send + Sync {
+    /// Why the session is over, as far as this client knows: without I/O. Once it says so, it says the same for ever. It is
+    /// [`Loss::Closed`] after [`Session::close`].
+    fn over(&self) -> Option<Loss>;
+
     /// Joins the queue at its tail, and tells the standing in the same round trip.
     ///
     /// With `entry.wait` false, nothing stays behind unless it was granted. The same request id finds the same place.
@@ -141,15 +150,13 @@ pub trait Session: Send + Sync {
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }
 
-/// The answer to a renewal.
+/// The answer to a renewal of a session that lives.
 #[derive(Debug, Clone)]
 pub struct Renewal {
     /// The moment the ttl counts from now on: before the confirmed request was sent.
     pub confirmed: Moment,
     /// Places that the store no longer has, and why.
     pub gone: Vec<(PlaceId, Loss)>,
-    /// The session is over: every place of it is gone.
-    pub expired: bool,
 }
 
 /// One place in one queue, with the store's private cursor. Dropping it ends the subscription, not the place.
@@ -283,6 +290,8 @@ pub struct Grant {
 pub enum Loss {
     /// The session expired in the store.
     Expired,
+    /// The server became a replica, and what it granted may be unknown to the server that is the primary now.
+    Demoted,
     /// The server was started anew and may have forgotten what it granted.
     Restarted,
     /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
@@ -305,6 +314,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the session expired in the store",
+            Self::Demoted => "the server is a replica now, and its primary may not know of it",
             Self::Restarted => "the server was started anew and may have forgotten it",
             Self::PerhapsRestarted => {
                 "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"

@@ -160,7 +160,7 @@ impl Request<'_> {
     fn attempt(&self) -> Result<Step, Stop> {
         let mut state = self.bucket.lock();
         let core = self.core;
-        if core.is_over() {
+        if core.over().is_some() {
             return Err(Error::new(ErrorKind::Lost, "enter", "the session is over").into());
         }
         if core.is_withdrawn(self.entry.id.number) {

@@ -114,10 +114,8 @@ impl FilePlace {
             let admission = match state.line(&self.encoded) {
                 Some(line) if line.has(&self.ticket) => line.judge(self.ticket.key, self.ticket.claim),
                 _ => {
-                    self.settle(
-                        &mut state,
-                        Standing::Lost(if self.core.is_over() { Loss::Closed } else { Loss::Removed }),
-                    );
+                    let loss = self.core.over().unwrap_or(Loss::Removed);
+                    self.settle(&mut state, Standing::Lost(loss));
                     return Ok(REPAIR);
                 }
             };

@@ -2,8 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -42,7 +41,7 @@ pub(super) struct Core {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) request_deadline: Duration,
     file: Mutex<Option<OwnedFd>>,
-    over: AtomicBool,
+    over: OnceLock<Loss>,
     withdrawn: Mutex<VecDeque<u64>>,
     /// How often a waiting place of it looked at the store because something rang, or for the first time.
     #[cfg(test)]
@@ -79,7 +78,7 @@ impl Core {
             clock,
             request_deadline: config.request_deadline.min(patience),
             file: Mutex::new(Some(file)),
-            over: AtomicBool::new(false),
+            over: OnceLock::new(),
             withdrawn: Mutex::default(),
             #[cfg(test)]
             looks: Default::default(),
@@ -88,8 +87,16 @@ impl Core {
         }))
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+    /// Why the session is over, if it is.
+    pub(super) fn over(&self) -> Option<Loss> {
+        self.over.get().copied()
+    }
+
+    /// Somebody removed the session file. Its tickets, as far as they are still there, go when the session is closed.
+    fn removed(&self) {
+        if self.over.set(Loss::Removed).is_ok() {
+            self.bell.ring();
+        }
     }
 
     /// Whether a request was taken back, so that it must not take effect any more.
@@ -141,7 +148,7 @@ impl Core {
 
     /// Ends the session as a crash would: nothing is cleaned up, the kernel drops the lock.
     pub(super) fn forsake(&self) {
-        self.over.store(true, Ordering::Release);
+        let _ = self.over.set(Loss::Closed);
         self.directory.lives.disown(self.id);
         *self.file() = None;
         // Those in this process who wait behind its tickets are not told by the kernel.
@@ -152,7 +159,7 @@ impl Core {
     }
 
     fn close(&self) -> Result<()> {
-        self.over.store(true, Ordering::Release);
+        let _ = self.over.set(Loss::Closed);
         let removed = self.remove_tickets();
         if self.file().is_some() {
             let name = session_name(self.id);
@@ -170,8 +177,11 @@ impl Core {
     /// Looks at every place, and lets others go on in between: it may be many thousands.
     async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
         let confirmed = self.clock.now();
-        if self.is_over() || !self.is_linked()? {
-            return Ok(Renewal { confirmed, gone: Vec::new(), expired: true });
+        if self.over().is_none() && !self.is_linked()? {
+            self.removed();
+        }
+        if self.over().is_some() {
+            return Err(Error::new(ErrorKind::Lost, "renew", "the session is over"));
         }
         let mut gone = Vec::new();
         for places in places.chunks(AT_ONCE) {
@@ -186,7 +196,7 @@ impl Core {
             self.leave_to_events(&mut gone);
         }
         self.directory.sweep_with_renewal(confirmed);
-        Ok(Renewal { confirmed, gone, expired: false })
+        Ok(Renewal { confirmed, gone })
     }
 
     /// Whether the ticket of a place is still there; those who wait for it are told if it is not.
@@ -266,6 +276,7 @@ impl Core {
             _subscription: Option<Subscription>,
             broken: VecDeque<SessionEvent>,
             told: HashSet<RequestId>,
+            told_end: bool,
         }
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
         let subscription = match watch(&path, Interest::Touch, &self.bell) {
@@ -279,27 +290,31 @@ impl Core {
             _subscription: subscription,
             broken: VecDeque::new(),
             told: HashSet::new(),
+            told_end: false,
         };
         Box::pin(futures_util::stream::unfold(events, |mut events| async move {
             if let Some(broken) = events.broken.pop_front() {
                 return Some((broken, events));
             }
             events.bell.rung().await;
-            let core = events.core.upgrade().filter(|core| !core.is_over())?;
-            events.broken = core.broken(&mut events.told);
-            if let Some(broken) = events.broken.pop_front() {
-                return Some((broken, events));
-            }
+            let core = events.core.upgrade().filter(|_| !events.told_end)?;
             // What cannot be told now, the renewal asks again.
-            let event = if core.is_linked().unwrap_or(true) { SessionEvent::Doubtful } else { SessionEvent::Expired };
-            Some((event, events))
+            if core.over().is_none() && !core.is_linked().unwrap_or(true) {
+                core.removed();
+            }
+            if let Some(loss) = core.over() {
+                events.told_end = true;
+                return (loss != Loss::Closed).then_some((SessionEvent::Over, events));
+            }
+            events.broken = core.broken(&mut events.told);
+            Some((events.broken.pop_front().unwrap_or(SessionEvent::Doubtful), events))
         }))
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if !self.is_over() {
+        if self.file().is_some() {
             self.forsake();
         }
     }
@@ -342,6 +357,10 @@ fn try_session_file(directory: &Directory, name: &str, text: &str, inherit: bool
 }
 
 impl Session for FileSession {
+    fn over(&self) -> Option<Loss> {
+        self.0.over()
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(enter::enter(&self.0, entry))
     }

@@ -390,14 +390,16 @@ async fn a_renewal_tells_what_was_removed_by_hand() {
         }
     }
     let renewal = client.session.renew([kept.id(), lost.id()].into()).await.unwrap();
-    assert!(!renewal.expired);
     assert_eq!(renewal.gone, [(lost.id(), Loss::Removed)]);
+    assert_eq!(client.session.over(), None);
     std::fs::remove_dir_all(directory.path()).unwrap();
-    assert_eq!(events.next().await, Some(SessionEvent::Expired));
-    assert!(client.session.renew([kept.id()].into()).await.unwrap().expired);
+    assert_eq!(client.session.renew([kept.id()].into()).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(client.session.over(), Some(Loss::Removed));
+    assert_eq!(events.next().await, Some(SessionEvent::Over));
+    assert_eq!(events.next().await, None);
     let late = client.entry("kept", Claim::MUTEX, true);
     let refused = client.session.enter(late).await;
-    assert_eq!(refused.err().unwrap().kind(), ErrorKind::Unreachable);
+    assert_eq!(refused.err().unwrap().kind(), ErrorKind::Lost);
 }
 
 #[tokio::test]
@@ -481,7 +483,7 @@ async fn ten_thousand_locks_are_held_with_few_descriptors() {
     });
     assert!(ours.count() < 100);
     let renewal = client.session.renew(places.iter().map(|place| place.id()).collect()).await.unwrap();
-    assert!(!renewal.expired && renewal.gone.is_empty());
+    assert!(renewal.gone.is_empty());
     client.session.close().await.unwrap();
     assert_eq!(tickets(&directory), 0);
 }

@@ -157,6 +157,12 @@ impl Link {
         self.faults().sessions.clone()
     }
 
+    /// Whether the client hears nothing of the store.
+    pub(super) fn is_cut(&self) -> bool {
+        let faults = self.faults();
+        faults.cut || faults.crashed
+    }
+
     /// Whether the client can talk to the store; wakes it when it can again.
     pub(super) fn is_open(&self, cx: &Context<'_>) -> bool {
         if !self.scripted.load(Ordering::SeqCst) {

@@ -61,6 +61,11 @@ impl Core {
 pub(super) struct MemorySession(pub(super) Arc<Core>);
 
 impl Session for MemorySession {
+    fn over(&self) -> Option<Loss> {
+        let Core { link, session, .. } = &*self.0;
+        if link.is_cut() { None } else { link.shared.with(|state, _| state.over(*session)) }
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
             let (core, session, request) = (&self.0, self.0.session, Arc::clone(&entry));
@@ -91,9 +96,9 @@ impl Session for MemorySession {
     fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
         Box::pin(async move {
             let (session, confirmed) = (self.0.session, self.0.clock.now());
-            let renew = move |state: &mut State, now| Ok(state.renew(session, &places, now));
+            let renew = move |state: &mut State, now| state.renew(session, &places, now);
             let gone = self.0.link.send(Operation::Renew, self.0.tag(None), renew).await?;
-            Ok(Renewal { confirmed, expired: gone.is_none(), gone: gone.unwrap_or_default() })
+            Ok(Renewal { confirmed, gone })
         })
     }
 

@@ -153,7 +153,7 @@ impl State {
         };
         record.over = Some(why);
         if why != Loss::Closed {
-            record.events.push_back(SessionEvent::Expired);
+            record.events.push_back(SessionEvent::Over);
         }
         self.wakes.extend(record.listener.take());
         if record.orphaned {
@@ -170,7 +170,7 @@ impl State {
     pub(super) fn enter(&mut self, session: u64, entry: &Entry) -> Result<Joined> {
         let record = self.sessions.get(&session);
         if record.is_none_or(|record| record.over.is_some()) {
-            return Err(Error::new(ErrorKind::Lost, "enter", "the session is over"));
+            return Err(is_over("enter"));
         }
         let line = self.lines.get(&entry.name);
         if let Some((line, index)) = self.find(&entry.name, entry.id, session) {
@@ -324,9 +324,10 @@ impl State {
         Ok(())
     }
 
-    /// Prolongs the session; `None` when it is over, else the places of the list that are gone.
-    pub(super) fn renew(&mut self, session: u64, places: &[PlaceId], now: Moment) -> Option<Vec<(PlaceId, Loss)>> {
-        let record = self.sessions.get_mut(&session).filter(|record| record.over.is_none())?;
+    /// Prolongs the session, and says which places of the list are gone.
+    pub(super) fn renew(&mut self, session: u64, places: &[PlaceId], now: Moment) -> Result<Vec<(PlaceId, Loss)>> {
+        let record = self.sessions.get_mut(&session).filter(|record| record.over.is_none());
+        let record = record.ok_or_else(|| is_over("renew"))?;
         record.deadline = now.after(record.ttl);
         let is_here = |place: &&PlaceId| self.find(&place.name, place.request, session).is_some();
         let why = |place: &PlaceId| match self.breaks.iter().any(|order| order.place == *place) {
@@ -334,7 +335,7 @@ impl State {
             false => Loss::Removed,
         };
         let gone = places.iter().filter(|place| !is_here(place));
-        Some(gone.map(|place| (place.clone(), why(place))).collect())
+        Ok(gone.map(|place| (place.clone(), why(place))).collect())
     }
 
     /// The standing of one place as it is now.
@@ -461,9 +462,18 @@ impl State {
         (live, self.lines.len(), self.lines.values().map(|line| line.tickets.len()).sum())
     }
 
-    fn loss(&self, session: u64) -> Loss {
-        self.sessions.get(&session).and_then(|record| record.over).unwrap_or(Loss::Removed)
+    /// Why the session is over, if it is.
+    pub(super) fn over(&self, session: u64) -> Option<Loss> {
+        self.sessions.get(&session).and_then(|record| record.over)
     }
+
+    fn loss(&self, session: u64) -> Loss {
+        self.over(session).unwrap_or(Loss::Removed)
+    }
+}
+
+fn is_over(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Lost, operation, "the session is over")
 }
 
 impl Line {

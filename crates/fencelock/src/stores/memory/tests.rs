@@ -52,14 +52,16 @@ async fn a_cut_off_client_hears_nothing_expires_and_is_told_when_healed() {
     let mut renewal = hers.session.renew(Arc::from([held.id()]));
     assert!(is_pending(&mut renewal));
     clock.advance(TTL / 2);
-    assert!(!his.session.renew(Arc::from([])).await.unwrap().expired, "another client notices nothing");
+    his.session.renew(Arc::from([])).await.expect("another client notices nothing");
     assert!(matches!(waiting.next(clock.now()).await.unwrap(), Standing::Waiting(_)));
     clock.advance(TTL / 2);
     assert!(matches!(waiting.next(Moment::NEVER).await.unwrap(), Standing::Granted(_)));
     assert!(is_pending(&mut renewal));
+    assert_eq!(hers.session.over(), None, "nobody has told");
     alice.heal();
-    assert!(renewal.await.unwrap().expired);
-    assert_eq!(hers.events.next().await, Some(SessionEvent::Expired));
+    assert_eq!(renewal.await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(hers.session.over(), Some(Loss::Expired));
+    assert_eq!(hers.events.next().await, Some(SessionEvent::Over));
 }
 
 #[tokio::test]
@@ -165,7 +167,7 @@ async fn sessions_expire_at_once_when_told_to_and_only_those_of_that_client() {
     let mut held = enter(&*hers.session, 1).await;
     let mut waiting = enter(&*his.session, 2).await;
     alice.expire_sessions();
-    assert_eq!(hers.events.next().await, Some(SessionEvent::Expired));
+    assert_eq!(hers.events.next().await, Some(SessionEvent::Over));
     assert_eq!(hers.events.next().await, None);
     assert_eq!(held.next(Moment::NEVER).await.unwrap(), Standing::Lost(Loss::Expired));
     assert!(matches!(waiting.next(Moment::NEVER).await.unwrap(), Standing::Granted(_)));

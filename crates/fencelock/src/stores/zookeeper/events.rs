@@ -100,8 +100,8 @@ impl Events {
 
     fn is_over(&mut self) -> SessionEvent {
         self.ended = true;
-        self.core.upgrade().inspect(|core| core.end());
-        SessionEvent::Expired
+        self.core.upgrade().inspect(|core| core.end(Loss::Expired));
+        SessionEvent::Over
     }
 
     /// The next node of a holder that somebody else deleted.

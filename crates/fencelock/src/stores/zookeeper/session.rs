@@ -1,7 +1,7 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
@@ -56,14 +56,14 @@ pub(super) struct Core {
     pub(super) parent_was_there: AtomicBool,
     /// The last lock whose parent was looked for had none yet.
     pub(super) names_are_new: AtomicBool,
-    over: AtomicBool,
+    over: OnceLock<Loss>,
 }
 
 impl Core {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
         let no = || AtomicBool::new(false);
-        let (grants_run_out, parent_was_there, names_are_new, over) = (no(), no(), no(), no());
+        let (grants_run_out, parent_was_there, names_are_new) = (no(), no(), no());
         let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
         let (listings, alone, numbers) = (SharedListings::default(), Alone::default(), Numbers::default());
         Self {
@@ -80,7 +80,7 @@ impl Core {
             grants_run_out,
             parent_was_there,
             names_are_new,
-            over,
+            over: OnceLock::new(),
         }
     }
 
@@ -91,14 +91,23 @@ impl Core {
         Ok(home.child(&numbered(prefix, node.number)))
     }
 
-    /// The servers said that the session is over.
-    pub(super) fn end(&self) {
-        self.over.store(true, Ordering::Release);
+    /// The session is over, for this reason unless another one is known.
+    pub(super) fn end(&self, loss: Loss) {
+        let _ = self.over.set(loss);
     }
 
-    /// Whether the session is known to be over.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+    /// `answer`; what it says of the session is noted.
+    fn noted<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.inspect_err(|error| {
+            if error.kind() == ErrorKind::Lost {
+                self.end(Loss::Expired);
+            }
+        })
+    }
+
+    /// Why the session is over, if that is known.
+    pub(super) fn over(&self) -> Option<Loss> {
+        self.over.get().copied()
     }
 
     /// Says once per session that fencing tokens come to their end.
@@ -190,8 +199,12 @@ pub(super) struct Found {
 pub(super) struct ZooKeeperSession(pub(super) Arc<Core>);
 
 impl Session for ZooKeeperSession {
+    fn over(&self) -> Option<Loss> {
+        self.0.over()
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        Box::pin(enter::enter(&self.0, entry))
+        Box::pin(async move { self.0.noted(enter::enter(&self.0, entry).await) })
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -202,24 +215,17 @@ impl Session for ZooKeeperSession {
         let confirmed = self.0.client.confirm();
         self.0.doubts.renewed();
         Box::pin(async move {
-            let (confirmed, expired) = match confirmed.await {
-                Ok(confirmed) => (confirmed, false),
-                Err(error) if is_over(&error) => {
-                    self.0.end();
-                    (self.0.client.confirmed(), true)
-                }
-                Err(error) => return Err(fault("renew", &error)),
-            };
+            let confirmed = self.0.noted(confirmed.await.map_err(|error| fault("renew", &error)))?;
             let gone = places.iter().filter(|place| self.0.table.nodes(place.request).is_none());
             let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
-            Ok(Renewal { confirmed: moment(confirmed), gone, expired })
+            Ok(Renewal { confirmed: moment(confirmed), gone })
         })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let closed = self.0.client.close().await;
-            self.0.end();
+            self.0.end(Loss::Closed);
             closed.map_err(|error| fault("close session", &error))
         })
     }

@@ -85,7 +85,7 @@ pub(super) enum Heard {
 impl ZooKeeperPlace {
     /// Listens until the place is granted or gone.
     pub(super) async fn settle(&mut self) -> Result<()> {
-        if self.core.is_over() {
+        if self.core.over().is_some() {
             return Err(over());
         }
         while self.waiter.is_some() {

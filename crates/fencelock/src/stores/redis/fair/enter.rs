@@ -7,7 +7,7 @@ use super::push::{Over, due};
 use super::scripts::{self, Enter};
 use super::session::{Core, over};
 use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::store::{Entered, Entry};
+use crate::store::{Entered, Entry, Loss};
 
 /// How often a request is sent that was overtaken by the withdrawal of another one.
 const TRIES: usize = 8;
@@ -49,7 +49,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
                 continue;
             }
             Enter::Gone => {
-                core.member.hub.end(Over::There);
+                core.member.hub.end(Over::There, Loss::Expired);
                 return Err(over("enter"));
             }
         }

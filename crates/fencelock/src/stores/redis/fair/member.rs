@@ -99,7 +99,7 @@ impl Member {
             _ => Loss::PerhapsRestarted,
         };
         tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
-        self.hub.restarted(loss);
+        self.hub.end(Over::Here, loss);
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
@@ -119,7 +119,7 @@ impl Member {
             match connection.run("resume session", &resume).await? {
                 Some(epoch) => self.raise(epoch),
                 None => {
-                    self.hub.end(Over::There);
+                    self.hub.end(Over::There, Loss::Expired);
                     return Ok(());
                 }
             }
@@ -173,7 +173,7 @@ impl LinkUser for Member {
 
     /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
     fn demoted(&self) {
-        if self.hub.end(Over::Here) {
+        if self.hub.end(Over::Here, Loss::Demoted) {
             tracing::warn!("the server is a replica now: the session and its locks are lost");
         }
     }

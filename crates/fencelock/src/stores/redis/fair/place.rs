@@ -12,7 +12,7 @@ use super::session::Core;
 use super::slot::Slot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
-use crate::store::{Left, Loss, Place, PlaceId, Standing};
+use crate::store::{Left, Place, PlaceId, Standing};
 use crate::time::Moment;
 
 pub(super) struct RedisPlace {
@@ -67,10 +67,7 @@ impl Place for RedisPlace {
     }
 
     fn standing(&self) -> Standing {
-        match self.core.member.hub.over() {
-            Over::No => self.slot.standing(),
-            Over::Here | Over::There => Standing::Lost(Loss::Expired),
-        }
+        self.core.member.hub.cause().map_or_else(|| self.slot.standing(), Standing::Lost)
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {

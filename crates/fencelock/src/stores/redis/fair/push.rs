@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ pub(super) struct Hub {
     inner: Mutex<Inner>,
     events: mpsc::UnboundedSender<SessionEvent>,
     over: AtomicU8,
+    cause: OnceLock<Loss>,
     /// The number of the connection whose messages count; 0 for none.
     connection: AtomicU64,
     /// Rung when a place has to be looked at earlier than was planned.
@@ -58,6 +59,7 @@ impl Hub {
             inner: Mutex::default(),
             events,
             over: AtomicU8::new(Over::No as u8),
+            cause: OnceLock::new(),
             connection: AtomicU64::new(0),
             bell: Notify::new(),
             planned: AtomicU64::new(u64::MAX),
@@ -81,27 +83,20 @@ impl Hub {
         }
     }
 
+    /// Why the session is over, if it is. The first cause stays.
+    pub(super) fn cause(&self) -> Option<Loss> {
+        self.cause.get().copied()
+    }
+
     /// The session is over; says whether it was not before. Everybody who waits looks around.
-    pub(super) fn end(&self, over: Over) -> bool {
-        let is_first = self.over.fetch_max(over as u8, Ordering::AcqRel) == Over::No as u8;
+    pub(super) fn end(&self, over: Over, loss: Loss) -> bool {
+        let is_first = self.cause.set(loss).is_ok();
+        self.over.fetch_max(over as u8, Ordering::AcqRel);
         if is_first {
-            self.tell(SessionEvent::Expired);
+            self.tell(SessionEvent::Over);
         }
         self.wake_all();
         is_first
-    }
-
-    /// The server was started anew, or may have been: those who hold are told which.
-    pub(super) fn restarted(&self, loss: Loss) {
-        if self.over() == Over::No {
-            let is_held = |slot: &&Arc<Slot>| matches!(slot.stand(), Stand::Granted { .. });
-            let held: Vec<_> = self.lock().slots.values().filter(is_held).cloned().collect();
-            for slot in held {
-                self.set(&slot, Stand::Gone(loss));
-                self.tell(SessionEvent::Gone(slot.place.clone(), loss));
-            }
-        }
-        self.end(Over::Here);
     }
 
     fn wake_all(&self) {
@@ -193,6 +188,7 @@ impl Hub {
 
     /// The session was closed: nothing of it is there any more, and nobody is to be told.
     pub(super) fn close(&self) {
+        let _ = self.cause.set(Loss::Closed);
         self.over.store(Over::There as u8, Ordering::Release);
         self.wake_all();
     }
@@ -341,7 +337,7 @@ impl Hub {
     /// What a look at `asked` told; `at` is when the answer came.
     pub(super) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {
-            self.end(Over::There);
+            self.end(Over::There, Loss::Expired);
             return;
         }
         for ((_, ids), Looked { look_in, places }) in asked.iter().zip(look.names) {

@@ -12,7 +12,7 @@ use super::repair::portions;
 use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Entered, Entry, PlaceId, Renewal, RequestId, Session};
+use crate::store::{Entered, Entry, Loss, PlaceId, Renewal, RequestId, Session};
 use crate::stores::redis::wire::{Connection, Link};
 
 /// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
@@ -49,10 +49,7 @@ impl Core {
     async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
-        let renewal = |gone, expired| Renewal { confirmed: sent, gone, expired };
-        if self.member.hub.over() != Over::No {
-            return Ok(renewal(self.member.hub.gone(places), true));
-        }
+        self.alive("renew")?;
         let (known, held) = (self.member.hub.broken(), self.member.hub.held_in());
         let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
         if portions.is_empty() {
@@ -64,11 +61,11 @@ impl Core {
         // Whatever became of it: its answer is not waited for.
         self.member.janitor.call();
         if lives?.contains(&false) {
-            self.member.hub.end(Over::There);
-            return Ok(renewal(Vec::new(), true));
+            self.member.hub.end(Over::There, Loss::Expired);
+            return Err(over("renew"));
         }
         self.member.hub.acknowledged(&known);
-        Ok(renewal(self.member.hub.gone(places), false))
+        Ok(Renewal { confirmed: sent, gone: self.member.hub.gone(places) })
     }
 
     /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
@@ -133,6 +130,10 @@ pub(super) fn over(operation: &'static str) -> Error {
 pub(super) struct RedisSession(pub(super) Arc<Core>);
 
 impl Session for RedisSession {
+    fn over(&self) -> Option<Loss> {
+        self.0.member.hub.cause()
+    }
+
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(enter::enter(&self.0, entry))
     }

@@ -166,9 +166,9 @@ fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_told_once() 
     let mut heard = Heard::new();
     heard.hub.disconnected(1);
     heard.hub.disconnected(1);
-    heard.hub.end(Over::Here);
-    heard.hub.end(Over::There);
+    heard.hub.end(Over::Here, Loss::Restarted);
+    heard.hub.end(Over::There, Loss::Expired);
     let told: Vec<_> = std::iter::from_fn(|| heard.events.try_recv().ok()).collect();
-    assert_eq!(told, [SessionEvent::Doubtful, SessionEvent::Expired]);
-    assert_eq!(heard.hub.over(), Over::There);
+    assert_eq!(told, [SessionEvent::Doubtful, SessionEvent::Over]);
+    assert_eq!((heard.hub.over(), heard.hub.cause()), (Over::There, Some(Loss::Restarted)));
 }
