@@ -1,12 +1,15 @@
 //! One grant, as long as it is held: the place, who shares it, and how it ends.
 
+mod phase;
+
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use self::phase::{Current, Phase};
 use super::Engine;
 use super::observe::Event;
 use super::session::Live;
@@ -43,14 +46,9 @@ pub(crate) struct Hold {
     deadline: Option<(Moment, Loss)>,
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
-    given_up: AtomicBool,
-    /// A release whose answer never came may have worked: a place that is gone then is no loss.
-    may_be_left: AtomicBool,
-    cause: OnceLock<Loss>,
+    phase: Current,
     /// Of a grant that was broken.
     reason: OnceLock<Arc<str>>,
-    /// Lost, or left: whoever asks for the token from now on finds it cancelled.
-    ended: AtomicBool,
     /// Made for the first who waits for the end: most locks are held and given back without.
     lost: OnceLock<CancellationToken>,
 }
@@ -72,11 +70,8 @@ impl Hold {
             deadline,
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicU32::new(1),
-            given_up: AtomicBool::new(false),
-            may_be_left: AtomicBool::new(false),
-            cause: OnceLock::new(),
+            phase: Current::held(),
             reason: OnceLock::new(),
-            ended: AtomicBool::new(false),
             lost: OnceLock::new(),
             live: Arc::clone(&live),
         });
@@ -128,24 +123,22 @@ impl Hold {
 
     /// What is certain now; finds out by itself that time ran out.
     pub(crate) fn state(self: &Arc<Self>) -> GuardState {
-        if let Some(cause) = self.cause.get() {
-            return GuardState::Lost(*cause);
-        }
-        if self.given_up.load(Ordering::Acquire) {
-            return GuardState::Released;
+        match self.phase.get() {
+            Phase::Held => {}
+            Phase::Lost(cause) => return GuardState::Lost(cause),
+            Phase::GivenUp | Phase::Leaving | Phase::Left => return GuardState::Released,
         }
         let over = self.deadline.filter(|(deadline, _)| self.engine.clock.now() >= *deadline).map(|(_, loss)| loss);
         if let Some(loss) = over.or_else(|| self.live.over()) {
             self.lose(loss);
-            return GuardState::Lost(self.cause.get().copied().unwrap_or(loss));
+            return GuardState::Lost(self.cause().unwrap_or(loss));
         }
         if self.live.is_suspect() { GuardState::Suspect } else { GuardState::Held }
     }
 
     /// `None` where nothing can lapse.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        let is_over = self.cause.get().is_some() || self.given_up.load(Ordering::Acquire);
-        if is_over || self.live.over().is_some() {
+        if self.phase.get() != Phase::Held || self.live.over().is_some() {
             return Some(Duration::ZERO);
         }
         let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
@@ -157,14 +150,14 @@ impl Hold {
         let lost = self.lost.get_or_init(CancellationToken::new);
         // With the fence of `tell_end`: either it finds the token, or this finds the end.
         fence(Ordering::SeqCst);
-        if self.ended.load(Ordering::Acquire) {
+        if self.phase.get().is_end() {
             lost.cancel();
         }
         lost
     }
 
+    /// Tells whoever waits for the end, which has come.
     fn tell_end(&self) {
-        self.ended.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if let Some(lost) = self.lost.get() {
             lost.cancel();
@@ -172,7 +165,7 @@ impl Hold {
     }
 
     pub(crate) fn cause(&self) -> Option<Loss> {
-        self.cause.get().copied()
+        self.phase.get().cause()
     }
 
     /// Why the grant was broken, if it was.
@@ -206,7 +199,7 @@ impl Hold {
     /// Marks the lock lost, tells everybody, and leaves the place in the background: at once, or if its time was up, once
     /// the last guard is gone. The first cause stays.
     pub(crate) fn lose(self: &Arc<Self>, loss: Loss) {
-        if self.given_up.load(Ordering::Acquire) || self.cause.set(loss).is_err() {
+        if !self.phase.lose(loss) {
             return;
         }
         self.tell_end();
@@ -299,13 +292,11 @@ impl Hold {
     ///
     /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
-        if self.cause.get().is_none() {
-            self.given_up.store(true, Ordering::Release);
-        }
+        self.phase.give_up();
         self.live.untrack(self.id.request);
         let left = self.leave().await;
-        if let Some(loss) = self.cause.get() {
-            return Err(self.lost_before(*loss));
+        if let Some(loss) = self.cause() {
+            return Err(self.lost_before(loss));
         }
         let gone = match left {
             Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
@@ -314,13 +305,14 @@ impl Hold {
             _ => None,
         };
         if let Some(loss) = gone {
-            let loss = *self.cause.get_or_init(|| loss);
+            let loss = self.phase.found_gone(loss);
             self.tell_end();
             self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
             return Err(self.lost_before(loss));
         }
         match left {
             Ok(Some(_)) => {
+                self.phase.left();
                 self.tell_end();
                 self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
                 Ok(())
@@ -360,7 +352,7 @@ impl Hold {
         let mut asked = 0;
         loop {
             // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
-            let was_sent_before = self.may_be_left.swap(true, Ordering::AcqRel);
+            let was_sent_before = self.phase.sends();
             asked += 1;
             let error = match place.leave().await {
                 Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
@@ -372,7 +364,7 @@ impl Hold {
                     self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
                 }
                 Outcome::NotApplied if !was_sent_before => {
-                    self.may_be_left.store(false, Ordering::Release);
+                    self.phase.not_sent();
                     return Err(error);
                 }
                 // Whatever the last one says of itself, one before it may have worked.
@@ -396,11 +388,11 @@ impl Hold {
         self.engine.clean_up(async move {
             let mut failures = 0;
             while hold.place_is_there().await {
-                if hold.cause.get().is_some() {
+                if hold.cause().is_some() {
                     if hold.leave().await.is_ok() {
                         return;
                     }
-                } else if hold.release().await.is_ok() || hold.cause.get().is_some() {
+                } else if hold.release().await.is_ok() || hold.cause().is_some() {
                     return;
                 }
                 if hold.live.over().is_some() {

@@ -310,6 +310,22 @@ pub enum Loss {
     Closed,
 }
 
+impl Loss {
+    /// Each of them, in their order.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Expired,
+        Self::Demoted,
+        Self::Restarted,
+        Self::PerhapsRestarted,
+        Self::Unconfirmed,
+        Self::Removed,
+        Self::Broken,
+        Self::LeaseOver,
+        Self::HeldTooLong,
+        Self::Closed,
+    ];
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
