@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use fencelock::store::{Contender, Standing};
+use fencelock::store::{Contender, PlaceId, Standing};
 use fencelock::{Break, ErrorKind, Loss, Moment, Name};
 use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release};
 
 /// The grant that is named ends, the next one has a higher token, and nothing ends a later grant: not the same order
-/// again, not another one with the old token, not one for a place that waits.
+/// again, not another one with the old token, not one for a place that waits, not one under another name.
 pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let mut held = a.hold(&job, world.whole).await?;
@@ -17,6 +17,8 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     let first = order(&b, &job, 0).await?;
     let waiting = Break { place: waiter.id(), ..first.clone() };
     demand!(!evict(&b, &waiting).await?, "a place that waits was broken with the token of another");
+    let elsewhere = Break { place: PlaceId { name: name("elsewhere")?, ..held.id() }, ..first.clone() };
+    demand!(!evict(&b, &elsewhere).await?, "a grant was broken under the name of another lock");
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
     demand!(evict(&b, &first).await?, "a grant that was there was not broken");

@@ -241,7 +241,9 @@ impl Acquire {
                     attempt.refused();
                     return Err(Box::pin(self.conflict(claim)).await);
                 }
-                Err(error) if error.kind() == ErrorKind::Lost => return Ok(Some(self.engine.session_lost(attempt.live))),
+                Err(error) if error.kind() == ErrorKind::Lost => {
+                    return Ok(Some(self.engine.session_lost(attempt.live)));
+                }
                 Err(error) => {
                     // Whatever a store says of a session that we know to be over, and close.
                     if let Some(cause) = attempt.live.over() {
@@ -355,6 +357,7 @@ impl Acquire {
             Arc::clone(&self.engine),
             Arc::clone(attempt.live),
             place,
+            self.wish.claim,
             grant.token,
             self.engine.clock.now(),
             deadline,

@@ -15,7 +15,7 @@ use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::queue::Claim;
-use crate::store::{Left, Loss, Place, PlaceId, clean};
+use crate::store::{Left, Loss, Place, PlaceId, checks, clean};
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -41,6 +41,8 @@ pub(crate) struct Hold {
     engine: Arc<Engine>,
     live: Arc<Live>,
     id: PlaceId,
+    /// What it was granted as.
+    claim: Claim,
     token: Option<FencingToken>,
     since: Moment,
     deadline: Option<(Moment, Loss)>,
@@ -58,6 +60,7 @@ impl Hold {
         engine: Arc<Engine>,
         live: Arc<Live>,
         place: Box<dyn Place>,
+        claim: Claim,
         token: Option<FencingToken>,
         since: Moment,
         deadline: Option<(Moment, Loss)>,
@@ -65,6 +68,7 @@ impl Hold {
         let hold = Arc::new(Self {
             engine,
             id: place.id(),
+            claim,
             token,
             since,
             deadline,
@@ -243,6 +247,7 @@ impl Hold {
     ///
     /// After an error the place has the one claim or the other.
     pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        checks::lighter(self.claim, claim)?;
         tokio::select! {
             biased;
             lightened = self.lighten_patiently(claim) => lightened,

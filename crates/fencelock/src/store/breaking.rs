@@ -53,12 +53,8 @@ impl Break {
         order.check().map(|()| order)
     }
 
-    /// Refuses what cannot be told to the holder as it is, nor kept: every store asks this before it breaks anything, since
-    /// an order can be put together by hand.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] for a reason that is empty, too long or holds control characters.
-    pub fn check(&self) -> Result<()> {
+    /// Refuses what cannot be told to the holder as it is, nor kept.
+    fn check(&self) -> Result<()> {
         let reason = &*self.reason;
         if reason.trim().is_empty() || reason.len() > Self::MAX_REASON || reason.contains(char::is_control) {
             let message = "a reason has 1 to 512 bytes and no control characters";

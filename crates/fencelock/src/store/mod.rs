@@ -13,11 +13,17 @@
 //! - a dropped [`Session::enter`], once withdrawn, strands nothing;
 //! - one queue has one capacity, else [`Entered::Conflict`];
 //! - the capability tells the truth;
+//! - a session that is over says so, and why;
 //! - a page of a queue, and a queue in short, say what the whole queue says;
 //! - an idle name leaves nothing beyond [`Capability::residue`].
+//!
+//! A store may presume what the engine checks before it asks: the request ids of a session are those of its owner, a claim
+//! that a place is made lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a
+//! length that fits.
 
 mod breaking;
 mod capability;
+pub(crate) mod checks;
 pub(crate) mod clean;
 mod contention;
 mod guess;
@@ -175,7 +181,7 @@ pub trait Place: Send {
     /// May be dropped at any point and called again.
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>>;
 
-    /// Replaces the claim of a granted place by a lighter one, keeping the place. Counts as a departure. Repeatable; an
+    /// Replaces the claim of a granted place by a lighter one of the same capacity, or by itself, keeping the place. Counts as a departure. Repeatable; an
     /// error of [`ErrorKind::Lost`] means that the place is gone.
     ///
     /// # Cancel safety

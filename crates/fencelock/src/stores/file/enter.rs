@@ -110,7 +110,6 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     let slot = Slot::of(&entry.name);
     let bucket = core.directory.bucket(slot.bucket);
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket };
-    request.check()?;
     core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
     let mut patience = Patience::new(core, slot.bucket);
     let mut renewed = false;
@@ -148,13 +147,6 @@ struct Request<'a> {
 impl Request<'_> {
     fn path(&self) -> String {
         format!("{}/{}", self.core.directory.path, super::directory::Directory::bucket_path(self.slot.bucket))
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.entry.id.client != self.core.client {
-            return Err(Error::new(ErrorKind::Internal, "enter", "the request is not one of this session's client"));
-        }
-        Ok(())
     }
 
     fn attempt(&self) -> Result<Step, Stop> {

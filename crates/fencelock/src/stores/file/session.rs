@@ -37,6 +37,7 @@ const AT_ONCE: usize = 64;
 pub(super) struct Core {
     pub(super) directory: Arc<Directory>,
     pub(super) id: u64,
+    #[cfg(test)]
     pub(super) client: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) request_deadline: Duration,
@@ -74,6 +75,7 @@ impl Core {
         directory.lives.adopt(id, owner.client);
         Ok(Arc::new(Self {
             id,
+            #[cfg(test)]
             client: owner.client,
             clock,
             request_deadline: config.request_deadline.min(patience),

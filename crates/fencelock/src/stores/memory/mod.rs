@@ -295,7 +295,6 @@ impl Store for MemoryStore {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            order.check()?;
             let order = order.clone();
             self.link.send(Operation::Break, None, move |state, _| Ok(state.break_grant(order))).await
         })

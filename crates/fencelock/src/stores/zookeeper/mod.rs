@@ -230,7 +230,6 @@ impl Store for ZooKeeperStore {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            order.check()?;
             let home = self.config.home(&order.place.name)?;
             let home = &home;
             let evict = |client| -> BoxFuture<'_, wire::Result<bool>> {

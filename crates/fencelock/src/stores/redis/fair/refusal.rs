@@ -12,20 +12,13 @@ pub(super) enum Refusal {
     Layout,
     /// The numbers of a bucket are used up.
     Limit,
-    /// The arguments made no sense.
-    Invalid,
 }
 
 /// Whether an error of the server is one that the scripts raise.
 pub(super) fn refusal(error: &RedisError) -> Option<Refusal> {
     // Some servers put words of their own before those of a script, and other ones in each version.
     let text = error.to_string();
-    let words = [
-        ("WRONGTYPE", Refusal::Layout),
-        ("FLLAYOUT", Refusal::Layout),
-        ("FLLIMIT", Refusal::Limit),
-        ("FLINVALID", Refusal::Invalid),
-    ];
+    let words = [("WRONGTYPE", Refusal::Layout), ("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit)];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
 }
 
@@ -41,7 +34,6 @@ fn raised(refusal: Refusal) -> Meaning {
             (ErrorKind::Layout, "what is in the server is not ours, or not whole: use another prefix, or delete it")
         }
         Refusal::Limit => (ErrorKind::Exhausted, "the numbers of a bucket of names are past the last fencing token"),
-        Refusal::Invalid => (ErrorKind::Internal, "a script was given what makes no sense"),
     };
     Meaning { unknown: true, ..refused(kind, message) }
 }

@@ -173,7 +173,7 @@ pub(super) fn lighten(
     seq: u64,
     claim: Claim,
 ) -> Call<Lightened> {
-    on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight()).arg(claim.capacity())
+    on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight())
 }
 
 /// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.

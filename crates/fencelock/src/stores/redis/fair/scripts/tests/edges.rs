@@ -141,15 +141,6 @@ fn without_memory_queues_are_still_read_and_looked_after() {
 }
 
 #[test]
-fn a_heavier_claim_is_refused() {
-    let (mut bed, name) = (Bed::new(true), name("heavier"));
-    let (layout, session) = (bed.layout.clone(), bed.session(LONG));
-    let (held, seq) = bed.hold(session, &name, Claim::READER);
-    let error = bed.try_run(lighten(&layout, session, (&name, held), seq, Claim::WRITER)).unwrap_err();
-    assert_eq!(refusal(&error), Some(Refusal::Invalid), "{error}");
-}
-
-#[test]
 fn a_name_that_is_broken_is_listed_and_hides_no_other() {
     let (mut bed, name, other) = (Bed::new(true), name("broken"), name("whole"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
