@@ -4,6 +4,8 @@
 pub(crate) mod bucket;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
+#[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
+pub(crate) mod record;
 #[cfg(feature = "redis-tls")]
 pub(crate) mod tls;
 #[cfg(all(feature = "redis", not(feature = "redis-tls")))]

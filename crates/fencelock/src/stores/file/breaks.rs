@@ -5,7 +5,6 @@
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
@@ -14,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::directory::Directory;
 use super::fault::fault;
 use super::files::{make_file, open_file, write_all};
-use super::lives::{Identity, session_name};
+use super::lives::session_name;
 use super::ticket::{Slot, Ticket};
 use crate::error::Result;
+use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
-use crate::queue::Claim;
-use crate::store::{Break, PlaceId, RequestId};
+use crate::store::Break;
 use crate::token::FencingToken;
 
 /// The file of the records.
@@ -29,70 +28,31 @@ const READ_AT_MOST: u64 = 4 << 20;
 /// How often a place is looked for again: a holder may be at replacing its ticket by a lighter one.
 const ROUNDS: usize = 8;
 
-/// One line: JSON.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Record {
-    at_ms: u64,
+/// One line: the record that all stores keep, and whose it is.
+#[derive(Clone, Serialize, Deserialize)]
+struct RecordLine {
     name: String,
-    /// In hexadecimal digits: JSON numbers are too small.
-    client: String,
-    number: u64,
     session: String,
-    grant: u64,
-    weight: u32,
-    capacity: u32,
-    owner: Option<Identity>,
-    by: Identity,
-    pub(super) reason: String,
     /// The grant was gone by itself after all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     void: bool,
+    #[serde(flatten)]
+    record: Record,
 }
 
-impl Record {
+impl RecordLine {
     fn new(order: &Break, ticket: &Ticket) -> Self {
         Self {
-            at_ms: milliseconds(order.at),
             name: order.place.name.to_string(),
-            client: format!("{:016x}", order.place.request.client),
-            number: order.place.request.number,
             session: session_name(ticket.key.session),
-            grant: ticket.key.seq,
-            weight: order.claim.weight(),
-            capacity: order.claim.capacity(),
-            owner: order.owner.as_ref().map(Identity::of),
-            by: Identity::of(&order.by),
-            reason: order.reason.to_string(),
             void: false,
+            record: Record::of(order),
         }
     }
 
-    /// Whether it is about the same grant.
-    fn is_of(&self, other: &Self) -> bool {
-        (&self.session, self.number, self.grant) == (&other.session, other.number, other.grant)
-    }
-
-    pub(super) fn place(&self) -> Option<PlaceId> {
-        let client = u64::from_str_radix(&self.client, 16).ok()?;
-        Some(PlaceId { name: Name::new(&self.name).ok()?, request: RequestId { client, number: self.number } })
-    }
-
     fn order(&self) -> Option<Break> {
-        Some(Break {
-            place: self.place()?,
-            token: FencingToken::new(self.grant, 0),
-            claim: Claim::new(self.weight, self.capacity).ok()?,
-            owner: self.owner.as_ref().and_then(Identity::owner),
-            by: self.by.owner()?,
-            reason: self.reason.as_str().into(),
-            at: UNIX_EPOCH + Duration::from_millis(self.at_ms),
-        })
+        self.record.order(&Name::new(&self.name).ok()?)
     }
-}
-
-fn milliseconds(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Directory {
@@ -101,12 +61,14 @@ impl Directory {
         let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
         let slot = Slot::of(&order.place.name);
         let Some(ticket) = self.holder(&slot, order)? else {
-            let at = UNIX_EPOCH + Duration::from_millis(milliseconds(order.at));
-            let same = |known: Break| known.place == order.place && known.at == at && known.by == order.by;
+            let same = |known: Break| {
+                let is_of_then = milliseconds(known.at) == milliseconds(order.at);
+                known.place == order.place && known.by == order.by && is_of_then
+            };
             return Ok(self.read_breaks(&order.place.name)?.into_iter().any(same));
         };
-        let record = Record::new(order, &ticket);
-        self.append(&record).map_err(failed)?;
+        let line = RecordLine::new(order, &ticket);
+        self.append(&line).map_err(failed)?;
         let mut removed = false;
         let mut next = Some(ticket);
         for _round in 0..ROUNDS {
@@ -115,7 +77,7 @@ impl Directory {
             next = self.holder(&slot, order)?;
         }
         if !removed {
-            self.append(&Record { void: true, ..record }).map_err(failed)?;
+            self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
             return Ok(false);
         }
         // Without the permission to, its next renewal tells the holder.
@@ -147,9 +109,9 @@ impl Directory {
         removed.map_err(|errno| fault("break", format_args!("{}/{path}", self.path), errno))
     }
 
-    fn append(&self, record: &Record) -> rustix::io::Result<()> {
+    fn append(&self, line: &RecordLine) -> rustix::io::Result<()> {
         // The line break before it ends a line that a full disk cut short.
-        let line = format!("\n{}\n", serde_json::to_string(record).map_err(|_| Errno::INVAL)?);
+        let line = format!("\n{}\n", serde_json::to_string(line).map_err(|_| Errno::INVAL)?);
         let file = self.opening(|| self.open_breaks())?;
         write_all(&file, line.as_bytes())?;
         rustix::fs::fsync(&file)
@@ -168,7 +130,7 @@ impl Directory {
 
     /// What is recorded and not void, oldest first. Lines that are not understood are passed over, and so is all but the
     /// end of a very long file.
-    fn records(&self) -> rustix::io::Result<Vec<Record>> {
+    fn lines(&self) -> rustix::io::Result<Vec<RecordLine>> {
         let file = match self.opening(|| open_file(&self.root.fd, BREAKS, OFlags::RDONLY)) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -179,29 +141,28 @@ impl Directory {
         let mut text = Vec::new();
         std::fs::File::from(file).take(READ_AT_MOST).read_to_end(&mut text).map_err(|_| Errno::IO)?;
         let text = String::from_utf8_lossy(&text);
-        let mut records: Vec<Record> = Vec::new();
-        for record in text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
-            if record.void {
-                records.retain(|known| !known.is_of(&record));
+        let mut lines: Vec<RecordLine> = Vec::new();
+        for line in text.lines().filter_map(|line| record::read::<RecordLine>(line.as_bytes())) {
+            if line.void {
+                lines.retain(|known| (&known.session, &known.record) != (&line.session, &line.record));
             } else {
-                records.push(record);
+                lines.push(line);
             }
         }
-        Ok(records)
+        Ok(lines)
     }
 
     /// The breaks of `name`, oldest first.
     pub(super) fn read_breaks(&self, name: &Name) -> Result<Vec<Break>> {
-        let records = self.records().map_err(|errno| fault("breaks", format_args!("{}/{BREAKS}", self.path), errno))?;
-        let of_name = records.iter().filter(|record| record.name == name.as_str());
-        Ok(of_name.filter_map(Record::order).collect())
+        let lines = self.lines().map_err(|errno| fault("breaks", format_args!("{}/{BREAKS}", self.path), errno))?;
+        Ok(lines.iter().filter(|line| line.name == name.as_str()).filter_map(RecordLine::order).collect())
     }
 
     /// The breaks of a session's grants.
-    pub(super) fn breaks_of(&self, session: u64) -> Vec<Record> {
-        let name = session_name(session);
+    pub(super) fn breaks_of(&self, session: u64) -> Vec<Break> {
+        let session = session_name(session);
         // What cannot be read now only costs the reason.
-        let records = self.records().unwrap_or_default();
-        records.into_iter().filter(|record| record.session == name).collect()
+        let lines = self.lines().unwrap_or_default();
+        lines.iter().filter(|line| line.session == session).filter_map(RecordLine::order).collect()
     }
 }

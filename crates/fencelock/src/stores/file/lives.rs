@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use tokio::runtime::Id;
 
 use super::directory::Directory;
@@ -19,32 +18,13 @@ use super::line::{Known, Line};
 use super::platform::Interest;
 use super::ticket::{Ticket, base32};
 use super::watch::{Bell, Subscription, Watching, this_runtime, watch};
+use crate::kit::record::{self, Identity};
 use crate::queue::Claim;
 use crate::store::Owner;
 
 /// The file name of a session.
 pub(super) fn session_name(session: u64) -> String {
     base32(session, 13)
-}
-
-/// What a session file says of its owner.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Identity {
-    /// In hexadecimal digits: JSON numbers are too small.
-    client: String,
-    host: String,
-    pid: u32,
-}
-
-impl Identity {
-    pub(super) fn of(owner: &Owner) -> Self {
-        Self { client: format!("{:016x}", owner.client), host: owner.host.clone(), pid: owner.pid }
-    }
-
-    pub(super) fn owner(&self) -> Option<Owner> {
-        let client = u64::from_str_radix(&self.client, 16).ok()?;
-        Some(Owner { client, host: self.host.clone(), pid: self.pid })
-    }
 }
 
 /// Sessions of other processes, by the runtime on which somebody relies on them.
@@ -224,8 +204,8 @@ impl Directory {
     }
 
     /// Who a session belongs to, if its file is there and tells.
-    pub(super) fn identity(&self, session: u64) -> Option<Identity> {
+    pub(super) fn owner(&self, session: u64) -> Option<Owner> {
         let text = super::files::read(&self.root.sessions, &session_name(session)).ok()??;
-        serde_json::from_str(&text).ok()
+        record::read::<Identity<'_>>(text.as_bytes())?.owner()
     }
 }

@@ -10,20 +10,20 @@ use futures_core::stream::BoxStream;
 use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::breaks::Record;
 use super::config::Config;
 use super::directory::Directory;
 use super::enter;
 use super::fault::fault;
 use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
-use super::lives::{Identity, session_name};
+use super::lives::session_name;
 use super::platform::Interest;
 use super::ticket::Slot;
 use super::watch::{Bell, Subscription, Watching, watch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::record::{self, Identity};
 use crate::name::Name;
-use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session, SessionEvent};
+use crate::store::{Break, Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session, SessionEvent};
 use crate::time::Clock;
 
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
@@ -68,9 +68,7 @@ impl Core {
         })?;
         let name = session_name(id);
         let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
-        let text = serde_json::to_string(&Identity::of(owner)).map_err(|error| {
-            Error::new(ErrorKind::Internal, "open session", "the owner cannot be written down").caused_by(error)
-        })?;
+        let text = record::text("open session", &Identity::of(owner))?;
         let file = directory.opening(|| make_session_file(&directory, &name, &text, config.inherit)).map_err(failed)?;
         directory.lives.adopt(id, owner.client);
         Ok(Arc::new(Self {
@@ -219,7 +217,7 @@ impl Core {
 
     /// Takes what was broken off the list: the events tell that, with the reason.
     fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
-        let broken: Vec<_> = self.directory.breaks_of(self.id).iter().filter_map(Record::place).collect();
+        let broken: Vec<_> = self.directory.breaks_of(self.id).into_iter().map(|broken| broken.place).collect();
         let before = gone.len();
         gone.retain(|(place, _)| !broken.contains(place));
         if gone.len() < before {
@@ -230,10 +228,9 @@ impl Core {
     /// The breaks of this session's grants that took effect and were not told yet.
     fn broken(&self, told: &mut HashSet<RequestId>) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
-        for record in self.directory.breaks_of(self.id) {
-            let Some(place) = record.place() else { continue };
+        for Break { place, reason, .. } in self.directory.breaks_of(self.id) {
             if !self.holds(&place) && told.insert(place.request) {
-                events.push_back(SessionEvent::Broken(place, record.reason.into()));
+                events.push_back(SessionEvent::Broken(place, reason));
             }
         }
         events

@@ -13,7 +13,6 @@ use super::fault::fault;
 use super::files::READ_DIRECTORY;
 use super::layout::COUNTERS;
 use super::line::{Known, Line};
-use super::lives::Identity;
 use super::platform;
 use super::ticket::{Note, Slot, Ticket, decode};
 use super::watch::Rung;
@@ -51,8 +50,7 @@ impl Roll {
 
     /// Who a session belongs to, if its file tells.
     pub(super) fn owner(&mut self, directory: &Directory, session: u64) -> Option<&Owner> {
-        let owner = || directory.identity(session).as_ref().and_then(Identity::owner);
-        self.owners.entry(session).or_insert_with(owner).as_ref()
+        self.owners.entry(session).or_insert_with(|| directory.owner(session)).as_ref()
     }
 }
 

@@ -4,12 +4,10 @@
 //! to be gone by itself. Its name follows from the order, so that the same order finds what it did.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future;
-use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::dialect::Kind;
@@ -18,9 +16,10 @@ use super::path::Home;
 use super::queue_view::line;
 use super::shared_listing::{Listing, Parent};
 use super::show::{self, or_nothing};
+use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
-use crate::queue::{Admission, Claim, admits};
-use crate::store::{Break, Owner, PlaceId, RequestId};
+use crate::queue::{Admission, admits};
+use crate::store::{Break, PlaceId, RequestId};
 use crate::token::FencingToken;
 
 /// How many records are kept of one name.
@@ -33,83 +32,6 @@ const ROUNDS: usize = 8;
 /// How many records are read at once.
 const BATCH: usize = 100;
 
-const VERSION: u32 = 1;
-
-/// The data of a record: JSON. Those of other versions are passed over.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    /// The version of the layout.
-    fencelock: u32,
-    at_ms: u64,
-    /// In hexadecimal digits: JSON numbers are too small.
-    client: String,
-    number: u64,
-    /// As text, for the same reason.
-    grant: Option<String>,
-    claim: [u32; 2],
-    owner: Option<Identity>,
-    by: Identity,
-    reason: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Identity {
-    client: String,
-    host: String,
-    pid: u32,
-}
-
-impl Identity {
-    fn of(owner: &Owner) -> Self {
-        Self { client: format!("{:016x}", owner.client), host: owner.host.clone(), pid: owner.pid }
-    }
-
-    fn owner(self) -> Option<Owner> {
-        Some(Owner { client: u64::from_str_radix(&self.client, 16).ok()?, host: self.host, pid: self.pid })
-    }
-}
-
-impl Record {
-    fn of(order: &Break) -> Self {
-        Self {
-            fencelock: VERSION,
-            at_ms: milliseconds(order.at),
-            client: format!("{:016x}", order.place.request.client),
-            number: order.place.request.number,
-            grant: order.token.map(|token| token.grant().to_string()),
-            claim: [order.claim.weight(), order.claim.capacity()],
-            owner: order.owner.as_ref().map(Identity::of),
-            by: Identity::of(&order.by),
-            reason: order.reason.to_string(),
-        }
-    }
-
-    fn order(self, name: &Name) -> Option<Break> {
-        if self.fencelock != VERSION {
-            return None;
-        }
-        let request = RequestId { client: u64::from_str_radix(&self.client, 16).ok()?, number: self.number };
-        let token = match self.grant {
-            Some(grant) => Some(FencingToken::new(grant.parse().ok()?, 0)?),
-            None => None,
-        };
-        Some(Break {
-            place: PlaceId { name: name.clone(), request },
-            token,
-            claim: Claim::new(self.claim[0], self.claim[1]).ok()?,
-            owner: self.owner.and_then(Identity::owner),
-            by: self.by.owner()?,
-            reason: self.reason.into(),
-            at: UNIX_EPOCH.checked_add(Duration::from_millis(self.at_ms))?,
-        })
-    }
-}
-
-fn milliseconds(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Part of the name of every record of a place's breaks.
 fn part_of(request: RequestId) -> String {
     format!("-{:016x}-{:x}-", request.client, request.number)
@@ -121,19 +43,21 @@ fn node_name(order: &Break) -> String {
     format!("{:016x}{}{grant:x}-{:016x}", milliseconds(order.at), part_of(order.place.request), order.by.client)
 }
 
-/// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
+/// Breaks the grant that `order` names, and no later one, and keeps `text` as the record of it; whether it was there, or this very
+/// order broke it before.
 pub(super) async fn evict(
     client: &wire::Client,
     config: &Config,
     home: &Home<'_>,
     order: &Break,
+    text: &str,
 ) -> wire::Result<bool> {
     let directory = config.records(&order.place.name);
     let record = format!("{directory}/{}", node_name(order));
     let Some(granted) = grant(client, config, home, order).await? else {
         return Ok(client.exists(&record).await?.is_some());
     };
-    let mut removed = !make_record(client, config, &record, order).await?;
+    let mut removed = !make_record(client, config, &record, text).await?;
     let mut nodes = granted.nodes.clone();
     for _round in 0..ROUNDS {
         let paths: Vec<_> = nodes.iter().map(|node| home.child(node)).collect();
@@ -216,12 +140,11 @@ async fn grant(
 }
 
 /// Makes the record and what is missing above it; `false` when it was there.
-async fn make_record(client: &wire::Client, config: &Config, path: &str, order: &Break) -> wire::Result<bool> {
-    let data = serde_json::to_vec(&Record::of(order)).unwrap_or_default();
+async fn make_record(client: &wire::Client, config: &Config, path: &str, text: &str) -> wire::Result<bool> {
     let acl = config.node_acl();
     let mut rounds = 0;
     loop {
-        match client.create(path, &data, CreateMode::Persistent, &acl).await {
+        match client.create(path, text.as_bytes(), CreateMode::Persistent, &acl).await {
             Ok(_) => return Ok(true),
             Err(error) if error.kind() == Wire::NodeExists => return Ok(false),
             Err(error) if error.kind() == Wire::NoNode && rounds < ROUNDS => rounds += 1,
@@ -269,7 +192,7 @@ async fn read_records(
         let paths: Vec<_> = batch.iter().map(|record| format!("{directory}/{record}")).collect();
         for read in future::join_all(paths.iter().map(|path| client.get_data(path))).await {
             let Some((data, _)) = or_nothing(read)? else { continue };
-            breaks.extend(serde_json::from_slice::<Record>(&data).ok().and_then(|record| record.order(name)));
+            breaks.extend(record::read::<Record>(&data).and_then(|record| record.order(name)));
         }
     }
     Ok(breaks)
@@ -287,7 +210,11 @@ pub(super) async fn reason(client: &wire::Client, config: &Config, place: &Place
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
+    use crate::queue::Claim;
+    use crate::store::Owner;
 
     fn order() -> Break {
         let owner = |client| Owner { client, host: "db-1".to_owned(), pid: 7 };
@@ -300,16 +227,6 @@ mod tests {
             reason: "it was \"stuck\", é".into(),
             at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
         }
-    }
-
-    #[test]
-    fn what_is_recorded_is_read_and_other_versions_are_passed_over() {
-        let mut record = Record::of(&order());
-        let text = serde_json::to_string(&record).unwrap();
-        let read = |text: &str| serde_json::from_str::<Record>(text).unwrap().order(&order().place.name);
-        assert_eq!(read(&text), Some(order()));
-        record.fencelock = 2;
-        assert_eq!(read(&serde_json::to_string(&record).unwrap()), None);
     }
 
     #[test]

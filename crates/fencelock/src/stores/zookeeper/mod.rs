@@ -42,6 +42,7 @@ use self::events::Events;
 use self::fault::fault;
 use self::session::{Core, WireClock, ZooKeeperSession, moment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo,
@@ -231,9 +232,9 @@ impl Store for ZooKeeperStore {
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let home = self.config.home(&order.place.name)?;
-            let home = &home;
+            let (home, record) = (&home, &*record::text("break", &Record::of(order))?);
             let evict = |client| -> BoxFuture<'_, wire::Result<bool>> {
-                Box::pin(async move { breaks::evict(&client, &self.config, home, order).await })
+                Box::pin(async move { breaks::evict(&client, &self.config, home, order, record).await })
             };
             self.read("break", evict).await
         })

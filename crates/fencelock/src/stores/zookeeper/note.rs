@@ -1,10 +1,12 @@
 //! What is written into a node for people, and how others' data is read: leniently.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kit::record::Identity;
 use crate::queue::Claim;
 use crate::store::clean::cut;
 use crate::store::{Entry, Owner};
@@ -28,30 +30,19 @@ pub(super) struct Told {
 struct Note<'a> {
     /// The version of the layout.
     fencelock: u32,
-    client: &'a str,
-    #[serde(default, skip_serializing_if = "str::is_empty")]
-    host: std::borrow::Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pid: u32,
+    #[serde(flatten)]
+    owner: Identity<'a>,
     claim: [u32; 2],
     /// Written into the node of a permit once it is granted, for the one behind it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     granted: bool,
     /// The grant of a lighter claim, whose node is younger. A number as text: JSON's are too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    grant: Option<std::borrow::Cow<'a, str>>,
+    grant: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    purpose: Option<std::borrow::Cow<'a, str>>,
-}
-
-fn is_zero(pid: &u32) -> bool {
-    *pid == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
+    purpose: Option<Cow<'a, str>>,
 }
 
 /// The data of our own node: JSON of at most 1 KiB. A purpose that does not fit is cut, and ends in `…`.
@@ -71,13 +62,10 @@ pub(super) fn lighter(owner: &Owner, entry: &Entry, claim: Claim, grant: u64) ->
 
 fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Option<u64>) -> Vec<u8> {
     let grant = grant.map(|grant| grant.to_string());
-    let client = format!("{:016x}", owner.client);
-    let encode = |purpose: Option<&str>, host: &str| {
+    let encode = |purpose: Option<&str>| {
         let note = Note {
             fencelock: VERSION,
-            client: &client,
-            host: host.into(),
-            pid: owner.pid,
+            owner: Identity::at(owner, cut(&owner.host, 255)),
             claim: [claim.weight(), claim.capacity()],
             granted,
             grant: grant.as_deref().map(Into::into),
@@ -86,8 +74,7 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
         };
         serde_json::to_vec(&note).unwrap_or_default()
     };
-    let host = cut(&owner.host, 255);
-    let full = encode(entry.purpose.as_deref(), host);
+    let full = encode(entry.purpose.as_deref());
     if full.len() <= LIMIT {
         return full;
     }
@@ -95,7 +82,7 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
     let mut keep = purpose.len();
     loop {
         keep = keep.saturating_sub(32);
-        let note = encode(Some(&format!("{}…", cut(purpose, keep))), host);
+        let note = encode(Some(&format!("{}…", cut(purpose, keep))));
         if note.len() <= LIMIT || keep == 0 {
             return note;
         }
@@ -111,9 +98,8 @@ pub(super) fn is_ours(data: &[u8]) -> bool {
 pub(super) fn read(data: &[u8]) -> Told {
     let Ok(text) = std::str::from_utf8(data) else { return Told::default() };
     if let Ok(note) = serde_json::from_str::<Note<'_>>(text)
-        && let Ok(client) = u64::from_str_radix(note.client, 16)
+        && let Some(owner) = note.owner.owner()
     {
-        let owner = Owner { client, host: note.host.into_owned(), pid: note.pid };
         let purpose = note.purpose.map(|purpose| Arc::from(&*purpose));
         return Told { owner: Some(owner), purpose, grant: note.grant.and_then(|grant| grant.parse().ok()) };
     }

@@ -157,3 +157,27 @@ async fn a_lock_that_cannot_lapse_has_no_time_left_to_count_unless_it_was_given_
     assert!(guard.remaining().is_some_and(|left| left <= minute), "{:?}", guard.remaining());
     guard.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_break_that_came_too_late_takes_back_its_own_record_only() {
+    use std::io::Write as _;
+
+    let directory = directory();
+    let (store, name) = (store(&directory), Name::new("job").unwrap());
+    let mut client = Client::on(&store);
+    let _place = client.enter("job", Claim::MUTEX).await;
+    let holder = store.queue(&name, Page::ALL).await.unwrap().contenders.remove(0);
+    let by = Owner { client: 1, host: "there".to_owned(), pid: 7 };
+    let order = Break::of(&name, &holder, by, "in time", SystemTime::now()).unwrap();
+    assert!(store.break_grant(&order).await.unwrap());
+    // Another one found the same grant, recorded its break, and then had nothing to remove.
+    let path = directory.path().join("breaks");
+    let late = std::fs::read_to_string(&path).unwrap().replace("in time", "too late");
+    let void = late.replace("{\"name\"", "{\"void\":true,\"name\"");
+    let mut file = std::fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(late.as_bytes()).unwrap();
+    assert_eq!(store.breaks(&name).await.unwrap().len(), 2);
+    file.write_all(void.as_bytes()).unwrap();
+    let kept = store.breaks(&name).await.unwrap();
+    assert_eq!(kept.iter().map(|known| &*known.reason).collect::<Vec<_>>(), ["in time"]);
+}

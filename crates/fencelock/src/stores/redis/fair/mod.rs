@@ -6,7 +6,6 @@ mod layout;
 mod member;
 mod place;
 mod push;
-mod record;
 mod refusal;
 mod repair;
 mod scripts;

@@ -6,10 +6,10 @@ use std::ops::Range;
 use futures_util::future;
 
 use super::layout::Layout;
-use super::record;
 use super::scripts::{self, SHOWN_PER_CALL, Shown};
 use crate::error::Result;
 use crate::kit::bucket;
+use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
 use crate::stores::redis::wire::Connection;
@@ -125,7 +125,7 @@ async fn names_of(
 }
 
 pub(super) async fn evict(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {
-    let record = record::write(order)?;
+    let record = record::text("break", &Record::of(order))?;
     // No grant of ours is without a token.
     let Some(evict) = scripts::evict(layout, order, &record) else { return Ok(false) };
     connection.run("evict", &evict).await
@@ -138,5 +138,5 @@ pub(super) async fn breaks(connection: &Connection, layout: &Layout, name: &Name
         redis::Value::BulkString(text) => Some(text),
         _ => None,
     };
-    Ok(records.into_iter().filter_map(|record| record::read(name, &text(record)?)).collect())
+    Ok(records.into_iter().filter_map(|record| record::read::<Record>(&text(record)?)?.order(name)).collect())
 }
