@@ -2,10 +2,15 @@
 
 #[cfg(any(feature = "file", feature = "redis"))]
 pub(crate) mod bucket;
+#[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
+pub(crate) mod fault;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
 #[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod record;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "on Redis, no call is closed to others"))]
+pub(crate) mod share_call;
 #[cfg(feature = "redis-tls")]
 pub(crate) mod tls;
 #[cfg(all(feature = "redis", not(feature = "redis-tls")))]

@@ -5,41 +5,39 @@ use std::fmt::Display;
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
+use crate::kit::fault::{Meaning, passing, refused};
 
 /// The error for `errno`, met in `operation` at `path`.
 pub(super) fn fault(operation: &'static str, path: impl Display, errno: Errno) -> Error {
-    let (kind, message, retryable) = match errno {
-        Errno::ACCESS | Errno::PERM => (
-            ErrorKind::Denied,
+    meaning(errno).of(operation).with("path", path).caused_by(std::io::Error::from(errno))
+}
+
+fn meaning(errno: Errno) -> Meaning {
+    use ErrorKind::{Config, Denied, Exhausted, Internal, Unreachable};
+    match errno {
+        Errno::ACCESS | Errno::PERM => refused(
+            Denied,
             "permission denied; this user needs read, write and search permission on the lock directory and all in it",
-            false,
         ),
-        Errno::ROFS => (ErrorKind::Denied, "the file system is read-only; locks need a writable directory", false),
-        Errno::NOSPC => (ErrorKind::Exhausted, "the file system is full; free some blocks or inodes", true),
-        Errno::DQUOT => (ErrorKind::Exhausted, "the disk quota of this user is used up", true),
-        Errno::MFILE => (
-            ErrorKind::Exhausted,
-            "this process has no file descriptor left (see `ulimit -n`); the store needs a few",
-            true,
-        ),
-        Errno::NFILE => (ErrorKind::Exhausted, "the system has no file descriptor left (see fs.file-max)", true),
-        Errno::NOMEM => (ErrorKind::Exhausted, "the kernel is out of memory", true),
-        Errno::NOENT => (ErrorKind::Unreachable, "the lock directory, or a part of it, was removed", true),
-        Errno::NOTDIR => (ErrorKind::Config, "not a directory; the path of a file: URL names a directory", false),
-        Errno::NAMETOOLONG | Errno::LOOP => {
-            (ErrorKind::Config, "the path is too long or holds a loop of symbolic links", false)
+        Errno::ROFS => refused(Denied, "the file system is read-only; locks need a writable directory"),
+        Errno::NOSPC => passing(Exhausted, "the file system is full; free some blocks or inodes"),
+        Errno::DQUOT => passing(Exhausted, "the disk quota of this user is used up"),
+        Errno::MFILE => {
+            passing(Exhausted, "this process has no file descriptor left (see `ulimit -n`); the store needs a few")
         }
-        Errno::NXIO => (
-            ErrorKind::Config,
+        Errno::NFILE => passing(Exhausted, "the system has no file descriptor left (see fs.file-max)"),
+        Errno::NOMEM => passing(Exhausted, "the kernel is out of memory"),
+        Errno::NOENT => passing(Unreachable, "the lock directory, or a part of it, was removed"),
+        Errno::NOTDIR => refused(Config, "not a directory; the path of a file: URL names a directory"),
+        Errno::NAMETOOLONG | Errno::LOOP => refused(Config, "the path is too long or holds a loop of symbolic links"),
+        Errno::NXIO => refused(
+            Config,
             "something else (a pipe, a link, a directory) is in place of a file of the lock directory; remove it while nobody uses the directory",
-            false,
         ),
-        Errno::IO => (ErrorKind::Unreachable, "the disk reports an input/output error", true),
-        Errno::MLINK => (ErrorKind::Exhausted, "the file system takes no more subdirectories here", false),
-        _ => (ErrorKind::Internal, "an unexpected error of the file system", false),
-    };
-    let error = Error::new(kind, operation, message).with("path", path).caused_by(std::io::Error::from(errno));
-    if retryable { error.retryable() } else { error }
+        Errno::IO => passing(Unreachable, "the disk reports an input/output error"),
+        Errno::MLINK => refused(Exhausted, "the file system takes no more subdirectories here"),
+        _ => refused(Internal, "an unexpected error of the file system"),
+    }
 }
 
 #[cfg(test)]

@@ -4,62 +4,49 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 
 use crate::error::{Error, ErrorKind};
+use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words: it names path and servers.
 pub(super) fn fault(operation: &'static str, error: &wire::Error) -> Error {
-    let (kind, retryable, message) = meaning(error.kind());
-    let mut fault = Error::new(kind, operation, message).with("cause", error);
-    if retryable {
-        fault = fault.retryable();
-    }
-    if error.outcome_unknown() {
-        fault = fault.outcome_unknown();
-    }
-    fault
+    let meaning = Meaning { unknown: error.outcome_unknown(), ..meaning(error.kind()) };
+    meaning.of(operation).with("cause", error)
 }
 
-/// The kind, whether another try can help, and a sentence.
-fn meaning(kind: Wire) -> (ErrorKind, bool, &'static str) {
+fn meaning(kind: Wire) -> Meaning {
+    use ErrorKind::{Closed, Config, Denied, Exhausted, Internal, Layout, Lost, Unreachable, Unsupported};
     match kind {
-        Wire::Config | Wire::BadArguments => (ErrorKind::Config, false, "the client refused the request"),
-        Wire::Unreachable => (ErrorKind::Unreachable, true, "no server can be reached"),
-        Wire::ConnectionLoss => (ErrorKind::Unreachable, true, "the connection was lost before the answer came"),
-        Wire::Deadline => (ErrorKind::Unreachable, true, "no server answered in time"),
-        Wire::SessionMoved => (ErrorKind::Unreachable, true, "the session had moved to another connection"),
-        Wire::ReadOnlyServer => (ErrorKind::Unreachable, true, "the servers have no quorum, and are read-only"),
-        Wire::Protocol => (ErrorKind::Unreachable, true, "what answered does not speak as a ZooKeeper server does"),
-        Wire::NoNode => (ErrorKind::Unreachable, true, "a parent went away while it was used"),
-        Wire::NoAuth => (
-            ErrorKind::Denied,
-            false,
-            "the access control lists do not allow it; a wrong password looks like this, too",
-        ),
-        Wire::AuthFailed => (ErrorKind::Denied, false, "the servers refused the credentials"),
-        Wire::InvalidAcl => (ErrorKind::Denied, false, "the servers refused the access control list"),
-        Wire::SessionExpired => (ErrorKind::Lost, false, "the session expired"),
-        Wire::NoChildrenForEphemerals => (ErrorKind::Layout, false, "a parent is an ephemeral node of somebody"),
-        Wire::NodeExists | Wire::NotEmpty | Wire::BadVersion => {
-            (ErrorKind::Layout, false, "a node is not as it must be")
+        Wire::Config | Wire::BadArguments => refused(Config, "the client refused the request"),
+        Wire::Unreachable => passing(Unreachable, "no server can be reached"),
+        Wire::ConnectionLoss => passing(Unreachable, "the connection was lost before the answer came"),
+        Wire::Deadline => passing(Unreachable, "no server answered in time"),
+        Wire::SessionMoved => passing(Unreachable, "the session had moved to another connection"),
+        Wire::ReadOnlyServer => passing(Unreachable, "the servers have no quorum, and are read-only"),
+        Wire::Protocol => passing(Unreachable, "what answered does not speak as a ZooKeeper server does"),
+        Wire::NoNode => passing(Unreachable, "a parent went away while it was used"),
+        Wire::NoAuth => {
+            refused(Denied, "the access control lists do not allow it; a wrong password looks like this, too")
         }
-        Wire::TooLarge => (
-            ErrorKind::Exhausted,
-            false,
+        Wire::AuthFailed => refused(Denied, "the servers refused the credentials"),
+        Wire::InvalidAcl => refused(Denied, "the servers refused the access control list"),
+        Wire::SessionExpired => refused(Lost, "the session expired"),
+        Wire::NoChildrenForEphemerals => refused(Layout, "a parent is an ephemeral node of somebody"),
+        Wire::NodeExists | Wire::NotEmpty | Wire::BadVersion => refused(Layout, "a node is not as it must be"),
+        Wire::TooLarge => refused(
+            Exhausted,
             "more than fits into a request (max_frame_bytes, jute.maxbuffer) or into an answer (max_answer_bytes)",
         ),
-        Wire::QuotaExceeded => (ErrorKind::Exhausted, false, "a quota of the servers is exceeded"),
-        Wire::Throttled => (ErrorKind::Unreachable, true, "the servers have too many requests to take this one"),
-        Wire::ServerFailed => (ErrorKind::Unreachable, true, "the servers failed to do what they were asked"),
-        Wire::Unimplemented => (
-            ErrorKind::Unsupported,
-            false,
-            "the servers do not know the operation: they have to be ZooKeeper 3.5 or newer",
-        ),
-        Wire::LocalSession => {
-            let message = "the servers make no ephemeral nodes for local sessions: set localSessionsUpgradingEnabled=true there, or localSessionsEnabled=false";
-            (ErrorKind::Config, false, message)
+        Wire::QuotaExceeded => refused(Exhausted, "a quota of the servers is exceeded"),
+        Wire::Throttled => passing(Unreachable, "the servers have too many requests to take this one"),
+        Wire::ServerFailed => passing(Unreachable, "the servers failed to do what they were asked"),
+        Wire::Unimplemented => {
+            refused(Unsupported, "the servers do not know the operation: they have to be ZooKeeper 3.5 or newer")
         }
-        Wire::Closed => (ErrorKind::Closed, false, "the session was closed"),
-        _ => (ErrorKind::Internal, false, "the servers answered with an error that this release does not know"),
+        Wire::LocalSession => refused(
+            Config,
+            "the servers make no ephemeral nodes for local sessions: set localSessionsUpgradingEnabled=true there, or localSessionsEnabled=false",
+        ),
+        Wire::Closed => refused(Closed, "the session was closed"),
+        _ => refused(Internal, "the servers answered with an error that this release does not know"),
     }
 }
 
@@ -101,8 +88,8 @@ mod tests {
             (Wire::LocalSession, ErrorKind::Config, false),
             (Wire::Other(-999), ErrorKind::Internal, false),
         ] {
-            let (meant, again, _) = meaning(kind);
-            assert_eq!((meant, again), (expected, retryable), "{kind:?}");
+            let meant = meaning(kind);
+            assert_eq!((meant.kind, meant.retryable), (expected, retryable), "{kind:?}");
         }
     }
 }

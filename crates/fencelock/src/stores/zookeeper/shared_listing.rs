@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::{Either, Shared, WeakShared};
+use futures_util::future::Either;
 use tokio::sync::Semaphore;
 
 use super::dialect::Kind;
 use super::layout::Layout;
 use super::queue_view::{Sorted, View};
+use crate::kit::share_call::{Joined, SharedCall};
 use crate::name::Name;
 
 /// The children of a parent, or why they are not known.
@@ -66,8 +66,6 @@ impl Listing {
     }
 }
 
-type Batch = BoxFuture<'static, Listed>;
-
 /// How many listings of one queue are on their way at most; whoever comes then shares the next one. A few that come at once,
 /// such as permits, wait for nobody.
 const AT_ONCE: usize = 8;
@@ -97,7 +95,7 @@ struct Queues {
 pub(super) struct Queue {
     turns: Semaphore,
     /// The listing that is asked for as soon as one of those on their way was answered.
-    next: Mutex<Option<WeakShared<Batch>>>,
+    next: SharedCall<Listed>,
     /// Under this parent, all numbers below have gone.
     front: Mutex<(Parent, i64)>,
     /// A listing that shows every waiter of this session, and the number of the last of them.
@@ -126,7 +124,7 @@ impl SharedListings {
             queues.many = 2 * queues.by_name.len();
         }
         let front = Mutex::new((Parent::default(), i64::MIN));
-        let (turns, next, shown) = (Semaphore::new(AT_ONCE), Mutex::default(), Mutex::default());
+        let (turns, next, shown) = (Semaphore::new(AT_ONCE), SharedCall::default(), Mutex::default());
         let queue = Arc::new(Queue { turns, next, front, shown });
         match queues.by_name.entry(key) {
             Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
@@ -154,37 +152,23 @@ impl Queue {
     }
 
     /// The listing that is still to be asked for.
-    fn join(self: &Arc<Self>, client: &wire::Client, parent: &str) -> Shared<Batch> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(batch) = next.as_ref().and_then(WeakShared::upgrade) {
-            return batch;
-        }
-        let (queue, client, parent) = (Arc::clone(self), client.clone(), parent.to_owned());
-        let batch: Batch = Box::pin(async move {
-            let turn = match tokio::time::timeout(PATIENCE, queue.turns.acquire()).await {
-                Ok(Ok(permit)) => {
-                    permit.forget();
-                    Some(Turn(Arc::clone(&queue)))
-                }
-                Ok(Err(_)) | Err(_) => None,
+    fn join(self: &Arc<Self>, client: &wire::Client, parent: &str) -> Joined<Listed> {
+        self.next.join(|| {
+            let (queue, client, parent) = (Arc::clone(self), client.clone(), parent.to_owned());
+            let listed = async move {
+                let turn = match tokio::time::timeout(PATIENCE, queue.turns.acquire()).await {
+                    Ok(Ok(permit)) => {
+                        permit.forget();
+                        Some(Turn(Arc::clone(&queue)))
+                    }
+                    Ok(Err(_)) | Err(_) => None,
+                };
+                // Whoever comes later may not be in what is listed now.
+                queue.next.close();
+                ask(turn, &client, &parent).await
             };
-            queue.ask_for_all(turn, &client, &parent).await
-        });
-        let batch = batch.shared();
-        *next = batch.downgrade();
-        batch
-    }
-
-    /// From here on, nobody joins: who comes later may not be in what is listed now.
-    fn ask_for_all(
-        &self,
-        turn: Option<Turn>,
-        client: &wire::Client,
-        parent: &str,
-    ) -> impl Future<Output = Listed> + use<> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        *next = None;
-        ask(turn, client, parent)
+            listed.boxed()
+        })
     }
 
     /// All mutexes below `number` have gone for good under `parent`: nobody appears ahead of who is there. A queue that was

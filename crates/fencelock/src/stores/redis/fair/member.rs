@@ -13,8 +13,9 @@ use super::refusal::{self, NEEDED};
 use super::repair::repair;
 use super::scripts::{self, Open};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::Meaning;
 use crate::store::{Loss, Opening};
-use crate::stores::redis::wire::{Chores, Connection, LinkUser, Meaning, Script, Server, forbidden};
+use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server, forbidden};
 use crate::time::Moment;
 
 /// Whoever looks at queues without a session.

@@ -3,7 +3,7 @@
 use redis::RedisError;
 
 use crate::error::{Error, ErrorKind};
-use crate::stores::redis::wire::{Meaning, refused};
+use crate::kit::fault::{Meaning, refused};
 
 /// Why a script refused, beyond what any command can be refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

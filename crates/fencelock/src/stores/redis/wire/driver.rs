@@ -160,12 +160,12 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::connection::Connection;
-    use super::super::fault::Meaning;
     use super::super::script::Script;
     use super::super::server::Server;
     use super::super::user::LinkUser;
     use super::*;
     use crate::error::Result;
+    use crate::kit::fault::Meaning;
     use crate::stores::memory::VirtualClock;
     use crate::time::SystemClock;
 

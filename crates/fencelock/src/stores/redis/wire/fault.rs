@@ -4,26 +4,7 @@ use redis::{ErrorKind as Wire, RedisError, ServerErrorKind};
 
 use super::user::LinkUser;
 use crate::error::{Error, ErrorKind};
-
-/// What an error means.
-pub(crate) struct Meaning {
-    pub(crate) kind: ErrorKind,
-    /// Another try can help.
-    pub(crate) retryable: bool,
-    /// The request may have taken effect.
-    pub(crate) unknown: bool,
-    pub(crate) message: &'static str,
-}
-
-/// No other try helps.
-pub(crate) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
-    Meaning { kind, retryable: false, unknown: false, message }
-}
-
-/// The server did nothing, and may do it later.
-const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
-    Meaning { kind, retryable: true, unknown: false, message }
-}
+use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
@@ -36,14 +17,7 @@ pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
 
 /// The same of an error that is known to mean this.
 pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meaning) -> Error {
-    let mut fault = Error::new(meaning.kind, operation, meaning.message).with("cause", told(error));
-    if meaning.retryable {
-        fault = fault.retryable();
-    }
-    if meaning.unknown {
-        fault = fault.outcome_unknown();
-    }
-    fault
+    meaning.of(operation).with("cause", told(error))
 }
 
 /// What a user may not do of what a layout does: each command with what the server says. `needed` is how an access control list gives all

@@ -3,14 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::{Shared, WeakShared};
 
 use super::config::Config;
 use super::connection::Connection;
 use super::user::LinkUser;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::share_call::SharedCall;
 use crate::store::{Opening, Tasks};
 use crate::time::{Clock, Moment, SystemClock};
 
@@ -33,13 +32,13 @@ pub(crate) struct Link {
     user: Arc<dyn LinkUser>,
     /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
+    dialing: SharedCall<Dialed>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     current: Option<Arc<Connection>>,
-    dialing: Option<WeakShared<Dial>>,
     failures: u32,
     not_before: Option<Moment>,
     /// How many connections were tried.
@@ -47,7 +46,6 @@ struct State {
 }
 
 type Dialed = std::result::Result<Arc<Connection>, Arc<Error>>;
-type Dial = BoxFuture<'static, Dialed>;
 
 impl Link {
     /// A way for `user`, whose session is opened with `opening`, if it has one.
@@ -61,6 +59,7 @@ impl Link {
             silence: (ttl * 3 / 10).min(MOST_PATIENCE),
             user,
             tasks: opening.map(|opening| opening.tasks.clone()),
+            dialing: SharedCall::default(),
             state: Mutex::default(),
         })
     }
@@ -69,8 +68,12 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn current(&self) -> Option<Arc<Connection>> {
+        self.lock().current.as_ref().filter(|current| current.is_alive()).map(Arc::clone)
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
-        self.lock().current.as_ref().is_some_and(|current| current.is_alive())
+        self.current().is_some()
     }
 
     /// Closes the connection, if there is one.
@@ -81,29 +84,21 @@ impl Link {
 
     /// The connection; makes one when there is none. Those who come while one is being made share the outcome.
     pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>> {
-        let dial = match self.current_or_dial() {
-            Ok(current) => return Ok(current),
-            Err(dial) => dial,
-        };
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let dial = self.dialing.join(|| {
+            let link = Arc::clone(self);
+            async move { link.dial().await.map_err(Arc::new) }.boxed()
+        });
         dial.await.map_err(|error| error.again())
     }
 
-    fn current_or_dial(self: &Arc<Self>) -> Result<Arc<Connection>, Shared<Dial>> {
-        let mut state = self.lock();
-        if let Some(current) = state.current.as_ref().filter(|current| current.is_alive()) {
-            return Ok(Arc::clone(current));
+    async fn dial(&self) -> Result<Arc<Connection>> {
+        // One that was under way when this one was asked for may have been made meanwhile.
+        if let Some(current) = self.current() {
+            return Ok(current);
         }
-        let under_way = state.dialing.as_ref().and_then(WeakShared::upgrade).filter(|dial| dial.peek().is_none());
-        if let Some(dial) = under_way {
-            return Err(dial);
-        }
-        let link = Arc::clone(self);
-        let dial = async move { link.dial().await.map_err(Arc::new) }.boxed().shared();
-        state.dialing = dial.downgrade();
-        Err(dial)
-    }
-
-    async fn dial(self: &Arc<Self>) -> Result<Arc<Connection>> {
         let (number, not_before) = {
             let mut state = self.lock();
             state.tried += 1;

@@ -15,9 +15,9 @@ mod user;
 
 pub(super) use self::config::{Config, bad};
 pub(super) use self::connection::Connection;
+pub(super) use self::fault::forbidden;
 #[cfg(test)]
 pub(super) use self::fault::is_of_a_replica;
-pub(super) use self::fault::{Meaning, forbidden, refused};
 pub(super) use self::link::Link;
 pub(super) use self::script::{Call, Script};
 pub(super) use self::server::Server;

@@ -6,10 +6,10 @@ use futures_core::future::BoxFuture;
 use redis::{PushInfo, PushKind, RedisError, Value};
 
 use super::connection::Connection;
-use super::fault::Meaning;
 use super::script::Script;
 use super::server::Server;
 use crate::error::Result;
+use crate::kit::fault::Meaning;
 
 /// What is done on a connection besides requests, until it ends.
 pub(crate) type Chores = BoxFuture<'static, ()>;

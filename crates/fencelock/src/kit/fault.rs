@@ -1,0 +1,58 @@
+//! What an error of a store's client means. Each store maps all errors of its client in one function, so that nothing is worth
+//! another try by accident.
+
+use crate::error::{Error, ErrorKind};
+
+/// What an error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    pub(crate) kind: ErrorKind,
+    /// Another try can help.
+    pub(crate) retryable: bool,
+    /// The request may have taken effect.
+    pub(crate) unknown: bool,
+    pub(crate) message: &'static str,
+}
+
+/// No other try helps, and nothing was done.
+pub(crate) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
+    Meaning { kind, retryable: false, unknown: false, message }
+}
+
+/// Nothing was done, and it may be done later.
+pub(crate) const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
+    Meaning { kind, retryable: true, unknown: false, message }
+}
+
+impl Meaning {
+    /// The error of `operation` that means this.
+    pub(crate) fn of(&self, operation: &'static str) -> Error {
+        let mut error = Error::new(self.kind, operation, self.message);
+        if self.retryable {
+            error = error.retryable();
+        }
+        if self.unknown {
+            error = error.outcome_unknown();
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Outcome;
+
+    #[test]
+    fn an_error_says_whether_to_try_again_and_whether_the_request_can_have_taken_effect() {
+        let told = |meaning: Meaning| {
+            let error = meaning.of("enter");
+            (error.kind(), error.is_retryable(), error.outcome() == Outcome::Unknown)
+        };
+        let (lost, denied) = (passing(ErrorKind::Unreachable, "lost"), refused(ErrorKind::Denied, "no"));
+        assert_eq!(told(lost), (ErrorKind::Unreachable, true, false));
+        assert_eq!(told(Meaning { unknown: true, ..lost }), (ErrorKind::Unreachable, true, true));
+        assert_eq!(told(denied), (ErrorKind::Denied, false, false));
+        assert_eq!(told(Meaning { unknown: true, ..denied }), (ErrorKind::Denied, false, true));
+    }
+}

@@ -1,0 +1,67 @@
+//! One call for all who ask for the same thing while it is under way.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
+
+/// A call as everybody has it who shares it. It goes on while one of them waits for it, and ends with the last.
+pub(crate) type Joined<T> = Shared<BoxFuture<'static, T>>;
+
+/// Where those meet who ask for the same thing.
+pub(crate) struct SharedCall<T: Clone>(Mutex<Option<WeakShared<BoxFuture<'static, T>>>>);
+
+impl<T: Clone> Default for SharedCall<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Clone> SharedCall<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<WeakShared<BoxFuture<'static, T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The call under way; if there is none, the one that `begin` makes.
+    pub(crate) fn join(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> Joined<T> {
+        let mut call = self.lock();
+        let under_way = call.as_ref().and_then(WeakShared::upgrade).filter(|call| call.peek().is_none());
+        under_way.unwrap_or_else(|| {
+            let begun = begin().shared();
+            *call = begun.downgrade();
+            begun
+        })
+    }
+
+    /// From here on nobody joins the call that is under way: whoever comes later begins another.
+    pub(crate) fn close(&self) {
+        *self.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn who_comes_while_a_call_is_under_way_shares_it_and_who_comes_later_does_not() {
+        let call = SharedCall::<u8>::default();
+        let one = call.join(|| pending().boxed());
+        assert!(call.join(|| unreachable!()).ptr_eq(&one));
+        call.close();
+        let two = call.join(|| ready(2).boxed());
+        assert!(!two.ptr_eq(&one));
+        assert_eq!(two.now_or_never(), Some(2));
+        assert_eq!(call.join(|| ready(3).boxed()).now_or_never(), Some(3));
+    }
+
+    #[test]
+    fn a_call_that_everybody_has_dropped_is_begun_anew() {
+        let call = SharedCall::<u8>::default();
+        drop(call.join(|| pending().boxed()));
+        assert_eq!(call.join(|| ready(1).boxed()).now_or_never(), Some(1));
+    }
+}
