@@ -1,21 +1,12 @@
 //! The servers that tests start and stop, and `cargo xtask servers`, which starts them all for as long as one likes.
 
-use fencelock_testbed::redis;
-use fencelock_testbed::zookeeper::{self, Ensemble};
+use fencelock_testbed::{KINDS, Kind};
 
 use crate::packages;
 use crate::shell::{self, Result};
 
-/// The stores that need no server. A store that is in none of these lists fails the tests.
+/// The stores that need no server. A store that is neither in these lists nor one of the test bed's [`KINDS`] fails the tests.
 const WITHOUT: &[(&str, &str)] = &[("file", "a directory"), ("memory", "this process")];
-
-/// The stores that need one, and how it is started.
-const WITH: &[(&str, Start)] = &[("redis", redis), ("zk", zookeeper)];
-
-/// Other ways to a server of [`WITH`]. Tests that go them start servers of their own.
-const ANOTHER_WAY: &[(&str, &str)] = &[("redis+unix", "redis"), ("rediss", "redis"), ("zks", "zk")];
-
-type Start = fn() -> Result<Server>;
 
 /// A server that runs until it is dropped.
 pub(crate) struct Server {
@@ -42,30 +33,24 @@ pub(crate) fn run(args: &[String]) -> Result {
 /// Starts every server that tests share.
 pub(crate) fn start() -> Result<Vec<Server>> {
     every_store_has_one()?;
-    WITH.iter().map(|(scheme, start)| start().map_err(|fault| format!("{scheme}: {fault}"))).collect()
+    KINDS.iter().map(|kind| start_one(kind).map_err(|fault| format!("{}: {fault}", kind.scheme))).collect()
 }
 
-fn zookeeper() -> Result<Server> {
-    let ensemble = Ensemble::start(zookeeper::Settings::default()).map_err(|error| error.to_string())?;
-    let address = ensemble.server(0).address().to_string();
-    Ok(Server { variable: (zookeeper::SHARED, address), url: ensemble.url("/locks"), _running: Box::new(ensemble) })
-}
-
-fn redis() -> Result<Server> {
-    let server = redis::Server::start(redis::Settings::default()).map_err(|error| error.to_string())?;
-    let address = server.address().to_string();
-    // The first database counts those out that tests use.
-    Ok(Server { variable: (redis::SHARED, address), url: server.url() + "/4095", _running: Box::new(server) })
+fn start_one(kind: &Kind) -> std::io::Result<Server> {
+    let running = kind.start()?;
+    let address = running.address();
+    let url = kind.url(address, &kind.namespace(address)?, "");
+    Ok(Server { variable: (kind.variable, address.to_string()), url, _running: Box::new(running) })
 }
 
 /// Fails when there is a store whose server nobody starts.
 fn every_store_has_one() -> Result {
-    let without = WITHOUT.iter().chain(ANOTHER_WAY).map(|(known, _)| *known);
-    let known: Vec<_> = WITH.iter().map(|(known, _)| *known).chain(without).collect();
+    let with = KINDS.iter().flat_map(|kind| kind.other_schemes.iter().chain([&kind.scheme]).copied());
+    let known: Vec<_> = with.chain(WITHOUT.iter().map(|(scheme, _)| *scheme)).collect();
     let scheme = |info: &fencelock::store::StoreInfo| info.scheme;
     match fencelock::store::stores().iter().map(scheme).find(|scheme| !known.contains(scheme)) {
         None => Ok(()),
-        Some(scheme) => Err(format!("nobody starts a server for {scheme}: add it to xtask/src/servers.rs")),
+        Some(scheme) => Err(format!("nobody starts a server for {scheme}: add it to KINDS of the test bed")),
     }
 }
 

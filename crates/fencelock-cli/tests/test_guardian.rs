@@ -6,14 +6,18 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use common::{Place, Running, children, code, ended, is_alive, stderr, stopped, until, written};
+use fencelock_testbed::KINDS;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Places on both kinds of servers, with sessions of this many milliseconds.
-fn places(ttl_ms: u32) -> [Place; 2] {
-    let redis = fencelock_testbed::redis::shared().url();
-    let zookeeper = fencelock_testbed::zookeeper::shared().url();
-    [Place::with_store(format!("{redis}?ttl_ms={ttl_ms}")), Place::with_store(format!("{zookeeper}&ttl_ms={ttl_ms}"))]
+/// A place on each kind of server, with a session of this many milliseconds.
+fn places(ttl_ms: u32) -> impl Iterator<Item = Place> {
+    KINDS.iter().map(move |kind| Place::with_store(kind.shared().url_with(&format!("ttl_ms={ttl_ms}"))))
+}
+
+/// One of them.
+fn place(ttl_ms: u32) -> Place {
+    places(ttl_ms).next().unwrap()
 }
 
 /// A command that ignores what can be ignored, with a child and a grandchild that write lines as long as they live.
@@ -169,7 +173,7 @@ fn a_killed_guardian_has_a_successor() {
 
 #[test]
 fn a_guardian_heeds_neither_term_nor_a_closing_terminal() {
-    let [place, _] = places(60_000);
+    let place = place(60_000);
     let running = family(&place, &[]);
     let guardian = the_guardian_of(&running, &place);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP, Signal::SIGUSR1] {
@@ -197,8 +201,8 @@ fn what_a_command_leaves_running_outlives_its_guardian() {
 fn whoever_is_killed_or_stopped_at_whatever_moment_nobody_runs_beside_the_next_holder() {
     // The moments are spread over the whole start: the guardian, the command that waits for it, the first renewals.
     for round in 0..16_u32 {
-        let [redis, zookeeper] = places(2500);
-        let place = if round % 2 == 0 { redis } else { zookeeper };
+        let kind = KINDS[round as usize % KINDS.len()];
+        let place = Place::with_store(kind.shared().url_with("ttl_ms=2500"));
         let mut command = place.run(&["job"], FAMILY);
         let running = Running::start(command.stderr(Stdio::null()).process_group(0));
         std::thread::sleep(std::time::Duration::from_millis(7) * round);
@@ -211,7 +215,7 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_nobody_runs_beside_the_next_h
 
 #[test]
 fn a_command_has_the_descriptors_that_it_would_have_without_us() {
-    let [place, _] = places(60_000);
+    let place = place(60_000);
     let list = |file: &str| format!("ls /proc/\\$\\$/fd > {file}; true");
     let (without, with) = (list("without"), list("with"));
     let script = format!("exec 7>seven; sh -c \"{without}\"; exec \"$0\" run --quiet job -- sh -c \"{with}\"");
@@ -226,8 +230,7 @@ fn a_command_has_the_descriptors_that_it_would_have_without_us() {
 
 #[test]
 fn a_command_has_no_signal_blocked() {
-    let [redis, _] = places(60_000);
-    for place in [Place::new(), redis] {
+    for place in [Place::new(), place(60_000)] {
         let output = common::output(&mut place.run(&["--quiet", "job"], "exec grep SigBlk /proc/self/status"));
         assert_eq!(common::stdout(&output).trim_start_matches("SigBlk:").trim(), "0000000000000000");
     }

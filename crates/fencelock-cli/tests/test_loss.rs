@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 use std::time::SystemTime;
 
 use common::{Place, Running, code, stderr, stdout, written};
+use fencelock_testbed::KINDS;
 use fencelock_testbed::redis::{Server, Settings};
 use nix::sys::signal::Signal;
 
@@ -32,9 +33,8 @@ fn said(place: &Place, output: &Output) -> String {
     words.collect()
 }
 
-fn stores() -> [Place; 3] {
-    let zookeeper = fencelock_testbed::zookeeper::shared().url();
-    [Place::new(), Place::with_store(fencelock_testbed::redis::shared().url()), Place::with_store(zookeeper)]
+fn stores() -> impl Iterator<Item = Place> {
+    std::iter::once(Place::new()).chain(KINDS.iter().map(|kind| Place::with_store(kind.shared().url())))
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
 
 #[test]
 fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
-    let [_, place, _] = stores();
+    let place = Place::with_store(fencelock_testbed::redis::shared().url());
     let place = Place::with_store(format!("{}?ttl_ms=3000", place.url()));
     let holder = holder(&place, &[]);
     holder.signal(Signal::SIGSTOP);

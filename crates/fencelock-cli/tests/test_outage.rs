@@ -119,10 +119,10 @@ fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_a
 
 #[test]
 fn the_last_look_for_a_second_holder_does_not_wait_for_a_silent_server() {
-    let server = fencelock_testbed::zookeeper::shared();
-    let proxy = Proxy::start(server.address()).unwrap();
-    let options = "tick_ms=500&ttl_ms=60000&request_deadline_ms=6000";
-    let place = Place::with_store(format!("zk://{}{}?{options}", proxy.address(), server.parent()));
+    let zookeeper = &fencelock_testbed::zookeeper::KIND;
+    let proxy = Proxy::start(zookeeper.shared().address()).unwrap();
+    let options = "ttl_ms=60000&request_deadline_ms=6000";
+    let place = Place::with_store(zookeeper.url(proxy.address(), &zookeeper.shared().namespace(), options));
     let mut holder = place.holder("job");
     proxy.hold(Way::Both);
     let started = Instant::now();

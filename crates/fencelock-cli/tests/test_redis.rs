@@ -1,4 +1,4 @@
-//! Every verb with `redis:`, `rediss:` and `redis+unix:`, against real servers.
+//! What the command does with `redis:` alone, and every verb with `rediss:` and `redis+unix:`, against real servers.
 
 mod common;
 
@@ -6,15 +6,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+use common::{Place, Running, code, ended, output, stderr, stdout, written};
+use fencelock_testbed::Port;
 use fencelock_testbed::redis::{Server, Settings, Tls, shared};
-use fencelock_testbed::{Port, Proxy, Way};
-use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// A session that no slowness of a test ends, in a database of the test's own.
 fn place() -> Place {
-    Place::with_store(format!("{}?ttl_ms=60000", shared().url()))
+    Place::with_store(shared().url_with("ttl_ms=60000"))
 }
 
 /// `run` with its exit codes and tokens, `ls`, `show`, `break` and `bench`, all on this store.
@@ -46,28 +45,6 @@ fn drilled(place: &Place, workers: &str, sections: &str) -> serde_json::Value {
     let drilled = output(&mut place.fencelock(&["bench", "--workers", workers, "--sections", sections, "--json"]));
     assert_eq!((code(&drilled), stderr(&drilled)), (0, String::new()));
     serde_json::from_str(&stdout(&drilled)).unwrap()
-}
-
-#[test]
-fn run_does_on_redis_what_it_does_elsewhere() {
-    let place = place();
-    for (script, expected) in [("exit 3", 3), ("kill -TERM $$", 143)] {
-        assert_eq!(ended(&mut place.run(&["job"], script)), (expected, String::new()), "{script}");
-    }
-    assert_eq!(ended(&mut place.run(&["--max-hold", "300ms", "--quiet", "job"], "exec sleep 600")).0, 76);
-    assert_eq!(ended(place.fencelock(&["--require-store"]).args(["run", "job", "--", "true"])), (0, String::new()));
-    let file = place.path("plain");
-    fs::write(&file, "x").unwrap();
-    for (program, expected) in [(file.to_str().unwrap(), 126), ("no-such-command", 127)] {
-        let (code, text) = ended(&mut place.fencelock(&["run", "job", "--", program]));
-        assert_eq!((code, text.contains(program), text.lines().count()), (expected, true, 1), "{text}");
-    }
-    assert_eq!(place.contenders("job").len(), 0);
-}
-
-#[test]
-fn every_verb_works_in_a_database_of_its_own() {
-    every_verb_works(&place());
 }
 
 #[test]
@@ -109,46 +86,6 @@ fn every_verb_works_over_tls() {
 }
 
 #[test]
-fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it() {
-    let place = place();
-    let mut holder = place.holder("job");
-    let mut waiters = Vec::new();
-    for number in 0..3 {
-        let options = ["--quiet", "--purpose", &format!("waiter {number}"), "job"];
-        waiters.push(Running::start(&mut place.run(&options, &format!("echo {number} >> order"))));
-        place.queued("job", number + 2);
-    }
-    let shown = place.contenders("job");
-    for (index, contender) in shown.iter().enumerate() {
-        let state = if index == 0 { "holder" } else { "waiter" };
-        assert_eq!((&contender["position"], &contender["state"]), (&(index + 1).into(), &state.into()));
-        assert!(contender["host"].is_string() && contender["since"].as_str().unwrap().ends_with('Z'), "{contender}");
-    }
-    assert_eq!(shown[0]["pid"], holder.pid().as_raw());
-    assert_eq!(shown[3]["pid"], waiters[2].pid().as_raw());
-    assert!(shown[0]["token"].as_str().unwrap().parse::<i64>().unwrap() > 0 && shown[1]["token"].is_null());
-    let table = stdout(&output(&mut place.fencelock(&["show", "job"])));
-    let lines: Vec<_> = table.lines().collect();
-    assert!(lines[1].contains("holder") && lines[1].contains("to test") && lines[4].contains("waiter 2"), "{table}");
-    let listed = stdout(&output(&mut place.fencelock(&["ls"])));
-    assert!(listed.contains("job") && listed.lines().nth(1).unwrap().ends_with('3'), "{listed}");
-    drop(holder.0.as_mut().unwrap().stdin.take());
-    assert!(waiters.into_iter().all(|waiter| waiter.code() == 0));
-    assert_eq!(fs::read_to_string(place.path("order")).unwrap(), "0\n1\n2\n");
-    assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
-}
-
-#[test]
-fn those_who_share_run_together_and_are_shown_as_what_they_are() {
-    place().lets_those_who_share_run_together();
-}
-
-#[test]
-fn a_broken_holder_is_told_why_and_the_record_is_shown() {
-    place().tells_a_broken_holder_why_and_shows_the_record();
-}
-
-#[test]
 fn a_command_whose_lock_the_server_forgot_is_stopped() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
@@ -160,65 +97,6 @@ fn a_command_whose_lock_the_server_forgot_is_stopped() {
     assert_eq!(code(&output), 76);
     assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
     assert_eq!(written(&place.path("told")), "told\n");
-}
-
-#[test]
-fn a_command_whose_lock_cannot_be_renewed_is_gone_before_the_next_one_starts() {
-    let (server, database) = (shared().address(), shared().database());
-    let proxy = Proxy::start(server).unwrap();
-    let at = |address| Place::with_store(format!("redis://{address}/{database}?ttl_ms=4000"));
-    let (place, rival) = (at(proxy.address()), at(server));
-    let log = place.path("log");
-    let script =
-        format!("trap '' TERM; echo started >> {0}; while echo alive >> {0}; do sleep 0.02; done", log.display());
-    let running = Running::start(place.run(&["job"], &script).stderr(Stdio::piped()));
-    until("the command runs", || log.exists().then_some(()));
-    let waiting = Running::start(&mut rival.run(&["--quiet", "job"], &format!("echo rival >> {}", log.display())));
-    rival.queued("job", 2);
-    proxy.hold(Way::Both);
-    let output = running.end();
-    assert_eq!((code(&output), waiting.code()), (76, 0));
-    let said = stderr(&output);
-    assert!(
-        said.contains("could not be renewed until") && said.contains("the command is stopped before it lapses"),
-        "{said}"
-    );
-    let log = fs::read_to_string(&log).unwrap();
-    assert!(log.starts_with("started\nalive\n") && log.ends_with("alive\nrival\n"), "killed in time");
-}
-
-#[test]
-fn a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held() {
-    let place = place();
-    let script = "trap '' TERM HUP; echo $$ > pid; while :; do read line; done";
-    let mut running = Running::start(place.run(&["job"], script).stdin(Stdio::piped()));
-    let child = written(&place.path("pid")).trim().parse().unwrap();
-    running.signal(Signal::SIGKILL);
-    assert_eq!(running.0.take().unwrap().wait().unwrap().code(), None);
-    until("the command is gone", || (!is_alive(child)).then_some(()));
-    // The session lives for a minute; nobody starts before the end of it.
-    assert_eq!(place.contenders("job").len(), 1);
-    assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
-}
-
-#[test]
-fn the_drill_of_a_hundred_workers_ends_exact() {
-    let figures = drilled(&place(), "100", "400");
-    assert_eq!((figures["sections"].as_u64(), figures["counter"].as_u64()), (Some(400), Some(400)));
-    assert_eq!((figures["exact"].as_bool(), figures["overlaps"].as_u64()), (Some(true), Some(0)));
-    assert_eq!(figures["tokens_not_rising"].as_u64(), Some(0));
-}
-
-#[test]
-fn stores_lists_redis_and_its_options() {
-    let listed = stdout(&output(&mut Place::new().fencelock(&["stores", "--json"])));
-    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-    for scheme in ["redis", "rediss", "redis+unix"] {
-        let store = listed.as_array().unwrap().iter().find(|store| store["scheme"] == scheme).unwrap();
-        let order = &store["capability"]["order"];
-        assert_eq!((&store["compiled_in"], order), (&true.into(), &"first come, first served".into()), "{store}");
-        assert!(store["options"].as_array().unwrap().contains(&"layout".into()), "{store}");
-    }
 }
 
 #[test]

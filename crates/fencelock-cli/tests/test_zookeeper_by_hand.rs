@@ -22,7 +22,7 @@ struct Page {
 
 impl Page {
     fn open() -> Self {
-        let (server, parent) = (shared().address().to_string(), shared().parent());
+        let (server, parent) = (shared().address().to_string(), shared().namespace());
         let blocks = PAGE.split("\n```").skip(1).step_by(2).map(|block| {
             let (kind, commands) = block.split_once('\n').unwrap();
             (kind, commands.replace("localhost:2181", &server).replace("/locks", &parent))

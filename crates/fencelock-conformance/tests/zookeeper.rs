@@ -4,36 +4,25 @@ mod network;
 
 use std::time::Duration;
 
-use fencelock::{Result, StoreUrl, store::open_url};
-use fencelock_conformance::{Fixture, Process, suite};
-use fencelock_testbed::zookeeper::shared;
-use futures_core::future::BoxFuture;
-use network::Network;
+use fencelock_conformance::suite;
+use fencelock_testbed::zookeeper::KIND;
+use network::Namespace;
 
-/// A parent node that nobody else uses, and options.
-struct Parent(String, &'static str);
+/// The least that servers grant with ticks of half a second is 2 s.
+const TTL: Duration = Duration::from_secs(2);
 
-impl Fixture for Parent {
-    fn process(&self) -> BoxFuture<'_, Result<Process>> {
-        let (faults, address) = Network::to(shared().address());
-        let url = format!("zk://{address}{}?tick_ms=500&{}", self.0, self.1);
-        Box::pin(async move { Ok(Process { store: open_url(StoreUrl::parse(&url)?).await?, faults }) })
-    }
-
-    /// A silent connection is given up after a third of it.
-    fn long_ttl(&self) -> Duration {
-        Duration::from_secs(15)
-    }
+fn with(options: &'static str) -> Namespace {
+    Namespace::of(&KIND, options, TTL)
 }
 
-suite!("zk", || Parent(shared().parent(), ""));
+suite!("zk", || with(""));
 // Only mutexes are handed over in two ways, and both families have the same permits.
 mod by_listing {
-    super::suite!("zk", || super::Parent(super::shared().parent(), "handover=list"), only = mutexes);
+    super::suite!("zk", || super::with("handover=list"), only = mutexes);
 }
 mod as_kazoo {
-    super::suite!("zk", || super::Parent(super::shared().parent(), "layout=kazoo"), only = mutexes_and_writers);
+    super::suite!("zk", || super::with("layout=kazoo"), only = mutexes_and_writers);
 }
 mod as_kazoo_by_listing {
-    super::suite!("zk", || super::Parent(super::shared().parent(), "layout=kazoo&handover=list"), only = mutexes);
+    super::suite!("zk", || super::with("layout=kazoo&handover=list"), only = mutexes);
 }

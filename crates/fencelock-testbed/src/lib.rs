@@ -11,6 +11,7 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 mod scratch;
+mod server;
 mod wait;
 pub mod zookeeper;
 
@@ -18,4 +19,5 @@ pub use network::Network;
 pub use packages::{Package, REDIS, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
+pub use server::{KINDS, Kind, Server, Shared};
 pub use wait::{PATIENCE, wait_until};

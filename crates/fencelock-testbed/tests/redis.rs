@@ -73,7 +73,7 @@ fn a_server_listens_where_it_is_asked_to_and_knows_its_users() {
     let mut hands = server.hands().unwrap();
     assert_eq!(hands.ask(&["AUTH", "reader", "other"]).unwrap(), Reply::Status("OK".to_owned()));
     assert!(matches!(hands.ask(&["SET", "key", "value"]).unwrap(), Reply::Error(error) if error.starts_with("NOPERM")));
-    assert_ne!(shared().database(), shared().database());
+    assert_ne!(shared().namespace(), shared().namespace());
 }
 
 #[test]

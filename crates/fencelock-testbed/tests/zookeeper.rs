@@ -55,7 +55,7 @@ fn a_follower_cut_off_from_its_leader_alone_stops_serving_and_comes_back() {
 #[test]
 fn tests_share_one_server_and_no_parent() {
     assert!(TcpStream::connect(shared().address()).is_ok());
-    assert_ne!(shared().parent(), shared().parent());
+    assert_ne!(shared().namespace(), shared().namespace());
     assert!(shared().url().starts_with(&format!("zk://{}/t", shared().address())));
 }
 

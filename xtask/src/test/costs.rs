@@ -65,6 +65,7 @@ const TABLE: &[Row] = &[
     row("fencelock-cli", "test_outage", Waits, 12),
     row("fencelock-cli", "test_redis", Waits, 20),
     row("fencelock-cli", "test_run", Waits, 12),
+    row("fencelock-cli", "test_servers", Waits, 25).threads(4),
     row("fencelock-cli", "test_show", Waits, 5),
     row("fencelock-cli", "test_store", Waits, 60),
     row("fencelock-cli", "test_stores", Computes, 1),

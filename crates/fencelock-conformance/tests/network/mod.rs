@@ -1,19 +1,53 @@
-//! A network between one process and a server, with all its faults.
+//! A server that every law gets a part of, and a network between it and each process, with all its faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock_conformance::{Delayed, Faults, Request};
-use fencelock_testbed::{Proxy, Way, wait_until};
+use fencelock::store::open_url;
+use fencelock::{Result, StoreUrl};
+use fencelock_conformance::{Delayed, Faults, Fixture, Process, Request};
+use fencelock_testbed::{Kind, Proxy, Way, wait_until};
 use futures_core::future::BoxFuture;
 
+/// A part of the shared server of one kind, reached by each process on a way of its own, with these options in the URL.
+pub(crate) struct Namespace {
+    kind: &'static Kind,
+    name: String,
+    options: &'static str,
+    ttl: Duration,
+}
+
+impl Namespace {
+    /// `ttl` is for the laws about expiry.
+    pub(crate) fn of(kind: &'static Kind, options: &'static str, ttl: Duration) -> Self {
+        Self { kind, name: kind.shared().namespace(), options, ttl }
+    }
+}
+
+impl Fixture for Namespace {
+    fn process(&self) -> BoxFuture<'_, Result<Process>> {
+        let (faults, address) = Network::to(self.kind.shared().address());
+        let url = self.kind.url(address, &self.name, self.options);
+        Box::pin(async move { Ok(Process { store: open_url(StoreUrl::parse(&url)?).await?, faults }) })
+    }
+
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// A silent connection is given up after a third of it.
+    fn long_ttl(&self) -> Duration {
+        Duration::from_secs(15)
+    }
+}
+
 /// One process's way to a server.
-pub(crate) struct Network(Arc<Proxy>);
+struct Network(Arc<Proxy>);
 
 impl Network {
     /// A way of its own to `server`, and the address to connect to.
-    pub(crate) fn to(server: SocketAddr) -> (Arc<Self>, SocketAddr) {
+    fn to(server: SocketAddr) -> (Arc<Self>, SocketAddr) {
         let proxy = Proxy::start(server).expect("a proxy");
         let address = proxy.address();
         (Arc::new(Self(Arc::new(proxy))), address)

@@ -9,4 +9,4 @@ mod shared;
 pub use hands::{Hands, Reply};
 pub use server::{CLOCK_SHIM, Server};
 pub use settings::{Role, Settings, Tls};
-pub use shared::{SHARED, Shared, shared};
+pub use shared::{KIND, shared};

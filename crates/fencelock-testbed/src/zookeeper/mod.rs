@@ -11,4 +11,4 @@ pub use ensemble::Ensemble;
 pub use hostile::{Manner, hostile};
 pub use server::{Mode, Server};
 pub use settings::{Settings, Tls};
-pub use shared::{SHARED, Shared, shared};
+pub use shared::{KIND, shared};

@@ -1,5 +1,6 @@
-//! One server for all tests of a binary, or of a whole run.
+//! ZooKeeper, as one kind of server among others.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,52 +8,70 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ensemble::Ensemble;
 use super::settings::Settings;
+use crate::packages::ZOOKEEPER;
+use crate::server::{Kind, Server, Shared};
 
-/// The environment variable that names a server that is running already, as `host:port`. Its tick is that of
-/// [`Settings::default`].
-pub const SHARED: &str = "FENCELOCK_TEST_ZOOKEEPER";
+/// ZooKeeper: one server alone.
+pub static KIND: Kind = Kind {
+    scheme: "zk",
+    other_schemes: &["zks"],
+    variable: "FENCELOCK_TEST_ZOOKEEPER",
+    package: ZOOKEEPER,
+    // What `Settings::default` says.
+    options: "tick_ms=500",
+    start: || Ok(Box::new(Ensemble::start(Settings::default())?)),
+    namespace: |_| Ok(parent()),
+    shared: OnceLock::new(),
+};
 
-/// A server that tests share. Nobody may break it, and each test has a parent node of its own.
-#[derive(Debug)]
-pub struct Shared {
-    address: SocketAddr,
-    /// `None` when somebody else started it.
-    _started: Option<Ensemble>,
-}
-
-/// The server that [`SHARED`] names, or one that lives as long as this process.
+/// The server that all tests share: [`Kind::shared`].
 ///
 /// # Panics
 /// When it cannot be started.
 pub fn shared() -> &'static Shared {
-    static SERVER: OnceLock<Shared> = OnceLock::new();
-    SERVER.get_or_init(|| match std::env::var(SHARED) {
-        Ok(address) => Shared { address: address.parse().expect("an address in the environment"), _started: None },
-        Err(_) => {
-            let started = Ensemble::start(Settings::default()).expect("a server");
-            Shared { address: started.server(0).address(), _started: Some(started) }
-        }
-    })
+    KIND.shared()
 }
 
-impl Shared {
-    /// Where clients connect.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+/// A path that no other test uses, such as `/t1a2b-7`; there is no node there yet.
+fn parent() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("/t{started:x}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Server for Ensemble {
+    fn address(&self) -> SocketAddr {
+        self.server(0).address()
     }
 
-    /// A path that no other test uses, such as `/t1a2b-7`; there is no node there yet.
-    #[must_use]
-    pub fn parent(&self) -> String {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        format!("/t{started:x}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+    fn kill(&self) {
+        self.servers().for_each(super::server::Server::kill);
     }
 
-    /// The URL of a store under a parent of its own.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("zk://{}{}?tick_ms={}", self.address, self.parent(), Settings::default().tick_ms)
+    fn pause(&self) {
+        self.servers().for_each(super::server::Server::pause);
+    }
+
+    fn resume(&self) {
+        self.servers().for_each(super::server::Server::resume);
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        self.servers().try_for_each(super::server::Server::restart)?;
+        self.wait_until_serving()
+    }
+
+    fn requests(&self) -> io::Result<u64> {
+        self.servers().map(|server| server.monitor("zk_packets_received")).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_urls_say_what_the_default_server_is() {
+        assert_eq!(KIND.options, format!("tick_ms={}", Settings::default().tick_ms));
     }
 }

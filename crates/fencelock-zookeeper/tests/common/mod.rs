@@ -30,7 +30,7 @@ pub(crate) async fn client() -> (Client, Events) {
 /// A session, and a node of its own below which nobody else works.
 pub(crate) async fn client_and_parent() -> (Client, String) {
     let (client, _) = client().await;
-    let parent = shared().parent();
+    let parent = shared().namespace();
     client.create(&parent, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
     (client, parent)
 }

@@ -12,22 +12,23 @@ use crate::lab::{acquired, acquiring, client, observed, queued, soon, until, unt
 /// A way to the shared server, and a database of one's own behind it.
 struct Link {
     proxy: Proxy,
-    database: i64,
+    /// As in `/7`.
+    database: String,
 }
 
 impl Link {
     fn new() -> Self {
-        Self { proxy: Proxy::start(shared().address()).unwrap(), database: shared().database() }
+        Self { proxy: Proxy::start(shared().address()).unwrap(), database: shared().namespace() }
     }
 
     /// The URL through the proxy.
     fn url(&self) -> String {
-        format!("redis://{}/{}", self.proxy.address(), self.database)
+        format!("redis://{}{}", self.proxy.address(), self.database)
     }
 
     /// The URL past it.
     fn past(&self) -> String {
-        format!("redis://{}/{}", shared().address(), self.database)
+        format!("redis://{}{}", shared().address(), self.database)
     }
 
     /// Cuts the next answer after so many bytes, and what that costs.
@@ -192,7 +193,7 @@ async fn a_message_that_the_server_drops_is_repaired_by_looking() {
     until_queued(&waiter, "job", 2).await;
     // The holder's session goes without a word, as by its end: nobody is told.
     let mut hands = fencelock_testbed::redis::Hands::connect(shared().address()).unwrap();
-    hands.ask(&["SELECT", &link.database.to_string()]).unwrap();
+    hands.ask(&["SELECT", &link.database[1..]]).unwrap();
     let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
     let oldest =
         sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());

@@ -47,7 +47,7 @@ impl Near {
 
     async fn on(server: SocketAddr, options: &str) -> Self {
         let proxy = Proxy::start(server).unwrap();
-        let lab = Lab { server: proxy.address(), parent: shared().parent(), hands: hands(server).await };
+        let lab = Lab { server: proxy.address(), parent: shared().namespace(), hands: hands(server).await };
         // No container: the servers would remove it with the last lock.
         lab.hands.create(&lab.parent, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
         let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);

@@ -32,7 +32,7 @@ impl Lab {
     }
 
     pub(crate) async fn on(server: SocketAddr) -> Self {
-        Self { server, parent: shared().parent(), hands: hands(server).await }
+        Self { server, parent: shared().namespace(), hands: hands(server).await }
     }
 
     /// The URL of the store, with `options` such as `&layout=kazoo`.

@@ -17,7 +17,7 @@ use crate::lab::{Lab, hands, soon};
 
 /// A parent that is reached through `way`; the hands go past it.
 async fn through(way: SocketAddr) -> Lab {
-    Lab { server: way, parent: shared().parent(), hands: hands(shared().address()).await }
+    Lab { server: way, parent: shared().namespace(), hands: hands(shared().address()).await }
 }
 
 /// Says when a request of an acquire was made again.

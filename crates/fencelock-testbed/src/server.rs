@@ -1,0 +1,141 @@
+//! What all servers here have in common, so that a test which is the same for each of them is written once.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use crate::packages::Package;
+use crate::{redis, zookeeper};
+
+/// Every kind of server that tests can start. A new one is added here, and in no other list of the test bed.
+pub static KINDS: [&Kind; 2] = [&redis::KIND, &zookeeper::KIND];
+
+/// A server that runs, or several that replicate. Dropping it kills it and removes its data.
+pub trait Server: fmt::Debug + Send + Sync {
+    /// Where clients connect; of several servers, the first.
+    fn address(&self) -> SocketAddr;
+
+    /// Kills it, as `kill -9` does. Repeatable.
+    fn kill(&self);
+
+    /// Stops it, as SIGSTOP does; its sockets stay.
+    fn pause(&self);
+
+    /// Lets it go on after [`Server::pause`].
+    fn resume(&self);
+
+    /// Starts it again with what it keeps through a crash, and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    fn restart(&self) -> io::Result<()>;
+
+    /// How many requests of clients it has received; asking counts, too.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    fn requests(&self) -> io::Result<u64>;
+}
+
+/// A kind of server: which store is on it, and how it is started.
+#[derive(Debug)]
+pub struct Kind {
+    /// The scheme of the store's URLs.
+    pub scheme: &'static str,
+    /// The schemes of other ways to such a server, over TLS or a socket file. Tests that go them start servers of their own.
+    pub other_schemes: &'static [&'static str],
+    /// The environment variable that names a server which is running already, as `host:port`; set up as the default one is.
+    pub variable: &'static str,
+    /// What has to be installed.
+    pub package: Package,
+    /// What every URL needs to say of a server with the default set-up, such as `tick_ms=500`; may be empty.
+    pub(crate) options: &'static str,
+    pub(crate) start: fn() -> io::Result<Box<dyn Server>>,
+    pub(crate) namespace: fn(SocketAddr) -> io::Result<String>,
+    pub(crate) shared: OnceLock<Shared>,
+}
+
+impl Kind {
+    /// A server of the caller's own with the default set-up, which may be broken.
+    ///
+    /// # Errors
+    /// When it does not start, with the end of its log.
+    ///
+    /// # Panics
+    /// When it is not installed, with the command that installs it.
+    pub fn start(&self) -> io::Result<Box<dyn Server>> {
+        (self.start)()
+    }
+
+    /// The server that [`Kind::variable`] names, or one that lives as long as this process.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn shared(&'static self) -> &'static Shared {
+        self.shared.get_or_init(|| match std::env::var(self.variable) {
+            Ok(address) => {
+                let address = address.parse().expect("an address in the environment");
+                Shared { kind: self, address, _started: None }
+            }
+            Err(_) => {
+                let started = self.start().expect("a server");
+                Shared { kind: self, address: started.address(), _started: Some(started) }
+            }
+        })
+    }
+
+    /// A part of the server at `address` that nobody else uses, as its URLs name it: a database, a path.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn namespace(&self, address: SocketAddr) -> io::Result<String> {
+        (self.namespace)(address)
+    }
+
+    /// The URL of the store in `namespace`, by way of `address`, with `options` such as `ttl_ms=4000&owner=me`.
+    #[must_use]
+    pub fn url(&self, address: SocketAddr, namespace: &str, options: &str) -> String {
+        let said: Vec<_> = [self.options, options].into_iter().filter(|options| !options.is_empty()).collect();
+        let query = if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) };
+        format!("{}://{address}{namespace}{query}", self.scheme)
+    }
+}
+
+/// A server that tests share. Nobody may break it, and each test has a part of its own.
+#[derive(Debug)]
+pub struct Shared {
+    kind: &'static Kind,
+    address: SocketAddr,
+    /// `None` when somebody else started it.
+    _started: Option<Box<dyn Server>>,
+}
+
+impl Shared {
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A part that no other test uses, as URLs name it: a database such as `/7`, a path such as `/t1a2b-7`. It is empty.
+    ///
+    /// # Panics
+    /// When the server does not answer, or has no such part left.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        self.kind.namespace(self.address).expect("a namespace")
+    }
+
+    /// The URL of a store in a part of its own.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_with("")
+    }
+
+    /// The same with `options`, such as `ttl_ms=4000&owner=me`.
+    #[must_use]
+    pub fn url_with(&self, options: &str) -> String {
+        self.kind.url(self.address, &self.namespace(), options)
+    }
+}
