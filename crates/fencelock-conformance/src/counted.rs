@@ -157,6 +157,15 @@ struct CountedSession {
     counts: Arc<Counts>,
 }
 
+impl CountedSession {
+    fn counted(&self, entered: Entered) -> Entered {
+        match entered {
+            Entered::In(place) => Entered::In(Box::new(CountedPlace { place, counts: Arc::clone(&self.counts) })),
+            refused => refused,
+        }
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 impl Session for CountedSession {
     fn over(&self) -> Option<Loss> {
@@ -166,11 +175,15 @@ impl Session for CountedSession {
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
             self.counts.asked();
-            Ok(match self.session.enter(entry).await? {
-                Entered::In(place) => Entered::In(Box::new(CountedPlace { place, counts: Arc::clone(&self.counts) })),
-                refused => refused,
-            })
+            Ok(self.counted(self.session.enter(entry).await?))
         })
+    }
+
+    /// What is not answered at once is asked for, and counted, when it is.
+    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
+        let entered = self.session.enter_now(entry)?;
+        self.counts.asked();
+        Some(entered.map(|entered| self.counted(entered)))
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -220,5 +233,11 @@ impl Place for CountedPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         self.counts.asked();
         self.place.leave()
+    }
+
+    fn leave_now(&mut self) -> Option<Result<Left>> {
+        let left = self.place.leave_now()?;
+        self.counts.asked();
+        Some(left)
     }
 }

@@ -1,5 +1,7 @@
 //! What the I/O thread is for, on the real clock: blocking code costs nobody a lock, and ends leave nothing.
 
+#[path = "thread_laws/caller.rs"]
+mod caller;
 mod support;
 
 use std::cell::Cell;
@@ -146,15 +148,19 @@ impl Observer for Flushes {
 
 #[test]
 fn an_observer_that_flushes_holds_nobody_up() {
-    let (store, flushes) = (MemoryStore::new(), Arc::new(Flushes::default()));
-    let options = Client::builder().observer(Arc::clone(&flushes) as Arc<dyn Observer>);
-    let client = blocking::Client::connect_store(options, shared(&store)).unwrap();
-    let started = Instant::now();
-    drop(client.mutex("a").unwrap().acquire().unwrap());
-    client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
-    assert!(started.elapsed() < secs(60), "an observer's flush blocked the I/O thread");
-    // The release that is told of has not ended yet.
-    assert_eq!(*flushes.0.lock().unwrap(), [false, false]);
+    // With a fault scripted, releases are made on the I/O thread: the one that is told of has not ended yet then.
+    for (is_scripted, flushed) in [(false, true), (true, false)] {
+        let (store, flushes) = (MemoryStore::new().another_process(), Arc::new(Flushes::default()));
+        let options = Client::builder().observer(Arc::clone(&flushes) as Arc<dyn Observer>);
+        let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
+        store.slow_renewals(if is_scripted { ms(1) } else { Duration::ZERO });
+        let started = Instant::now();
+        drop(client.mutex("a").unwrap().acquire().unwrap());
+        client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
+        assert!(fencelock::flush(secs(60)));
+        assert!(started.elapsed() < secs(60), "an observer's flush blocked the thread that told it");
+        assert_eq!(*flushes.0.lock().unwrap(), [flushed, flushed]);
+    }
 }
 
 #[test]
@@ -326,20 +332,21 @@ fn a_blocking_call_from_the_io_thread_is_an_error_and_not_a_deadlock() {
     struct Caller(std::sync::Mutex<Option<blocking::Client>>, mpsc::Sender<ErrorKind>);
     impl fencelock::Observer for Caller {
         fn observe(&self, event: &fencelock::Event<'_>) {
-            if let (fencelock::Event::Granted { .. }, Some(client)) = (event, &*self.0.lock().unwrap()) {
+            if let (fencelock::Event::Waiting { .. }, Some(client)) = (event, &*self.0.lock().unwrap()) {
                 let _ = self.1.send(client.mutex("b").unwrap().acquire().unwrap_err().kind());
             }
         }
     }
     let (kinds, told) = mpsc::channel();
     let caller = Arc::new(Caller(std::sync::Mutex::default(), kinds));
-    let client = blocking::Client::connect_store(
-        Client::builder().observer(Arc::clone(&caller) as Arc<dyn fencelock::Observer>),
-        shared(&MemoryStore::new()),
-    )
-    .unwrap();
+    let store = MemoryStore::new();
+    let options = Client::builder().observer(Arc::clone(&caller) as Arc<dyn fencelock::Observer>);
+    let client = blocking::Client::connect_store(options, shared(&store)).unwrap();
+    let holder = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
     *caller.0.lock().unwrap() = Some(client.clone());
-    client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
+    let _held = holder.mutex("a").unwrap().acquire().unwrap();
+    // Who waits is told of on the I/O thread.
+    assert_eq!(client.mutex("a").unwrap().acquire_within(ms(20)).unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(told.recv().unwrap(), ErrorKind::Config);
     *caller.0.lock().unwrap() = None;
 }

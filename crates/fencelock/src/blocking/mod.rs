@@ -215,7 +215,8 @@ fn may_block() -> Result<()> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
+    // Not on a share of tokio's: inside a task, it would let this thread park until the task's own runtime goes on.
+    let mut future = std::pin::pin!(tokio::task::unconstrained(future));
     let unpark = Arc::new(Unpark { thread: std::thread::current(), is_due: AtomicBool::new(false) });
     let waker = Waker::from(Arc::clone(&unpark));
     let mut context = Context::from_waker(&waker);

@@ -1,12 +1,14 @@
 //! The one acquire loop, for queue and race layouts alike.
 
 mod attempt;
+mod now;
 mod refusal;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempt::{Attempt, Stage};
+use self::now::Begun;
 use super::Engine;
 use super::hold::Hold;
 use super::look::Answer;
@@ -15,7 +17,7 @@ use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Grant, Loss, PlaceId, RequestId, Standing};
+use crate::store::{Entered, Entry, Grant, Loss, RequestId, Standing};
 use crate::time::Moment;
 
 /// What an acquire asks for.
@@ -50,38 +52,13 @@ const LOOK_AHEAD: Duration = Duration::from_secs(1);
 /// waits that are shorter end sooner.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Acquires, or says why not. Dropped at any point, it leaves nothing in the store once clean-up has run.
-pub(crate) async fn acquire(engine: Arc<Engine>, wish: Wish) -> Result<Arc<Hold>> {
-    let started = engine.clock.now();
-    let until = match wish.wait {
-        // One request is sent at least, however short the wait may be.
-        Wait::No | Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
-        Wait::For(limit) => started.after(limit),
-        Wait::Forever => Moment::NEVER,
-    };
-    let look_at = match wish.wait {
-        Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
-        _ => until,
-    };
-    let name = wish.name.clone();
-    let (heard, look, failures) = (None, None, Failures::default());
-    let acquire = Acquire { engine: Arc::clone(&engine), wish, until, look_at, heard, look, failures };
-    let acquired = acquire.run().await;
-    match &acquired {
-        Ok(hold) => {
-            let waited = engine.clock.now().since(started);
-            engine.observers.tell(Event::Granted { name: &name, token: hold.token(), waited });
-        }
-        Err(error) => engine.observers.tell(Event::Refused { name: &name, error }),
-    }
-    acquired
-}
-
-/// One acquire. What happens rarely (failures, refusals, opening a session) is boxed: its room would be taken in every
-/// future that waits.
-struct Acquire {
+/// One acquire. Dropped at any point, it leaves nothing in the store once clean-up has run.
+///
+/// What happens rarely (failures, refusals, opening a session) is boxed: its room would be taken in every future that waits.
+pub(crate) struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
+    started: Moment,
     until: Moment,
     /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
     look_at: Moment,
@@ -114,10 +91,47 @@ impl Wish {
 }
 
 impl Acquire {
-    async fn run(mut self) -> Result<Arc<Hold>> {
+    pub(crate) fn new(engine: Arc<Engine>, wish: Wish) -> Self {
+        let started = engine.clock.now();
+        let until = match wish.wait {
+            // One request is sent at least, however short the wait may be.
+            Wait::No | Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
+            Wait::For(limit) => started.after(limit),
+            Wait::Forever => Moment::NEVER,
+        };
+        let look_at = match wish.wait {
+            Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
+            _ => until,
+        };
+        let (heard, look, failures) = (None, None, Failures::default());
+        Self { engine, wish, started, until, look_at, heard, look, failures }
+    }
+
+    /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
+    pub(crate) async fn run(mut self, begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
+        let acquired = self.rounds(begun).await;
+        match &acquired {
+            Ok(hold) => self.tell_granted(hold),
+            Err(error) => self.engine.observers.tell(Event::Refused { name: &self.wish.name, error }),
+        }
+        acquired
+    }
+
+    fn tell_granted(&self, hold: &Hold) {
+        let waited = self.engine.clock.now().since(self.started);
+        self.engine.observers.tell(Event::Granted { name: &self.wish.name, token: hold.token(), waited });
+    }
+
+    async fn rounds(&mut self, mut begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
         loop {
-            let Some(live) = self.session().await? else { continue };
-            match self.round(&live).await? {
+            let begun = match begun.take() {
+                Some(begun) => begun,
+                None => {
+                    let Some(live) = self.session().await? else { continue };
+                    Box::new(Begun::fresh(&self.engine, live, &self.wish.name))
+                }
+            };
+            match self.round(begun).await? {
                 Round::Done(hold) => return Ok(hold),
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
@@ -168,18 +182,15 @@ impl Acquire {
     }
 
     /// One entry: from the tail of the queue to the grant, or to the loss of the place.
-    async fn round(&mut self, live: &Arc<Live>) -> Result<Round> {
-        let id = PlaceId { name: self.wish.name.clone(), request: self.engine.next_request() };
-        let mut attempt =
-            Attempt { engine: &self.engine.clone(), live, id, stage: Stage::Fresh, unanswered: false, tracked: false };
-        let mut known_since = self.engine.clock.now();
+    async fn round(&mut self, begun: Box<Begun>) -> Result<Round> {
+        let Begun { mut attempt, mut known_since, answer } = *begun;
         let mut slot = None;
-        if let Some(over) = self.enter(&mut attempt).await? {
+        if let Some(over) = self.enter(&mut attempt, answer).await? {
             return Ok(Round::Again(over));
         }
         loop {
             match attempt.standing() {
-                Standing::Granted(_) if live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
+                Standing::Granted(_) if attempt.live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
                 Standing::Granted(grant) => {
                     let hold = self.granted(&mut attempt, grant, known_since);
                     // News of the place's end may have come after the grant, when it was still a waiter's.
@@ -218,18 +229,24 @@ impl Acquire {
         })
     }
 
-    /// Enters, with the same request id until the store has answered. `Some` when the session ended meanwhile.
-    async fn enter(&mut self, attempt: &mut Attempt<'_>) -> Result<Option<Loss>> {
+    /// Enters, with the same request id until the store has answered: its first answer may be there already. `Some` when
+    /// the session ended meanwhile.
+    async fn enter(&mut self, attempt: &mut Attempt, mut first: Option<Result<Entered>>) -> Result<Option<Loss>> {
         let entry = self.entry(attempt.id.request);
         loop {
             attempt.stage = Stage::Entering;
-            let request = attempt.live.session().enter(Arc::clone(&entry));
-            let engine = Arc::clone(&self.engine);
-            let answer = tokio::select! {
-                biased;
-                answer = engine.in_time("acquire", request) => answer,
-                () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
-                cause = attempt.live.ended() => return Ok(Some(cause)),
+            let answer = match first.take() {
+                Some(answer) => answer,
+                None => {
+                    let request = attempt.live.session().enter(Arc::clone(&entry));
+                    let engine = Arc::clone(&self.engine);
+                    tokio::select! {
+                        biased;
+                        answer = engine.in_time("acquire", request) => answer,
+                        () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
+                        cause = attempt.live.ended() => return Ok(Some(cause)),
+                    }
+                }
             };
             match answer {
                 Ok(Entered::In(place)) => attempt.stage = Stage::Placed(place),
@@ -242,7 +259,7 @@ impl Acquire {
                     return Err(Box::pin(self.conflict(claim)).await);
                 }
                 Err(error) if error.kind() == ErrorKind::Lost => {
-                    return Ok(Some(self.engine.session_lost(attempt.live)));
+                    return Ok(Some(self.engine.session_lost(&attempt.live)));
                 }
                 Err(error) => {
                     // Whatever a store says of a session that we know to be over, and close.
@@ -266,7 +283,7 @@ impl Acquire {
     }
 
     /// Waits for news. `Some` when the place went away with its session.
-    async fn wait(&mut self, attempt: &mut Attempt<'_>, slot: &WaitSlot) -> Result<Option<Loss>> {
+    async fn wait(&mut self, attempt: &mut Attempt, slot: &WaitSlot) -> Result<Option<Loss>> {
         let Stage::Placed(place) = &mut attempt.stage else { return Ok(Some(Loss::Removed)) };
         let end = if self.look.is_none() { self.look_at } else { self.until };
         let news = tokio::select! {
@@ -280,7 +297,7 @@ impl Acquire {
         match news {
             Ok(Standing::Waiting(_)) if self.engine.clock.now() >= end => {
                 // A timer of our own has run out: the store has said nothing.
-                self.forget_what_passed(attempt.live);
+                self.forget_what_passed(&attempt.live);
                 self.look.get_or_insert_with(|| self.engine.look(&self.wish.name, Some(attempt.id.request)));
                 if self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
@@ -291,12 +308,12 @@ impl Acquire {
                 let granted = matches!(standing, Standing::Granted(_));
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
-            Err(error) if error.kind() == ErrorKind::Lost => return Ok(Some(self.engine.session_lost(attempt.live))),
+            Err(error) if error.kind() == ErrorKind::Lost => return Ok(Some(self.engine.session_lost(&attempt.live))),
             Err(error) => {
                 if let Some(cause) = attempt.live.over() {
                     return Ok(Some(cause));
                 }
-                self.forget_what_passed(attempt.live);
+                self.forget_what_passed(&attempt.live);
                 Box::pin(self.failed(error)).await?;
                 if self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
@@ -345,7 +362,7 @@ impl Acquire {
         }
     }
 
-    fn granted(&self, attempt: &mut Attempt<'_>, grant: Grant, known_since: Moment) -> Arc<Hold> {
+    fn granted(&self, attempt: &mut Attempt, grant: Grant, known_since: Moment) -> Arc<Hold> {
         let lease = self.wish.lease.map(|lease| (known_since.after(lease), Loss::LeaseOver));
         let most = self.wish.max_hold.map(|most| (known_since.after(most), Loss::HeldTooLong));
         let deadline = [lease, most].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
@@ -355,7 +372,7 @@ impl Acquire {
         attempt.tracked = false;
         Hold::new(
             Arc::clone(&self.engine),
-            Arc::clone(attempt.live),
+            Arc::clone(&attempt.live),
             place,
             self.wish.claim,
             grant.token,

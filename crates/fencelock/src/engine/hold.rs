@@ -1,5 +1,6 @@
 //! One grant, as long as it is held: the place, who shares it, and how it ends.
 
+mod now;
 mod phase;
 
 use std::fmt;
@@ -317,9 +318,7 @@ impl Hold {
         }
         match left {
             Ok(Some(_)) => {
-                self.phase.left();
-                self.tell_end();
-                self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
+                self.tell_released();
                 Ok(())
             }
             Ok(None) => Ok(()),
@@ -328,6 +327,12 @@ impl Hold {
                 Err(error)
             }
         }
+    }
+
+    fn tell_released(&self) {
+        self.phase.left();
+        self.tell_end();
+        self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
     }
 
     pub(crate) fn lost_before(&self, loss: Loss) -> Error {
@@ -378,7 +383,8 @@ impl Hold {
         }
     }
 
-    /// Leaves the place, again and again until it is done or the session is over.
+    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
+    /// or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
         if self.cause().is_some() {
             self.live.untrack(self.id.request);
@@ -388,6 +394,9 @@ impl Hold {
         }
         if self.live.over().is_some() {
             return; // Whoever closes the session in the store ends everything that hangs on it.
+        }
+        if self.release_now().is_some() {
+            return;
         }
         let hold = Arc::clone(self);
         self.engine.clean_up(async move {

@@ -20,7 +20,8 @@ use crate::store::Tasks;
 pub enum Io {
     /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that
     /// blocks or starves its runtime cannot stop renewals, a guard dropped at the end of `main` is released, and any
-    /// executor will do. Costs two wake-ups of a thread per call.
+    /// executor will do. What a store can answer at once (`memory:`, and `file:` where nobody is in the way) is asked for on the
+    /// caller's own thread; everything else costs two wake-ups of a thread per call.
     #[default]
     OwnThread,
     /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time

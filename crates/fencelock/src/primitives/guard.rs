@@ -27,7 +27,8 @@ use crate::token::FencingToken;
 /// [`Guard::check`] before going on, and pass [`Guard::token`] to whatever the lock protects: only that can refuse a
 /// write that comes too late.
 ///
-/// Dropping the guard releases the lock in the background; [`Guard::release`] does it in the open.
+/// Dropping the guard releases the lock: at once where the store can do that without waiting for anything, or else in the
+/// background. [`Guard::release`] does it in the open.
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct Guard<K = Exclusive> {
     share: Share,
@@ -190,10 +191,13 @@ impl<K> Guard<K> {
             return Ok(());
         }
         let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
+        engine.spawner.check_place()?;
+        if let Some(released) = hold.release_now() {
+            return released;
+        }
         if engine.spawner.has_own_thread() {
             return engine.run_to_end(async move { hold.release().await }).await;
         }
-        engine.spawner.check_place()?;
         hold.release().await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Guard;
 use crate::client::Client;
-use crate::engine::acquire::{Wait, Wish, acquire};
+use crate::engine::acquire::{Acquire, Wait, Wish};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
@@ -96,12 +96,19 @@ impl Lock {
         if let Some(fault) = &self.fault {
             return Err(Error::new(ErrorKind::Config, "acquire", fault.clone()).with("name", &self.wish.name));
         }
+        // A cycle may never wait for anything: other tasks of the thread get their turn here, before anything is asked for.
+        tokio::task::coop::consume_budget().await;
         let engine = Arc::clone(self.client.engine());
+        engine.spawner.check_place()?;
         // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
-        let wish = Wish { claim, wait, ..self.wish.clone() };
-        let spawner = engine.spawner.clone();
-        spawner.run(async move { Guard::of_acquired(acquire(engine, wish).await?, &lifeline) }).await
+        let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
+        let begun = match acquire.now() {
+            Ok(hold) => return Guard::of_acquired(hold, &lifeline),
+            Err(begun) => begun,
+        };
+        let on_the_thread = async move { Guard::of_acquired(acquire.run(begun).await?, &lifeline) };
+        engine.spawner.run(on_the_thread).await
     }
 }
 

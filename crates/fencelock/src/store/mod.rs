@@ -145,6 +145,15 @@ pub trait Session: Send + Sync {
     /// May be dropped at any point; the caller then calls [`Session::withdraw`].
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>>;
 
+    /// [`Session::enter`] on the caller's own thread, which must not be held up: answered at once, or not at all. With `None`
+    /// nothing was done, and [`Session::enter`] is asked; by default always.
+    ///
+    /// What waits for another process, for a disk, a network or a long list is not answered here. It needs no runtime.
+    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
+        let _ = entry;
+        None
+    }
+
     /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no
     /// effect any more. Repeatable.
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>>;
@@ -190,6 +199,11 @@ pub trait Place: Send {
 
     /// Gives up this place, and no later one of the same name. Repeatable.
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>>;
+
+    /// [`Place::leave`] on the caller's own thread, as [`Session::enter_now`] is to [`Session::enter`].
+    fn leave_now(&mut self) -> Option<Result<Left>> {
+        None
+    }
 }
 
 /// What `leave` found.
@@ -272,6 +286,15 @@ pub enum Standing {
     Waiting(Option<Ahead>),
     /// The place is gone.
     Lost(Loss),
+}
+
+impl Standing {
+    pub(crate) fn grant(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            Self::Waiting(_) | Self::Lost(_) => None,
+        }
+    }
 }
 
 /// How many contenders are ahead. Some of them may have left already.

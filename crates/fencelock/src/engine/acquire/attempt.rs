@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::super::Engine;
 use super::super::observe::Event;
 use super::super::session::{Live, WaitSlot};
+use crate::name::Name;
 use crate::store::{Loss, Place, PlaceId, Standing};
 
 /// One request in flight; dropped before its end, it undoes itself in the background.
-pub(super) struct Attempt<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) live: &'a Arc<Live>,
+pub(super) struct Attempt {
+    engine: Arc<Engine>,
+    pub(super) live: Arc<Live>,
     pub(super) id: PlaceId,
     pub(super) stage: Stage,
     /// Some request was not answered, and may still take effect.
@@ -27,7 +28,12 @@ pub(super) enum Stage {
     Placed(Box<dyn Place>),
 }
 
-impl Attempt<'_> {
+impl Attempt {
+    pub(super) fn new(engine: &Arc<Engine>, live: Arc<Live>, name: Name) -> Self {
+        let id = PlaceId { name, request: engine.next_request() };
+        Self { engine: Arc::clone(engine), live, id, stage: Stage::Fresh, unanswered: false, tracked: false }
+    }
+
     pub(super) fn standing(&self) -> Standing {
         match &self.stage {
             Stage::Placed(place) => place.standing(),
@@ -47,7 +53,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt {
     fn drop(&mut self) {
         if self.tracked {
             self.live.untrack(self.id.request);
@@ -58,7 +64,7 @@ impl Drop for Attempt<'_> {
             Stage::Placed(place) => Some(place),
         };
         if self.live.over().is_none() {
-            let (engine, live, id) = (Arc::clone(self.engine), Arc::clone(self.live), self.id.clone());
+            let (engine, live, id) = (Arc::clone(&self.engine), Arc::clone(&self.live), self.id.clone());
             self.engine.clean_up(async move { undo(&engine, &live, &id, place).await });
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
@@ -108,6 +108,16 @@ impl Bucket {
     /// The state. Its steps leave it usable, so a panic in one of them does no harm to the others.
     pub(super) fn lock(&self) -> Locked<'_> {
         Locked { state: self.state.lock().unwrap_or_else(PoisonError::into_inner), rings: Rings::default() }
+    }
+
+    /// The state, if nobody is at it.
+    pub(super) fn lock_now(&self) -> Option<Locked<'_>> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Locked { state, rings: Rings::default() })
     }
 
     /// Gives the descriptor back unless the bucket is in use this very moment.

@@ -4,7 +4,7 @@
 //! the ceiling is synced, about ten minutes ahead of the clock, and so costs one sync in five minutes.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags};
@@ -28,7 +28,7 @@ const AHEAD: u64 = 600 * PER_SECOND;
 pub(super) enum Drawn {
     /// A number that nobody drew in this bucket before.
     Number(u64),
-    /// Another process is moving the ceiling, and it must be moved: try again.
+    /// The ceiling must be moved, and somebody is at it, or it takes too long here: try again.
     Busy,
 }
 
@@ -85,12 +85,26 @@ impl Ceiling {
         Limits { boot: Boot::current(boot, SystemTime::now()), floor: 0, ceiling: 0 }.encode()
     }
 
+    /// The number after `last` in a bucket whose lock the caller holds, if the ceiling need not be moved soon: that waits
+    /// for the disk.
+    pub(super) fn draw_now(&self, last: u64, wall: SystemTime) -> Drawn {
+        let known = match self.known.try_lock() {
+            Ok(known) => *known,
+            Err(TryLockError::Poisoned(known)) => *known.into_inner(),
+            // Somebody may be moving it.
+            Err(TryLockError::WouldBlock) => return Drawn::Busy,
+        };
+        let number = next_number(last, wall, known.0);
+        let is_far = wanted(wall, known).is_none() && number < known.1 && number < FencingToken::GRANT_LIMIT;
+        if is_far { Drawn::Number(number) } else { Drawn::Busy }
+    }
+
     /// The number after `last` in a bucket whose lock the caller holds.
     pub(super) fn draw(&self, path: &str, root: &Root, last: u64, wall: SystemTime) -> Result<Drawn> {
         let mut known = self.lock();
         loop {
             let (floor, ceiling) = *known;
-            let number = clock_number(wall).max(last.saturating_add(1)).max(floor);
+            let number = next_number(last, wall, floor);
             if number >= FencingToken::GRANT_LIMIT {
                 return Err(Error::new(
                     ErrorKind::Exhausted,
@@ -113,8 +127,7 @@ impl Ceiling {
     /// matters.
     pub(super) fn prepare(&self, path: &str, root: &Root, wall: SystemTime) {
         let mut known = self.lock();
-        let wanted = clock_number(wall).max(known.0).saturating_add(AHEAD / 2);
-        if wanted >= known.1 {
+        if let Some(wanted) = wanted(wall, *known) {
             let _ = self.raise(path, root, wanted, &mut known);
         }
     }
@@ -179,6 +192,17 @@ impl Ceiling {
         note_synced(root, text);
         Ok(())
     }
+}
+
+/// Where the ceiling should be moved above, if it is near: the floor and the ceiling are known.
+fn wanted(wall: SystemTime, known: (u64, u64)) -> Option<u64> {
+    let wanted = clock_number(wall).max(known.0).saturating_add(AHEAD / 2);
+    (wanted >= known.1).then_some(wanted)
+}
+
+/// Past the last one, and never behind the clock and the floor.
+fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
+    clock_number(wall).max(last.saturating_add(1)).max(floor)
 }
 
 /// Where in the file of the counters it is noted which content of the file `ceiling` is on disk: behind counters and marks.

@@ -1,8 +1,10 @@
 //! Joining a queue: a number and a ticket, under the bucket's lock.
 //!
 //! Uncontended, with nobody else at the bucket since last time: flock, pread, pwrite, symlinkat, flock. Everything
-//! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing.
+//! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. That is
+//! also what a caller does on its own thread; whatever may take longer is left to the I/O thread.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use super::fault::fault;
 use super::layout::SESSIONS;
 use super::line::Known;
 use super::place::FilePlace;
+use super::platform;
 use super::session::Core;
 use super::ticket::{Key, Note, Slot, Ticket};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +28,9 @@ use crate::time::Moment;
 const YIELDS: u32 = 40;
 /// The shortest and the longest sleep between two tries.
 const SLEEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
+
+/// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.
+const SHORT: i64 = 4096;
 
 /// Behind everybody.
 const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
@@ -86,6 +92,8 @@ enum Step {
     GivesWay,
     /// Another process is moving the ceiling.
     CeilingBusy,
+    /// It would take longer than a caller may be held up. Nothing was done.
+    TakesLonger,
 }
 
 /// What stops a try.
@@ -106,17 +114,36 @@ impl From<Error> for Stop {
     }
 }
 
+/// Joins on the caller's thread where nobody is in the way: in a few system calls none of which waits, or not at all.
+pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entered>> {
+    if !platform::KNOWS_FILE_SYSTEMS {
+        // A call to a server of files may hang.
+        return None;
+    }
+    let slot = Slot::of(&entry.name);
+    let bucket = core.directory.bucket(slot.bucket);
+    let request = Request { core, entry, slot: &slot, bucket: &bucket, at_once: true };
+    match request.step(&mut *bucket.lock_now()?) {
+        Ok(Step::Entered(entered)) => Some(Ok(entered)),
+        Ok(Step::BucketBusy | Step::GivesWay | Step::CeilingBusy | Step::TakesLonger) => None,
+        // The bucket's directory is gone: somebody has to make it anew.
+        Err(Stop::Errno(Errno::NOENT)) => None,
+        Err(Stop::Errno(errno)) => Some(Err(fault("enter", request.path(), errno))),
+        Err(Stop::Error(error)) => Some(Err(error)),
+    }
+}
+
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     let slot = Slot::of(&entry.name);
     let bucket = core.directory.bucket(slot.bucket);
-    let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket };
+    let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };
     core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
     let mut patience = Patience::new(core, slot.bucket);
     let mut renewed = false;
     loop {
         let busy = match request.attempt() {
             Ok(Step::Entered(entered)) => return Ok(entered),
-            Ok(Step::GivesWay) => {
+            Ok(Step::GivesWay | Step::TakesLonger) => {
                 patience.gives_way().await;
                 continue;
             }
@@ -137,11 +164,18 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     }
 }
 
+/// Whether a listing of this bucket takes a moment only.
+fn is_short(bucket: &OwnedFd) -> rustix::io::Result<bool> {
+    Ok(rustix::fs::fstat(bucket)?.st_size <= SHORT)
+}
+
 struct Request<'a> {
     core: &'a Arc<Core>,
     entry: &'a Entry,
     slot: &'a Slot,
     bucket: &'a Arc<Bucket>,
+    /// The caller itself asks, and is not to be held up.
+    at_once: bool,
 }
 
 impl Request<'_> {
@@ -149,9 +183,22 @@ impl Request<'_> {
         format!("{}/{}", self.core.directory.path, super::directory::Directory::bucket_path(self.slot.bucket))
     }
 
+    /// Whether a place of this process is in the way: it is there, since its departure would be known.
+    fn is_behind_ours(&self, state: &mut State) -> bool {
+        let Some(line) = state.line(&self.slot.encoded) else { return false };
+        let is_ours = line.iter().next_back().is_some_and(|last| last.local);
+        is_ours && line.judge(TAIL, self.entry.claim) != Admission::Admitted
+    }
+
     fn attempt(&self) -> Result<Step, Stop> {
-        let mut state = self.bucket.lock();
+        self.step(&mut self.bucket.lock())
+    }
+
+    fn step(&self, state: &mut State) -> Result<Step, Stop> {
         let core = self.core;
+        if self.at_once && self.is_behind_ours(state) {
+            return Ok(Step::TakesLonger);
+        }
         if core.over().is_some() {
             return Err(Error::new(ErrorKind::Lost, "enter", "the session is over").into());
         }
@@ -163,7 +210,7 @@ impl Request<'_> {
         if state.turn.gives_way(now, is_wanted) {
             return Ok(Step::GivesWay);
         }
-        let Some(lock) = self.bucket.try_lock(&core.directory, &mut state)? else {
+        let Some(lock) = self.bucket.try_lock(&core.directory, state)? else {
             return Ok(Step::BucketBusy);
         };
         let last = core.directory.last_number(index)?;
@@ -173,20 +220,25 @@ impl Request<'_> {
         }
         let mut fresh = false;
         if !alone {
+            if self.at_once && !is_short(lock.fd())? {
+                return Ok(Step::TakesLonger);
+            }
             state.relist(&core.directory, lock.fd())?;
             state.completed(last);
             fresh = true;
         }
         let same = state.line(&self.slot.encoded).and_then(|line| line.find(core.id, self.entry.id.number));
         if let Some(ticket) = same {
-            return Ok(Step::Entered(self.place(&mut state, ticket)));
+            return Ok(Step::Entered(self.place(state, ticket)));
         }
-        match self.admission(&mut state, &lock, fresh)? {
+        match self.admission(state, &lock, fresh)? {
+            // Who is in the way may be gone: that takes a look at each of them.
+            Admission::Conflict(_) | Admission::Wait if self.at_once => return Ok(Step::TakesLonger),
             Admission::Conflict(claim) => return Ok(Step::Entered(Entered::Conflict(claim))),
             Admission::Wait if !self.entry.wait => return Ok(Step::Entered(Entered::Busy)),
             Admission::Admitted | Admission::Wait => {}
         }
-        self.join(&mut state, lock, last)
+        self.join(state, lock, last)
     }
 
     /// What the rule says at the tail. Who would refuse this request is looked at again: it may be gone or dead.
@@ -195,6 +247,12 @@ impl Request<'_> {
         let judge = |state: &mut State| state.line(encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, claim));
         match judge(state) {
             Admission::Admitted => return Ok(Admission::Admitted),
+            _ if self.at_once => {
+                // They may have left unnoticed.
+                if !fresh && is_short(lock.fd())? {
+                    state.relist(directory, lock.fd())?;
+                }
+            }
             Admission::Wait if self.entry.wait => {
                 // A whole claim waits for the one before it alone, and one of this process is known to be there.
                 let heard = if claim.is_whole() { 1 } else { usize::MAX };
@@ -216,10 +274,12 @@ impl Request<'_> {
     fn join(&self, state: &mut State, lock: BucketLock, last: u64) -> Result<Step, Stop> {
         let (core, entry) = (self.core, self.entry);
         let directory = &core.directory;
-        let seq = match directory.ceiling.draw(&directory.path, &directory.root, last, core.clock.wall())? {
-            Drawn::Number(number) => number,
-            Drawn::Busy => return Ok(Step::CeilingBusy),
+        let wall = core.clock.wall();
+        let drawn = match self.at_once {
+            true => directory.ceiling.draw_now(last, wall),
+            false => directory.ceiling.draw(&directory.path, &directory.root, last, wall)?,
         };
+        let Drawn::Number(seq) = drawn else { return Ok(Step::CeilingBusy) };
         let key = Key { seq, session: core.id, number: entry.id.number };
         let ticket = Ticket { key, claim: entry.claim };
         let note = Note {

@@ -18,6 +18,7 @@ use super::fault::fault;
 use super::gait::Gait;
 use super::line::{Known, Line};
 use super::listen::{Again, Heard, Target};
+use super::platform;
 use super::session::Core;
 use super::ticket::{Slot, Ticket};
 use super::watch::{Bell, Subscription};
@@ -239,9 +240,7 @@ impl FilePlace {
         Ok(true)
     }
 
-    fn leave_now(&mut self) -> Result<Left> {
-        let bucket = Arc::clone(&self.bucket);
-        let mut state = bucket.lock();
+    fn leave_in(&mut self, state: &mut State) -> Result<Left> {
         let mut left = Left::AlreadyGone;
         let mut ticket = self.ticket;
         loop {
@@ -257,7 +256,7 @@ impl FilePlace {
             }
         }
         if !matches!(self.standing, Standing::Lost(_)) {
-            self.settle(&mut state, Standing::Lost(Loss::Removed));
+            self.settle(state, Standing::Lost(Loss::Removed));
         }
         Ok(left)
     }
@@ -318,7 +317,19 @@ impl Place for FilePlace {
     }
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
-        Box::pin(async move { self.leave_now() })
+        Box::pin(async move {
+            let bucket = Arc::clone(&self.bucket);
+            self.leave_in(&mut bucket.lock())
+        })
+    }
+
+    fn leave_now(&mut self) -> Option<Result<Left>> {
+        if !platform::KNOWS_FILE_SYSTEMS {
+            return None;
+        }
+        let bucket = Arc::clone(&self.bucket);
+        let mut state = bucket.lock_now()?;
+        Some(self.leave_in(&mut state))
     }
 }
 

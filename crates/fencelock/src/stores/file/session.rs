@@ -364,6 +364,10 @@ impl Session for FileSession {
         Box::pin(enter::enter(&self.0, entry))
     }
 
+    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
+        enter::enter_now(&self.0, entry)
+    }
+
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.0.withdraw(name, id) })
     }

@@ -1,5 +1,6 @@
 //! The store on real directories. Two stores opened `another_process` share nothing in memory, as two processes would.
 
+mod at_once;
 mod crowds;
 mod edges;
 mod hostile;

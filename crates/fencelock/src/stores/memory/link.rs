@@ -189,6 +189,11 @@ impl Link {
         Box::pin(self.send_badly(operation, tag, apply)).await
     }
 
+    /// The same for a caller that cannot wait; `None`, and nothing is done, while any fault is scripted.
+    pub(super) fn send_now<R>(&self, apply: impl FnOnce(&mut State, Moment) -> R) -> Option<R> {
+        (!self.scripted.load(Ordering::SeqCst)).then(|| self.shared.with(apply))
+    }
+
     async fn send_badly<T: Send + 'static>(
         &self,
         operation: Operation,

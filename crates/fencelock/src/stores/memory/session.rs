@@ -60,6 +60,18 @@ impl Core {
 
 pub(super) struct MemorySession(pub(super) Arc<Core>);
 
+impl MemorySession {
+    fn entered(&self, joined: Joined, entry: Arc<Entry>) -> Entered {
+        match joined {
+            Joined::Busy => Entered::Busy,
+            Joined::Conflict(claim) => Entered::Conflict(claim),
+            Joined::In(number, standing) => {
+                Entered::In(Box::new(MemoryPlace { core: Arc::clone(&self.0), entry, number, standing }))
+            }
+        }
+    }
+}
+
 impl Session for MemorySession {
     fn over(&self) -> Option<Loss> {
         let Core { link, session, .. } = &*self.0;
@@ -71,14 +83,15 @@ impl Session for MemorySession {
             let (core, session, request) = (&self.0, self.0.session, Arc::clone(&entry));
             let tag = core.tag(Some(entry.id));
             let enter = move |state: &mut State, _| state.enter(session, &request);
-            Ok(match core.link.send(Operation::Enter, tag, enter).await? {
-                Joined::Busy => Entered::Busy,
-                Joined::Conflict(claim) => Entered::Conflict(claim),
-                Joined::In(number, standing) => {
-                    Entered::In(Box::new(MemoryPlace { core: Arc::clone(core), entry, number, standing }))
-                }
-            })
+            let joined = core.link.send(Operation::Enter, tag, enter).await?;
+            Ok(self.entered(joined, entry))
         })
+    }
+
+    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
+        let session = self.0.session;
+        let joined = self.0.link.send_now(|state, _| state.enter(session, entry))?;
+        Some(joined.map(|joined| self.entered(joined, Arc::clone(entry))))
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -178,6 +191,13 @@ impl Place for MemoryPlace {
             self.standing = Standing::Lost(Loss::Removed);
             Ok(left)
         })
+    }
+
+    fn leave_now(&mut self) -> Option<Result<Left>> {
+        let (session, number, entry) = (self.core.session, self.number, &self.entry);
+        let left = self.core.link.send_now(|state, _| state.leave(session, &entry.name, number, entry.id))?;
+        self.standing = Standing::Lost(Loss::Removed);
+        Some(Ok(left))
     }
 }
 

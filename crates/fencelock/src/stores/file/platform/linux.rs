@@ -22,6 +22,9 @@ const ALLOWED: &[(&str, u64)] = &[
     ("overlay", 0x794c_7630),
 ];
 
+/// Whether a file system on which calls may wait for a network is refused.
+pub(in super::super) const KNOWS_FILE_SYSTEMS: bool = true;
+
 /// Refuses the file system of `fd`, by its number and the names of those that are allowed, unless it is one of them.
 pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Result<(), (String, String)>> {
     let magic = rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff;

@@ -7,9 +7,13 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime};
+pub(super) use linux::{
+    KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime,
+};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime};
+pub(super) use other::{
+    KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime,
+};
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;

@@ -1,0 +1,44 @@
+//! A release on the caller's own thread, where the store can do it at once.
+
+use std::sync::Arc;
+
+use super::super::observe::Event;
+use super::Hold;
+use crate::error::{Outcome, Result};
+use crate::store::Left;
+
+impl Hold {
+    /// What [`Hold::release`] does, on this very thread; `None` where that has to be asked, because the store cannot answer
+    /// at once, or because more must be found out.
+    pub(crate) fn release_now(self: &Arc<Self>) -> Option<Result<()>> {
+        if self.cause().is_some() || self.live.over().is_some() {
+            return None;
+        }
+        let mut slot = self.place.try_lock().ok()?;
+        let place = slot.as_mut()?;
+        self.phase.give_up();
+        self.live.untrack(self.id.request);
+        let was_sent_before = self.phase.sends();
+        match place.leave_now() {
+            Some(Ok(Left::Released)) => {}
+            Some(Ok(Left::AlreadyGone)) if was_sent_before => {}
+            Some(Err(error)) if error.outcome() != Outcome::NotApplied => {
+                drop(slot);
+                self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
+                return None;
+            }
+            _ if was_sent_before => return None,
+            _ => {
+                self.phase.not_sent();
+                return None;
+            }
+        }
+        *slot = None;
+        drop(slot);
+        if let Some(loss) = self.cause() {
+            return Some(Err(self.lost_before(loss)));
+        }
+        self.tell_released();
+        Some(Ok(()))
+    }
+}
