@@ -2,6 +2,7 @@
 
 mod claim;
 mod rule;
+pub(crate) mod view;
 mod wake;
 
 pub use claim::Claim;

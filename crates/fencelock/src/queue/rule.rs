@@ -1,6 +1,7 @@
 //! The admission rule: it looks only ahead.
 
 use super::Claim;
+use super::view::granted_of;
 
 /// What the rule says about one contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +35,5 @@ pub fn admits(ahead: impl IntoIterator<Item = Claim>, mine: Claim) -> Admission 
 /// Looks only at them and at the one behind, so it costs a constant on a queue of mutexes, however many wait.
 #[must_use]
 pub fn granted(queue: &[Claim]) -> usize {
-    let Some(capacity) = queue.first().map(|claim| claim.capacity()) else { return 0 };
-    let mut left = capacity;
-    let fits = |claim: &Claim| {
-        let rest = left.checked_sub(claim.weight());
-        left = rest.unwrap_or(left);
-        rest.is_some() && claim.capacity() == capacity
-    };
-    queue.iter().copied().take_while(fits).count()
+    granted_of(queue.iter().copied())
 }

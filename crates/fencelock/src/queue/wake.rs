@@ -12,6 +12,7 @@
 //! departing holder wakes at most one contender more than it lets in. A departing *waiting* writer wakes the readers directly behind it, whether or
 //! not that lets them in.
 
+use super::view::hears_behind;
 use super::{Claim, granted};
 
 /// The one thing that a waiting contender must hear of; positions are indices into the queue, front first.
@@ -46,12 +47,11 @@ impl Hear {
 /// When nobody is at `position`.
 #[must_use]
 pub fn hears(queue: &[Claim], position: usize) -> Option<Hear> {
-    let nearest_writer = || queue[..position].iter().rposition(|claim| claim.is_whole());
-    hears_with(queue[position], position, nearest_writer, || granted(queue))
+    hears_behind(queue[..position].iter().copied(), queue[position])
 }
 
 /// [`hears`] for callers that know the nearest writer ahead, or how many are granted, or can find it out if asked.
-fn hears_with(
+pub(super) fn hears_with(
     mine: Claim,
     position: usize,
     nearest_writer: impl FnOnce() -> Option<usize>,

@@ -306,6 +306,15 @@ pub struct Ahead {
     pub waiters: u32,
 }
 
+impl Ahead {
+    /// So many in all, of whom this many hold the lock.
+    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    pub(crate) fn of(all: usize, holders: usize) -> Self {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Self { holders: number(holders), waiters: number(all.saturating_sub(holders)) }
+    }
+}
+
 /// A grant, as the store numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {

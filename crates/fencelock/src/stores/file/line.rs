@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::ticket::{Key, Ticket};
 use super::watch::{Bell, Rung};
-use crate::queue::{Admission, Claim, admits};
+use crate::queue::view::{granted_of, judge};
+use crate::queue::{Admission, Claim};
 use crate::store::{Ahead, Grant, Standing};
 use crate::token::FencingToken;
 
@@ -172,13 +173,7 @@ impl Line {
 
     /// How many places at the front are granted.
     pub(super) fn granted(&self) -> usize {
-        let Some(capacity) = self.known.front().map(|known| known.ticket.claim.capacity()) else { return 0 };
-        let mut room = capacity;
-        let fits = |ticket: &Ticket| {
-            let left = (ticket.claim.capacity() == capacity).then(|| room.checked_sub(ticket.claim.weight())).flatten();
-            left.map(|left| room = left).is_some()
-        };
-        self.tickets().take_while(fits).count()
+        granted_of(self.tickets().map(|ticket| ticket.claim))
     }
 
     /// Where the contender of `key` stands, 1 for the front.
@@ -234,15 +229,7 @@ impl Line {
 
     /// What the rule says about `claim` at the place `key`.
     pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
-        if claim == Claim::MUTEX {
-            // The usual case, without looking at everybody: anybody ahead is in the way.
-            return match self.ahead(key).next_back() {
-                None => Admission::Admitted,
-                Some(known) if known.ticket.claim.capacity() == claim.capacity() => Admission::Wait,
-                Some(known) => Admission::Conflict(known.ticket.claim),
-            };
-        }
-        admits(self.ahead(key).map(|known| known.ticket.claim), claim)
+        judge(self.ahead(key).map(|known| known.ticket.claim), claim)
     }
 
     /// Where the contender of `ticket` stands, by what is known.
@@ -264,15 +251,7 @@ impl Line {
 
     fn count_ahead(&self, ticket: &Ticket) -> Ahead {
         let ahead = self.ahead(ticket.key);
-        let all = ahead.len();
-        let mut room = u64::from(ticket.claim.capacity());
-        let fits = |known: &Known| {
-            let weight = u64::from(known.ticket.claim.weight());
-            room.checked_sub(weight).map(|left| room = left)
-        };
-        let holders = ahead.map_while(fits).count();
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Ahead { holders: number(holders), waiters: number(all - holders) }
+        Ahead::of(ahead.len(), granted_of(ahead.map(|known| known.ticket.claim)))
     }
 
     /// Takes the places of one session for those of another process, and tells whoever waits for them to look.

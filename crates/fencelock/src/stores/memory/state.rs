@@ -9,7 +9,8 @@ use super::held::Held;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::clock_number;
 use crate::name::Name;
-use crate::queue::{Admission, Claim, admits};
+use crate::queue::view::{granted_of, judge};
+use crate::queue::{Admission, Claim};
 use crate::store::{
     Ahead, Break, Contender, Entry, Grant, Left, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId, SessionEvent,
     Standing,
@@ -176,8 +177,7 @@ impl State {
         if let Some((line, index)) = self.find(&entry.name, entry.id, session) {
             return Ok(Joined::In(line.tickets[index].number, line.standing(index)));
         }
-        let ahead = line.iter().flat_map(|line| &line.tickets).map(|ticket| ticket.claim);
-        let granted = match admits(ahead, entry.claim) {
+        let granted = match line.map_or(Admission::Admitted, |line| judge(line.claims(), entry.claim)) {
             Admission::Admitted => true,
             Admission::Wait if entry.wait => false,
             Admission::Wait => return Ok(Joined::Busy),
@@ -256,16 +256,12 @@ impl State {
         let Some(line) = self.lines.get_mut(name) else {
             return;
         };
-        while let Some(first) = line.tickets.get(line.granted) {
-            let ahead = line.tickets.range(..line.granted).map(|ticket| ticket.claim);
-            if admits(ahead, first.claim) != Admission::Admitted {
-                break;
-            }
-            let ticket = &mut line.tickets[line.granted];
+        let granted = granted_of(line.claims());
+        for ticket in line.tickets.range_mut(line.granted..granted) {
             ticket.since = self.clock.wall();
             self.wakes.extend(ticket.waker.take());
-            line.granted += 1;
         }
+        line.granted = granted;
         if line.tickets.is_empty() {
             self.spare = self.lines.remove(name).map(|line| line.tickets).unwrap_or_default();
         }
@@ -466,6 +462,10 @@ fn is_over(operation: &'static str) -> Error {
 }
 
 impl Line {
+    fn claims(&self) -> impl DoubleEndedIterator<Item = Claim> {
+        self.tickets.iter().map(|ticket| ticket.claim)
+    }
+
     /// Numbers rise along the queue.
     fn index(&self, number: u64) -> Option<usize> {
         self.tickets.binary_search_by_key(&number, |ticket| ticket.number).ok()
@@ -475,8 +475,7 @@ impl Line {
         if index < self.granted {
             return Standing::Granted(self.tickets[index].grant());
         }
-        let count = |places: usize| u32::try_from(places).unwrap_or(u32::MAX);
-        Standing::Waiting(Some(Ahead { holders: count(self.granted), waiters: count(index - self.granted) }))
+        Standing::Waiting(Some(Ahead::of(index, self.granted)))
     }
 }
 

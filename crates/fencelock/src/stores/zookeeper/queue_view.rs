@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::dialect::Kind;
 use super::layout::{Layout, Ticket, request_of};
-use crate::queue::{Claim, Hear, granted, hears};
+use crate::queue::view::{granted_of, hears_behind};
+use crate::queue::{Claim, Hear};
 use crate::store::Ahead;
 
 /// With more holders than this ahead, their parent is watched instead of each of them.
@@ -41,8 +42,7 @@ impl Waits {
     /// A mutex's, behind so many of which `nearest` is the last.
     pub(super) fn behind(nearest: &str, second: Option<&str>, count: usize) -> Self {
         let hears = Hears::Departure([nearest.into()].into());
-        let ahead = Ahead { holders: 1, waiters: number_of(count.saturating_sub(1)) };
-        Self { hears, second: second.map(Into::into), is_next: count == 1, ahead }
+        Self { hears, second: second.map(Into::into), is_next: count == 1, ahead: Ahead::of(count, 1) }
     }
 }
 
@@ -126,17 +126,16 @@ impl Sorted {
     }
 
     fn judge(&self, children: &[String], position: usize) -> View {
-        let (claim, claims) = (self.claims[position], &self.claims[..]);
+        let (claim, ahead) = (self.claims[position], self.claims[..position].iter().copied());
         let node = |at: usize| children[self.contenders[at].1].as_str();
         let waits = |hears, is_next| {
-            let holders = granted(&claims[..position]);
-            let ahead = Ahead { holders: number_of(holders), waiters: number_of(position - holders) };
+            let ahead = Ahead::of(position, granted_of(ahead.clone()));
             View::Waits(Waits { hears, second: None, is_next, ahead })
         };
-        match hears(claims, position) {
+        match hears_behind(ahead.clone(), claim) {
             None => {
                 let is_part = |claim: &Claim| !claim.is_whole() && !claim.is_reader();
-                View::Granted { tell: is_part(&claim) && claims.get(position + 1).is_some_and(is_part) }
+                View::Granted { tell: is_part(&claim) && self.claims.get(position + 1).is_some_and(is_part) }
             }
             Some(Hear::Departure(at)) if claim == Claim::MUTEX => {
                 let is_pure = self.aliens.is_empty();
@@ -146,7 +145,7 @@ impl Sorted {
             }
             Some(Hear::Departure(at)) => {
                 // Readers ahead keep no reader out. A writer that becomes one would keep a writer out.
-                let only_readers_before = || claims[..at].iter().all(|claim| claim.is_reader());
+                let only_readers_before = || self.claims[..at].iter().all(|claim| claim.is_reader());
                 let is_next = claim.is_reader() && self.aliens.is_empty() && only_readers_before();
                 waits(Hears::Departure([node(at).into()].into()), is_next)
             }
@@ -167,10 +166,6 @@ impl Sorted {
             ahead.map(|(_, at)| children[*at].as_str()).collect()
         })
     }
-}
-
-fn number_of(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Sorts contenders, front first. Takes out the lighter one of two that are one contender on its way to less, and returns these.
