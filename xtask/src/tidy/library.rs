@@ -130,6 +130,22 @@ pub(super) fn redis_wire_knows_no_layout(tree: &Tree) -> Vec<Violation> {
     tree.rust(&wire).flat_map(|source| find(source.path, source.lines(), &["fair"], fix)).collect()
 }
 
+pub(super) fn kit_knows_no_store(tree: &Tree) -> Vec<Violation> {
+    const WORDS: [&str; 6] = ["stores", "engine", "primitives", "redis", "rustix", "fencelock_zookeeper"];
+    let fix = "a part of kit/ says nothing about one store, nor about the engine: hand over what it needs";
+    let kit = format!("{LIBRARY}kit/");
+    tree.rust(&kit).flat_map(|source| find(source.path, source.shipped_lines(), &WORDS, fix)).collect()
+}
+
+pub(super) fn few_start_tasks(tree: &Tree) -> Vec<Violation> {
+    const PLACES: [&str; 2] = ["stores/redis/wire/connection.rs", "stores/file/watch.rs"];
+    let fix = "the engine works in the background; what else starts a task stands in ARCHITECTURE.md and in this rule";
+    let rooms = ["kit/", "stores/"].map(|room| format!("{LIBRARY}{room}"));
+    let sources = rooms.iter().flat_map(|room| tree.rust(room));
+    let others = sources.filter(|source| !PLACES.iter().any(|file| source.path == format!("{LIBRARY}{file}")));
+    others.flat_map(|source| find(source.path, source.shipped_lines(), &["spawn"], fix)).collect()
+}
+
 pub(super) fn silent(tree: &Tree) -> Vec<Violation> {
     const WORDS: [&str; 8] =
         ["println!", "print!", "eprintln!", "eprint!", "dbg!", "std::env", "env::var", "env::var_os"];
@@ -184,6 +200,17 @@ mod tests {
         let text = "use crate::stores::redis::fair::Hub;\n// fair\n";
         assert_eq!(planted(redis_wire_knows_no_layout, "crates/fencelock/src/stores/redis/wire/a.rs", text), [1]);
         assert!(planted(redis_wire_knows_no_layout, "crates/fencelock/src/stores/redis/mod.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_store_in_the_kit_and_a_task_that_somebody_else_starts_are_found() {
+        let text = "use crate::stores::file::Line;\nfn a(tasks: &Tasks) {\n    tasks.spawn(b());\n}\n";
+        let kit = "crates/fencelock/src/kit/a.rs";
+        assert_eq!((planted(kit_knows_no_store, kit, text), planted(few_start_tasks, kit, text)), (vec![1], vec![3]));
+        assert_eq!(planted(few_start_tasks, "crates/fencelock/src/stores/x/a.rs", text), [3]);
+        let (wire, engine) =
+            ("crates/fencelock/src/stores/redis/wire/connection.rs", "crates/fencelock/src/engine/a.rs");
+        assert!(planted(few_start_tasks, wire, text).is_empty() && planted(few_start_tasks, engine, text).is_empty());
     }
 
     #[test]

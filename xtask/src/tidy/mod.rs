@@ -49,6 +49,8 @@ const RULES: &[Rule] = &[
     Rule { name: "no store client's type is public", check: library::no_client_types },
     Rule { name: "queue/ is pure", check: library::queue_is_pure },
     Rule { name: "the wire of Redis knows no layout", check: library::redis_wire_knows_no_layout },
+    Rule { name: "kit/ knows no store", check: library::kit_knows_no_store },
+    Rule { name: "tasks are the engine's", check: library::few_start_tasks },
     Rule { name: "the library is silent", check: library::silent },
     Rule { name: "only `next` waits in a store", check: sleeps::stores_do_not_sleep },
     Rule { name: "tests wait on states", check: sleeps::tests_do_not_sleep },

@@ -4,13 +4,13 @@ use super::Violation;
 use super::source::has_word;
 use super::tree::Tree;
 
-const STORES: &str = "crates/fencelock/src/stores/";
+const ROOMS: [&str; 2] = ["crates/fencelock/src/stores/", "crates/fencelock/src/kit/"];
 const REVIEWED_STORES: &str = "xtask/reviewed/store-sleeps.txt";
 const REVIEWED_TESTS: &str = "xtask/reviewed/test-sleeps.txt";
 
 pub(super) fn stores_do_not_sleep(tree: &Tree) -> Vec<Violation> {
     const WORDS: [&str; 5] = ["time::sleep", "sleep_until", "thread::sleep", "time::interval", "time::timeout"];
-    let found = tree.rust(STORES).flat_map(|source| {
+    let found = ROOMS.into_iter().flat_map(|room| tree.rust(room)).flat_map(|source| {
         // A clock of a store's own has to say what sleeping on it means.
         let waits = |code: &str| !code.contains("fn sleep_until") && WORDS.iter().any(|word| has_word(code, word));
         let lines: Vec<_> = source.shipped_lines().filter(|(_, code)| waits(code)).map(|(line, _)| line).collect();

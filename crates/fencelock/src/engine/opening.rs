@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use super::Engine;
 use super::io;
 use super::observe::Event;
-use super::options::spread;
 use super::session::{Keeper, Live};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::pause::spread;
 use crate::store::{self, Loss, Opened};
 use crate::time::Moment;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::pause::pause;
 use crate::store::{Pace, StoreUrl};
 
 /// What was asked for; `None` means the default, which depends on the ttl.
@@ -133,16 +134,8 @@ impl Retry {
 
     /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
-        let doubled = self.shortest_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        spread(doubled.min(self.longest_pause))
+        pause(self.shortest_pause, self.longest_pause, failures)
     }
-}
-
-/// Up to a quarter less than `pause`.
-pub(crate) fn spread(pause: Duration) -> Duration {
-    let most = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
-    let random = getrandom::u64().unwrap_or_default();
-    pause.saturating_sub(Duration::from_nanos(random.checked_rem(most).unwrap_or(0)))
 }
 
 #[cfg(test)]

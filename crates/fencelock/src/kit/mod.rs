@@ -6,6 +6,9 @@ pub(crate) mod bucket;
 pub(crate) mod fault;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
+pub(crate) mod pause;
+#[cfg(feature = "redis")]
+pub(crate) mod reconnect;
 #[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod record;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]

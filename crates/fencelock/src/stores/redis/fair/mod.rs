@@ -29,7 +29,7 @@ use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens,
 };
-use crate::stores::redis::wire::{Config, Connection, Link, LinkUser};
+use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -80,7 +80,7 @@ impl RedisStore {
         let ttl = opening.ttl;
         let member = Arc::new(Member::new(Arc::clone(&self.layout), session, opening, Hub::new(sender)));
         let user = Arc::clone(&member) as Arc<dyn LinkUser>;
-        let link = Link::new(&self.config, user, Some(&member.opening));
+        let link = link(&self.config, user, Some(&member.opening));
         link.connection().await?;
         let confirmed = member.confirmed();
         let core = Arc::new(Core { link, member });
@@ -97,7 +97,7 @@ impl RedisStore {
         }
         let reader = {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = || Link::new(&self.config, Arc::new(Reader::new(Arc::clone(&self.layout))), None);
+            let new = || link(&self.config, Arc::new(Reader::new(Arc::clone(&self.layout))), None);
             Arc::clone(reader.get_or_insert_with(new))
         };
         reader.connection().await

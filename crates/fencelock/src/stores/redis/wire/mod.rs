@@ -18,7 +18,7 @@ pub(super) use self::connection::Connection;
 pub(super) use self::fault::forbidden;
 #[cfg(test)]
 pub(super) use self::fault::is_of_a_replica;
-pub(super) use self::link::Link;
+pub(super) use self::link::{Link, link};
 pub(super) use self::script::{Call, Script};
 pub(super) use self::server::Server;
 pub(super) use self::user::{Chores, LinkUser};

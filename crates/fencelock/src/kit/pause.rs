@@ -1,0 +1,32 @@
+//! How long those wait who try again.
+
+use std::time::Duration;
+
+/// The pause after `failures` failures in a row (from 1): it doubles from the shortest to the longest, with up to a quarter less so
+/// that clients that lost one server do not come back to it as one.
+pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Duration {
+    let doubled = shortest.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    spread(doubled.min(longest))
+}
+
+/// Up to a quarter less than `pause`.
+pub(crate) fn spread(pause: Duration) -> Duration {
+    let most = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
+    let random = getrandom::u64().unwrap_or_default();
+    pause.saturating_sub(Duration::from_nanos(random.checked_rem(most).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_lose_a_quarter_at_most() {
+        let (shortest, longest) = (Duration::from_millis(20), Duration::from_secs(1));
+        for (failures, whole) in [(0, 20), (1, 20), (2, 40), (3, 80), (6, 640), (7, 1000), (u32::MAX, 1000)] {
+            let (pause, whole) = (pause(shortest, longest, failures), Duration::from_millis(whole));
+            assert!(whole * 3 / 4 <= pause && pause <= whole, "{failures}: {pause:?}");
+        }
+        assert_eq!(pause(Duration::ZERO, longest, 5), Duration::ZERO);
+    }
+}

@@ -1,0 +1,210 @@
+//! The way to a server: a connection that is made when it is needed, one at a time, with pauses after failures.
+//!
+//! This part waits: after a failure for a pause, and for a new connection as long as its user's patience lasts. All who need the
+//! connection wait for the same one. It starts no task: a connection is made by whoever waits for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+
+use super::pause::pause;
+use super::share_call::SharedCall;
+use crate::error::{Error, Result};
+use crate::time::{Clock, Moment};
+
+/// The pause after the first failure; each further one is twice as long. These are the engine's own pauses unless it is told others.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How a connection is made, and what is one.
+pub(crate) trait Dial: Send + Sync + 'static {
+    type Connection: Send + Sync + 'static;
+
+    /// Makes a connection, the one with this number: all that were tried are counted, from 1.
+    fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Self::Connection>>>;
+
+    /// The error of a connection that was not made within this time.
+    fn too_slow(&self, within: Duration) -> Error;
+
+    /// Whether requests can still be sent on it.
+    fn is_alive(connection: &Self::Connection) -> bool;
+}
+
+/// The way to one server, for one user.
+pub(crate) struct Reconnect<D: Dial> {
+    dial: D,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long a connection may take to be made.
+    patience: Duration,
+    dialing: SharedCall<Result<Arc<D::Connection>, Arc<Error>>>,
+    state: Mutex<State<D::Connection>>,
+}
+
+struct State<C> {
+    current: Option<Arc<C>>,
+    failures: u32,
+    not_before: Option<Moment>,
+    /// How many connections were tried.
+    tried: u64,
+}
+
+impl<D: Dial> Reconnect<D> {
+    pub(crate) fn new(dial: D, clock: Arc<dyn Clock>, patience: Duration) -> Arc<Self> {
+        let state = Mutex::new(State { current: None, failures: 0, not_before: None, tried: 0 });
+        Arc::new(Self { dial, clock, patience, dialing: SharedCall::default(), state })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> Option<Arc<D::Connection>> {
+        self.lock().current.as_ref().filter(|current| D::is_alive(current)).map(Arc::clone)
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// Closes the connection, if there is one.
+    pub(crate) fn hang_up(&self) {
+        let current = self.lock().current.take();
+        drop(current);
+    }
+
+    /// The connection; makes one when there is none. Those who come while one is being made share the outcome.
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<D::Connection>> {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let made = self.dialing.join(|| {
+            let way = Arc::clone(self);
+            async move { way.make().await.map_err(Arc::new) }.boxed()
+        });
+        made.await.map_err(|error| error.again())
+    }
+
+    async fn make(&self) -> Result<Arc<D::Connection>> {
+        // One that was under way when this one was asked for may have been made meanwhile.
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let (number, not_before) = {
+            let mut state = self.lock();
+            state.tried += 1;
+            (state.tried, state.not_before)
+        };
+        if let Some(not_before) = not_before {
+            self.clock.sleep_until(not_before).await;
+        }
+        let deadline = self.clock.now().after(self.patience);
+        let made = tokio::select! {
+            biased;
+            made = self.dial.dial(number) => made,
+            () = self.clock.sleep_until(deadline) => Err(self.dial.too_slow(self.patience)),
+        };
+        self.ended_with(&made);
+        made
+    }
+
+    fn ended_with(&self, made: &Result<Arc<D::Connection>>) {
+        let mut state = self.lock();
+        if let Ok(connection) = made {
+            (state.failures, state.not_before) = (0, None);
+            let before = state.current.replace(Arc::clone(connection));
+            drop(state);
+            drop(before);
+        } else {
+            state.failures += 1;
+            state.not_before = Some(self.clock.now().after(pause(FIRST_PAUSE, LONGEST_PAUSE, state.failures)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::future::join;
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::stores::memory::VirtualClock;
+
+    /// A server that takes the third connection and all later ones, or never says a word.
+    struct Server {
+        is_mute: bool,
+    }
+
+    impl Dial for Server {
+        /// Whether it is alive.
+        type Connection = AtomicBool;
+
+        fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<AtomicBool>>> {
+            Box::pin(async move {
+                match self.is_mute {
+                    true => pending().await,
+                    false if number < 3 => Err(Error::new(ErrorKind::Unreachable, "connect", "down")),
+                    false => Ok(Arc::new(AtomicBool::new(true))),
+                }
+            })
+        }
+
+        fn too_slow(&self, within: Duration) -> Error {
+            Error::new(ErrorKind::Unreachable, "connect", "too slow").with("within", format!("{within:?}"))
+        }
+
+        fn is_alive(connection: &AtomicBool) -> bool {
+            connection.load(Ordering::SeqCst)
+        }
+    }
+
+    fn way(is_mute: bool) -> (VirtualClock, Arc<Reconnect<Server>>) {
+        let clock = VirtualClock::new();
+        let way = Reconnect::new(Server { is_mute }, Arc::new(clock.clone()), Duration::from_secs(3));
+        (clock, way)
+    }
+
+    #[test]
+    fn all_who_need_a_connection_share_each_try_and_failures_are_followed_by_longer_pauses() {
+        let (clock, way) = way(false);
+        assert!(way.connection().now_or_never().unwrap().is_err());
+        for (tried, longest) in [(2, 20), (3, 40)] {
+            let mut both = Box::pin(join(way.connection(), way.connection()));
+            assert!(both.as_mut().now_or_never().is_none());
+            let pause = clock.next_sleeper().unwrap().since(clock.now());
+            let longest = Duration::from_millis(longest);
+            assert!(longest * 3 / 4 <= pause && pause <= longest, "{pause:?}");
+            clock.advance(pause);
+            let (one, other) = both.now_or_never().unwrap();
+            assert_eq!((one.is_ok(), other.is_ok(), way.lock().tried), (tried == 3, tried == 3, tried));
+        }
+    }
+
+    #[test]
+    fn a_connection_is_used_until_it_ends_and_the_next_one_is_made_at_once() {
+        let (_clock, way) = way(false);
+        way.lock().tried = 2;
+        let connected = || way.connection().now_or_never().unwrap().unwrap();
+        let first = connected();
+        assert!(Arc::ptr_eq(&first, &connected()) && way.is_connected());
+        first.store(false, Ordering::SeqCst);
+        assert!(!way.is_connected());
+        assert!(!Arc::ptr_eq(&first, &connected()));
+        way.hang_up();
+        assert!(!way.is_connected());
+    }
+
+    #[test]
+    fn a_connection_that_takes_too_long_is_given_up() {
+        let (clock, way) = way(true);
+        let mut connection = Box::pin(way.connection());
+        assert!(connection.as_mut().now_or_never().is_none());
+        clock.advance(Duration::from_secs(3));
+        let error = connection.now_or_never().unwrap().unwrap_err();
+        assert!(error.to_string().contains("within 3s"), "{error}");
+    }
+}
