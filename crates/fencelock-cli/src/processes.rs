@@ -20,26 +20,25 @@ pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
 /// Whether somebody in `group` is stopped who is not its leader, while the leader is not, and is not about to be: a signal for the
 /// whole group stops one process before the other.
 pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_stopped_in_it = |process: i32| {
-        let stat = stat_of(Pid::from_raw(process))?;
-        Some(process != group.as_raw() && stat.first()? == "T" && stat.get(2)?.parse() == Ok(group.as_raw()))
-    };
+    let mut others = processes_of(group).filter(|(process, _)| *process != group.as_raw());
     // The leader after the others: a stop that came while they were looked at is seen.
-    numbers.filter_map(is_stopped_in_it).any(|is_stopped| is_stopped) && runs_on(group) == Some(true)
+    others.any(|(_, state)| state == "T") && runs_on(group) == Some(true)
 }
 
 /// Whether all processes of `group` are dead, and only nobody has reaped them yet. `false` when the kernel does not tell.
 pub(crate) fn are_all_dead(group: Pid) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let mut processes = processes_of(group).peekable();
+    processes.peek().is_some() && processes.all(|(process, state)| is_dead(process, &state))
+}
+
+/// The processes of `group` and their states, as they are looked at one by one; none when the kernel does not tell.
+fn processes_of(group: Pid) -> impl Iterator<Item = (i32, String)> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let in_group = numbers.filter_map(|process: i32| {
-        let stat = stat_of(Pid::from_raw(process))?;
-        (stat.get(2)?.parse() == Ok(group.as_raw())).then(|| is_dead(process, &stat[0]))
-    });
-    let dead: Vec<_> = in_group.collect();
-    !dead.is_empty() && dead.iter().all(|is_dead| *is_dead)
+    numbers.filter_map(move |process| {
+        let mut stat = stat_of(Pid::from_raw(process))?;
+        (stat.get(2)?.parse() == Ok(group.as_raw())).then(|| (process, stat.swap_remove(0)))
+    })
 }
 
 /// A process whose first thread is a zombie may have others that live.
