@@ -35,6 +35,7 @@ const PARTS: &[Part] = &[
     Part { name: "tidy", budget: 20, class: Class::Computes, run: || tidy::run(&[]) },
     Part { name: "clippy", budget: 100, class: Class::Builds, run: clippy },
     Part { name: "features", budget: 90, class: Class::Builds, run: features },
+    Part { name: "oldest", budget: 60, class: Class::Builds, run: oldest },
     Part { name: "docs", budget: 60, class: Class::Builds, run: rustdoc },
     Part { name: "examples", budget: 80, class: Class::Builds, run: || examples::run(&[]) },
     Part { name: "README", budget: 900, class: Class::Builds, run: readme::first_command },
@@ -128,33 +129,78 @@ fn clippy() -> Result {
     shell::run(&mut cargo(&args))
 }
 
-/// The library without any feature, and with each one alone.
+/// The library without any feature, and with each one alone; the command and the examples without the unstable one.
 fn features() -> Result {
     let check = |features: &str| {
         let args = ["clippy", "--package", "fencelock", "--no-default-features", "--features", features];
         shell::run(cargo(&args).args(["--", "--deny", "warnings"]))
     };
     check("")?;
-    docs::features()?.iter().try_for_each(|feature| check(feature))
+    docs::features()?.iter().try_for_each(|feature| check(feature))?;
+    // By themselves: what they use without `unstable-store` is what users have.
+    let users = ["clippy", "--package", "fencelock-cli", "--package", "fencelock-examples", "--", "--deny", "warnings"];
+    shell::run(&mut cargo(&users))
+}
+
+/// What is published compiles on the oldest compiler that it names, with TLS and without.
+fn oldest() -> Result {
+    let manifest = std::fs::read_to_string(shell::root().join("Cargo.toml")).map_err(|error| error.to_string())?;
+    let manifest: toml::Table = manifest.parse().map_err(|error| format!("Cargo.toml: {error}"))?;
+    let version =
+        manifest["workspace"]["package"]["rust-version"].as_str().ok_or("Cargo.toml names no rust-version")?;
+    let version = &format!("{version}.0");
+    let rustup = |args: &[&str]| {
+        let mut command = shell::command("rustup");
+        command.args(args);
+        command
+    };
+    if !shell::succeeds(&mut rustup(&["run", version, "cargo", "--version"])) {
+        shell::run(&mut rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"]))?;
+    }
+    let check = |args: &[&str]| shell::run(rustup(&["run", version, "cargo", "check", "--locked"]).args(args));
+    check(&[
+        "--package",
+        "fencelock-cli",
+        "--package",
+        "fencelock",
+        "--package",
+        "fencelock-zookeeper",
+        "--all-features",
+    ])?;
+    // What stands in for TLS where it is left out. Every feature alone is a part of these two.
+    check(&["--package", "fencelock", "--no-default-features", "--features", "file,memory,redis,zookeeper"])
 }
 
 fn rustdoc() -> Result {
-    let args = ["doc", "--workspace", "--no-deps", "--all-features"];
-    shell::run(cargo(&args).env("RUSTDOCFLAGS", "--deny warnings"))
+    let doc =
+        |args: &[&str]| shell::run(cargo(&["doc", "--no-deps"]).args(args).env("RUSTDOCFLAGS", "--deny warnings"));
+    // Without features and with the default ones a link can lead to what is not there.
+    doc(&["--package", "fencelock", "--no-default-features"])?;
+    doc(&["--package", "fencelock"])?;
+    doc(&["--workspace", "--all-features"])
 }
 
 /// What is published is complete: its metadata, licences and description. Not built from there, for that takes as long as all
 /// else that is built.
 fn package() -> Result {
-    const PUBLISHED: [&str; 3] = ["fencelock-zookeeper", "fencelock", "fencelock-cli"];
+    let published = published()?;
     let mut package = cargo(&["package", "--no-verify", "--allow-dirty"]);
-    shell::run(package.args(PUBLISHED.iter().flat_map(|name| ["--package", name])))?;
-    PUBLISHED.iter().try_for_each(|name| {
+    shell::run(package.args(published.iter().flat_map(|name| ["--package", name])))?;
+    published.iter().try_for_each(|name| {
         let list = shell::output(&mut cargo(&["package", "--list", "--allow-dirty", "--package", name]))?;
         let missing = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
         let missing: Vec<_> = missing.into_iter().filter(|file| !list.lines().any(|line| line == *file)).collect();
         if missing.is_empty() { Ok(()) } else { Err(format!("the package {name} lacks {}", missing.join(", "))) }
     })
+}
+
+/// The packages whose manifests do not say `publish = false`.
+fn published() -> Result<Vec<String>> {
+    let said = shell::output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&said).map_err(|error| format!("cargo metadata: {error}"))?;
+    let all = metadata["packages"].as_array().into_iter().flatten();
+    Ok(all.filter(|one| one["publish"].is_null()).filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
 }
 
 fn deny() -> Result {

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fencelock::Capability;
-use fencelock::store::{Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
 
 use crate::shell::{self, Result};
 
@@ -53,6 +52,11 @@ fn kinds(stores: &[StoreInfo]) -> String {
         let _ = writeln!(table, "| `{}:` | {kinds} |", info.scheme);
     }
     table
+}
+
+/// The rooms of the stores, which are named like their features. The same store over TLS is in the same room.
+pub(crate) fn rooms() -> impl Iterator<Item = &'static str> {
+    stores().iter().map(|info| info.feature.trim_end_matches("-tls"))
 }
 
 /// The features of the library, without `default`.

@@ -1,6 +1,7 @@
 //! The whole interface for working on fencelock: `cargo xtask <verb>`. What runs on every change calls the same verbs.
 
 mod advisories;
+mod api;
 mod bench;
 mod ci;
 mod docs;
@@ -55,6 +56,11 @@ const VERBS: &[Verb] = &[
         name: "advisories",
         help: "whether a dependency has a known fault; for a scheduler, succeeds where the list cannot be fetched",
         run: advisories::run,
+    },
+    Verb {
+        name: "api",
+        help: "api [--bless]: whether what users can name is what docs/api/ lists; --bless writes it down anew",
+        run: api::run,
     },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
     Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },

@@ -47,8 +47,8 @@ fn start_one(kind: &Kind) -> std::io::Result<Server> {
 fn every_store_has_one() -> Result {
     let with = KINDS.iter().flat_map(|kind| kind.other_schemes.iter().chain([&kind.scheme]).copied());
     let known: Vec<_> = with.chain(WITHOUT.iter().map(|(scheme, _)| *scheme)).collect();
-    let scheme = |info: &fencelock::store::StoreInfo| info.scheme;
-    match fencelock::store::stores().iter().map(scheme).find(|scheme| !known.contains(scheme)) {
+    let scheme = |info: &fencelock::StoreInfo| info.scheme;
+    match fencelock::stores().iter().map(scheme).find(|scheme| !known.contains(scheme)) {
         None => Ok(()),
         Some(scheme) => Err(format!("nobody starts a server for {scheme}: add it to KINDS of the test bed")),
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
+use fencelock::Contender;
 use fencelock::Name;
-use fencelock::store::Entry;
 use tracing::level_filters::LevelFilter;
 
 /// The longest duration that is taken: about a century, so that no sum of times can overflow.
@@ -95,8 +95,8 @@ pub(crate) fn reason() -> Text<String> {
 
 /// What is wrong with a purpose or a reason, if anything.
 pub(crate) fn purpose_fault(text: &str) -> Option<String> {
-    if text.len() > Entry::MAX_PURPOSE {
-        return Some(format!("it has {} bytes, and {} are allowed", text.len(), Entry::MAX_PURPOSE));
+    if text.len() > Contender::MAX_PURPOSE {
+        return Some(format!("it has {} bytes, and {} are allowed", text.len(), Contender::MAX_PURPOSE));
     }
     text.contains(char::is_control).then(|| "it holds control characters".to_owned())
 }

@@ -124,7 +124,7 @@ impl World {
             return Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()));
         }
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
-        let owner = Owner { client: self.seed ^ number << 32, host: format!("host-{number}"), pid: 1000 };
+        let owner = Owner::new(self.seed ^ number << 32, format!("host-{number}"), 1000);
         let clock = process.store.clock().unwrap_or_else(|| Arc::new(SystemClock));
         // A busy machine may take longer to connect than a short ttl allows.
         let opening = Opening::here(owner.clone(), ttl, Arc::clone(&clock))?;

@@ -36,7 +36,7 @@
 //!
 //! # Limits and versions
 //!
-//! ZooKeeper 3.5 or newer. Rust 1.95 or newer; that is raised with a minor release. No features. All settings have units, ranges and relations, which
+//! ZooKeeper 3.5 or newer. Rust 1.88 or newer; that is raised with a minor release. The feature `tls`, on by default, is for encrypted connections. All settings have units, ranges and relations, which
 //! [`Client::connect`] checks: [`Config`].
 
 /// The example of the README is compiled.

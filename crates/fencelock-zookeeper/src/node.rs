@@ -5,6 +5,7 @@ pub use crate::proto::response::Stat;
 
 /// What kind of node to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CreateMode {
     /// Stays until it is deleted.
     Persistent,
@@ -31,6 +32,7 @@ impl CreateMode {
 
 /// The answer to [`Client::create`](crate::Client::create).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Created {
     /// The node's path, with its number if it has one.
     pub path: String,

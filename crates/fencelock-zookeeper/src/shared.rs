@@ -15,6 +15,7 @@ use crate::watches::WatchTable;
 
 /// The session as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionInfo {
     /// Its number, the `ephemeral_owner` of its ephemeral nodes.
     pub id: i64,

@@ -11,7 +11,7 @@ use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
-use crate::store::{self, Break, Capability, Contender, Contention, Owner, Page, Queue, Store, StoreUrl, clean};
+use crate::store::{self, AnyStore, Break, Capability, Contender, Contention, Owner, Page, Queue, StoreUrl, clean};
 use crate::time::{Clock, SystemClock};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
@@ -361,11 +361,13 @@ impl ClientBuilder {
         self.connect_store(store).await
     }
 
-    /// Connects to a store that exists already, for instance one of your own, or a `memory:` store shared by tests.
+    /// Connects to a store that exists already: a `MemoryStore` that a test shares between clients, a `FileStore`, or one of
+    /// your own (feature `unstable-store`).
     ///
     /// # Errors
     /// As [`ClientBuilder::connect`].
-    pub async fn connect_store(self, store: Arc<dyn Store>) -> Result<Client> {
+    pub async fn connect_store(self, store: impl Into<AnyStore>) -> Result<Client> {
+        let AnyStore(store) = store.into();
         let timing = self.timing.resolve(&store.capability().pace)?;
         self.retry.check()?;
         let spawner = Spawner::new(self.io, store.capability().blocking)?;
@@ -397,8 +399,8 @@ fn owner(opaque: bool) -> Result<Owner> {
         Error::new(ErrorKind::Exhausted, "connect", "no random numbers").caused_by(error.to_string())
     })?;
     if opaque {
-        return Ok(Owner { client, host: String::new(), pid: 0 });
+        return Ok(Owner::new(client, "", 0));
     }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(Owner { client, host, pid: std::process::id() })
+    Ok(Owner::new(client, host, std::process::id()))
 }

@@ -78,7 +78,7 @@
 //! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
 //!
 //! All are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
-//! what a store promises ([`Client::capability`]), and [`store::stores`] lists the stores of this build with their options.
+//! what a store promises ([`Client::capability`]), and [`stores`] lists the stores of this build with their options.
 //!
 //! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does,
 //! which wins. The ttl, 10 s by default, is how long a dead client can keep others waiting, and how long an outage a living
@@ -86,8 +86,16 @@
 //!
 //! # In tests
 //!
-//! `memory:` needs no server. [`memory::MemoryStore`] has a clock that the test turns, partitions, lost answers and
-//! requests that arrive late.
+//! `memory:` needs no server. `memory::MemoryStore` has a clock that the test turns, partitions, lost answers and
+//! requests that arrive late; [`ClientBuilder::connect_store`] takes it.
+//!
+//! # A store of your own
+//!
+//! The cargo feature `unstable-store` makes the modules `store` and `queue` public: the contract between the engine and a
+//! store, and the rule of admission. **They may change in every release**, also in one that breaks nothing else, until 1.0.
+//! Everything outside of these two modules follows semantic versioning, with the feature or without.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
 mod client;
@@ -96,8 +104,18 @@ mod error;
 mod kit;
 mod name;
 mod primitives;
+#[cfg(all(test, feature = "file", feature = "memory"))]
+mod promises;
+#[cfg(feature = "unstable-store")]
 pub mod queue;
+#[cfg(not(feature = "unstable-store"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
+mod queue;
+#[cfg(feature = "unstable-store")]
 pub mod store;
+#[cfg(not(feature = "unstable-store"))]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
+mod store;
 mod stores;
 mod time;
 mod token;
@@ -112,7 +130,10 @@ pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
-pub use store::{Beside, Break, Capability, Contender, Contention, Foreign, Loss, Owner, Page, Queue, StoreUrl, Waits};
+pub use store::{
+    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Foreign, Grant, Liveness, Loss, Order, Owner,
+    Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+};
 #[cfg(feature = "file")]
 pub use stores::file;
 #[cfg(feature = "memory")]

@@ -65,6 +65,22 @@ impl FromStr for Name {
     }
 }
 
+impl TryFrom<&str> for Name {
+    type Error = Error;
+
+    fn try_from(name: &str) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
         &self.0
@@ -91,6 +107,7 @@ mod tests {
     fn ordinary_names_are_taken_as_they_are() {
         for name in ["deploy", "job/x", "a b", "日本", "a.b", "..a", "x%2Fy", &"n".repeat(512)] {
             assert_eq!(Name::new(name).unwrap().as_str(), name);
+            assert_eq!(Name::try_from(name).unwrap(), Name::try_from(name.to_owned()).unwrap());
         }
     }
 

@@ -371,7 +371,8 @@ impl Store for MutexesOnly {
 fn a_store_without_shared_claims_refuses_before_anything_is_sent() {
     on_one_thread(async {
         let memory = fencelock::memory::MemoryStore::new();
-        let capability = Capability { shared_claims: false, ..memory.capability().clone() };
+        let mut capability = memory.capability().clone();
+        capability.shared_claims = false;
         let store = Arc::new(MutexesOnly(memory, capability));
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.unwrap();
         for error in [client.rwlock("a").unwrap_err(), client.semaphore("a", 3).unwrap_err()] {

@@ -258,10 +258,7 @@ fn nothing_remains_certain_once_the_session_is_over() {
 #[test]
 fn a_retry_without_pauses_is_refused() {
     on_one_thread(async {
-        for retry in [
-            Retry { shortest_pause: Duration::ZERO, ..Default::default() },
-            Retry { longest_pause: Duration::ZERO, ..Default::default() },
-        ] {
+        for retry in [Retry::default().shortest_pause(Duration::ZERO), Retry::default().longest_pause(Duration::ZERO)] {
             let connected = Client::builder().retry(retry).connect("memory:").await;
             assert_eq!(connected.unwrap_err().kind(), ErrorKind::Config, "{retry:?}");
         }

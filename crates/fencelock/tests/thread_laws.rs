@@ -241,7 +241,7 @@ fn the_callers_runtime_is_asked_for_only_when_wanted() {
 #[test]
 fn health_tells_how_the_session_is_doing() {
     let store = MemoryStore::new().another_process();
-    let options = short().retry(fencelock::Retry { give_up_after: ms(1), ..Default::default() });
+    let options = short().retry(fencelock::Retry::default().give_up_after(ms(1)));
     let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
     assert!(matches!(client.health(), Health::Confirmed(Some(certain)) if certain <= ms(600)));
     store.partition();

@@ -8,13 +8,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::binaries::Binary;
+use crate::docs::rooms;
 use crate::shell::{self, Result, cargo, command};
 
 /// What is compared with when nothing is said.
 const BASE: &str = "main";
-
-/// Directories and words in names of tests that are about one store.
-const STORES: [&str; 4] = ["file", "memory", "redis", "zookeeper"];
 
 /// What may belong to any package.
 const EVERYTHING: [&str; 3] = ["Cargo.toml", "Cargo.lock", ".cargo"];
@@ -113,7 +111,7 @@ impl Changes {
         let path = &file[package.directory.len()..];
         let Some(test) = path.strip_prefix("tests/") else {
             let users = with_users(&package.name, packages).into_iter();
-            let store = store_of(path).or_else(|| STORES.into_iter().find(|store| package.name.ends_with(store)));
+            let store = store_of(path).or_else(|| rooms().find(|store| package.name.ends_with(store)));
             return self.0.extend(users.map(|package| Concern { package, target: None, store }));
         };
         let name = test.split('/').next().unwrap_or(test).trim_end_matches(".rs");
@@ -124,7 +122,7 @@ impl Changes {
 
     /// Whether the tests of the binary can turn out differently.
     pub(super) fn concern(&self, binary: &Binary) -> bool {
-        let about = STORES.into_iter().find(|store| binary.target.split(['_', '-']).any(|word| word == *store));
+        let about = rooms().find(|store| binary.target.split(['_', '-']).any(|word| word == *store));
         self.0.iter().any(|concern| {
             concern.package == binary.package
                 && concern.target.as_ref().is_none_or(|target| *target == binary.target)
@@ -141,7 +139,7 @@ impl Changes {
 /// The store whose directory a file lies in.
 fn store_of(path: &str) -> Option<&'static str> {
     let (directories, _) = path.rsplit_once('/')?;
-    directories.split('/').find_map(|part| STORES.into_iter().find(|store| *store == part))
+    directories.split('/').find_map(|part| rooms().find(|store| *store == part))
 }
 
 /// A package, and all that are built with it.

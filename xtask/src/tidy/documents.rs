@@ -2,7 +2,7 @@
 
 use super::Violation;
 use super::tree::Tree;
-use crate::docs;
+use crate::{api, docs};
 
 /// The longest one-page document, in lines.
 const PAGE: usize = 140;
@@ -25,6 +25,21 @@ pub(super) fn current(tree: &Tree) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// The lists of what is public.
+pub(super) fn api(tree: &Tree) -> Vec<Violation> {
+    let check = |snapshot: &api::Snapshot| {
+        let fault = match api::current(&|path| tree.text(path).map(str::to_owned), snapshot.package) {
+            Err(fault) => fault,
+            Ok(now) => match tree.text(snapshot.list).unwrap_or_default() {
+                kept if kept == now => return None,
+                kept => format!("is not what users can name:\n{}", api::difference(kept, &now).trim_end()),
+            },
+        };
+        Some(whole(snapshot.list, &fault, api::REMEDY))
+    };
+    api::SNAPSHOTS.iter().filter_map(check).collect()
 }
 
 fn one_page(tree: &Tree, page: &str) -> Option<Violation> {

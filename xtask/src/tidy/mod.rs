@@ -62,6 +62,7 @@ const RULES: &[Rule] = &[
     Rule { name: "names in documents exist", check: names::exist },
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there and current", check: documents::current },
+    Rule { name: "what is public is listed", check: documents::api },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result {

@@ -39,7 +39,7 @@ fn known_identifiers(tree: &Tree) -> BTreeSet<String> {
     for (_, text) in tree.ending("Cargo.toml") {
         known.extend(identifiers(text).map(str::to_owned));
     }
-    let options = fencelock::store::stores().iter().flat_map(|info| info.options);
+    let options = fencelock::stores().iter().flat_map(|info| info.options);
     known.extend(options.chain(fencelock::ClientBuilder::url_options()).map(|option| (*option).to_owned()));
     known
 }

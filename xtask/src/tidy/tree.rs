@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::source::Source;
+use crate::docs;
 use crate::shell::Result;
 
 /// Every text file by its path from the root, and the stores that the library knows.
@@ -18,10 +19,7 @@ impl Tree {
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         read_folder(root, "", &mut files).map_err(|error| format!("reading {}: {error}", root.display()))?;
-        // The same store over TLS is in the same room.
-        let room = |feature: &str| feature.trim_end_matches("-tls").to_owned();
-        let stores = fencelock::store::stores().iter().map(|info| room(info.feature)).collect();
-        Ok(Self { files, stores })
+        Ok(Self { files, stores: docs::rooms().map(str::to_owned).collect() })
     }
 
     /// A tree made up by a test.

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::store::Liveness;
+use fencelock::Liveness;
 use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardState, Name, Retry};
 use nix::sys::signal::Signal;
 

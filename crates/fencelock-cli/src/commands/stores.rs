@@ -1,7 +1,7 @@
 //! `fencelock stores`: which stores this program knows, and what each promises.
 
 use clap::Args;
-use fencelock::store::{Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::{Liveness, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
 use crate::say::Outcome;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use fencelock::store::{Contender, PlaceId, Standing};
+use fencelock::store::{Contender, Standing};
 use fencelock::{Break, ErrorKind, Loss, Moment, Name};
 use futures_util::StreamExt;
 
@@ -15,9 +15,11 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     let mut held = a.hold(&job, world.whole).await?;
     let mut waiter = b.enter(&job, world.whole).await?;
     let first = order(&b, &job, 0).await?;
-    let waiting = Break { place: waiter.id(), ..first.clone() };
+    let mut waiting = first.clone();
+    waiting.place = waiter.id();
     demand!(!evict(&b, &waiting).await?, "a place that waits was broken with the token of another");
-    let elsewhere = Break { place: PlaceId { name: name("elsewhere")?, ..held.id() }, ..first.clone() };
+    let mut elsewhere = first.clone();
+    elsewhere.place.name = name("elsewhere")?;
     demand!(!evict(&b, &elsewhere).await?, "a grant was broken under the name of another lock");
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
@@ -27,9 +29,11 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     let tokens = (token(&*held), token(&*waiter));
     demand!(tokens.0.is_none() || tokens.1 > tokens.0, "the tokens around a break are {tokens:?}");
     demand!(evict(&a, &first).await?, "the same order does not find what it did");
-    let later = Break { at: first.at + std::time::Duration::from_secs(1), ..first };
+    let mut later = first;
+    later.at += std::time::Duration::from_secs(1);
     demand!(!evict(&a, &later).await?, "a grant that was gone was broken once more");
-    let stale = Break { place: waiter.id(), ..later };
+    let mut stale = later;
+    stale.place = waiter.id();
     demand!(!evict(&a, &stale).await? || tokens.0.is_none(), "a grant was broken with the token of an earlier one");
     if tokens.0.is_some() {
         demand!(b.ids(&job).await? == [waiter.id().request], "a break of one grant ended a later one");

@@ -19,7 +19,7 @@ pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
         return Err(crate::Fault::Broken("the first contender is not granted".to_owned()));
     };
     if let Standing::Waiting(Some(ahead)) = waiting.standing() {
-        demand!(ahead == Ahead { holders: 1, waiters: 0 }, "behind one holder {ahead:?} are ahead");
+        demand!(ahead == Ahead::new(1, 0), "behind one holder {ahead:?} are ahead");
     }
     let queue = b.queue(&job).await?;
     demand!(queue.name == job && queue.contenders.len() == 2, "the queue of two shows {queue:?}");

@@ -86,7 +86,7 @@ pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &
 async fn open(stage: &Stage) -> (Arc<dyn Session>, impl Sized + use<>) {
     let url = StoreUrl::parse(&without_timing(&stage.site.url(0))).expect("a URL");
     let store = open_url(url).await.expect("a store");
-    let owner = Owner { client: 1, host: String::new(), pid: 0 };
+    let owner = Owner::new(1, "", 0);
     let opening = Opening::here(owner, stage.site.ttl(), Arc::new(SystemClock)).expect("a runtime");
     let opened = store.open(opening).await.expect("a session");
     (opened.session, (opened.events, store))

@@ -22,6 +22,7 @@ impl Header {
 
 /// What the server keeps about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Stat {
     /// The transaction that created the node: rises with every create in the ensemble, and is the fencing token of a lock's node.
     pub czxid: i64,

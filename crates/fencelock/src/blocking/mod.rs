@@ -33,7 +33,7 @@ use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Break, Capability, Contender, Contention, Page, Queue, Store};
+use crate::store::{AnyStore, Break, Capability, Contender, Contention, Page, Queue};
 
 /// The options of a primitive, handed to the one of the same name that does not block.
 macro_rules! options {
@@ -102,7 +102,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientBuilder::connect`].
-    pub fn connect_store(options: ClientBuilder, store: Arc<dyn Store>) -> Result<Self> {
+    pub fn connect_store(options: ClientBuilder, store: impl Into<AnyStore>) -> Result<Self> {
         wait(options.io(Io::OwnThread).connect_store(store)).map(Self)
     }
 

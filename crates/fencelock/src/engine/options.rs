@@ -99,7 +99,17 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
 
 /// How the engine retries requests that failed for a passing reason. Between openings of a session it pauses once for all who wait
 /// for one, and tries wait for that pause as well.
+///
+/// ```
+/// use std::time::Duration;
+/// use fencelock::{Client, Retry};
+///
+/// let patient = Retry::default().give_up_after(Duration::from_secs(300));
+/// let builder = Client::builder().retry(patient);
+/// # drop(builder);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
     /// The pause after the first failure, 1 ms or more; doubles with each further one.
     pub shortest_pause: Duration,
@@ -121,6 +131,27 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// The same with another pause after the first failure.
+    #[must_use]
+    pub const fn shortest_pause(mut self, pause: Duration) -> Self {
+        self.shortest_pause = pause;
+        self
+    }
+
+    /// The same with another longest pause.
+    #[must_use]
+    pub const fn longest_pause(mut self, pause: Duration) -> Self {
+        self.longest_pause = pause;
+        self
+    }
+
+    /// The same, giving up after another time.
+    #[must_use]
+    pub const fn give_up_after(mut self, time: Duration) -> Self {
+        self.give_up_after = time;
+        self
+    }
+
     /// Refuses pauses under a millisecond: a store that fails at once would be asked without end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.shortest_pause >= SHORTEST && self.longest_pause >= self.shortest_pause {

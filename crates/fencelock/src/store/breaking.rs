@@ -11,6 +11,7 @@ use crate::token::FencingToken;
 
 /// A grant that was broken, or is to be: whose, by whom, and why. What the store keeps of it is this.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Break {
     /// The place, and no other one of the same name.
     pub place: PlaceId,

@@ -5,6 +5,7 @@ use std::time::Duration;
 /// What a store promises, as data: the capability table in the docs and `fencelock stores` are made from it, and the
 /// conformance suite holds the store to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capability {
     /// The store, as its URL scheme names it.
     pub store: &'static str,
@@ -35,9 +36,34 @@ pub struct Capability {
     pub blocking: bool,
 }
 
+impl Capability {
+    /// The least that a store can promise: a lease by the store's clock, no order, no tokens, no claims but a mutex's, and
+    /// places and wakes that take up to 2 s longer than they should.
+    #[must_use]
+    pub const fn least(store: &'static str, layout: &'static str) -> Self {
+        const SLOW: Duration = Duration::from_secs(2);
+        Self {
+            store,
+            layout,
+            liveness: Liveness::Lease,
+            order: Order::None,
+            tokens: Tokens::None,
+            certainty: "",
+            shared_claims: false,
+            detection_slack: SLOW,
+            wake_bound: SLOW,
+            excludes: "",
+            residue: "",
+            pace: Pace::DEFAULT,
+            blocking: false,
+        }
+    }
+}
+
 /// How often sessions of a store are renewed, and which times are too short for it. Parts of the defaults of
 /// [`Timing`](crate::Timing), and of what is checked there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pace {
     /// How many renewals fit in a ttl by default; at least 3.
     pub renewals_per_ttl: u32,

@@ -9,6 +9,7 @@ use crate::name::Name;
 
 /// Who was ahead of an acquire that was busy, timed out or refused to queue.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Contention {
     /// The lock.
     pub name: Name,

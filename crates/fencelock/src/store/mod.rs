@@ -21,6 +21,7 @@
 //! that a place is made lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a
 //! length that fits.
 
+mod any;
 mod breaking;
 mod capability;
 pub(crate) mod checks;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
+pub use self::any::AnyStore;
 pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
@@ -244,7 +246,7 @@ pub struct Entry {
 
 impl Entry {
     /// The longest purpose, in bytes.
-    pub const MAX_PURPOSE: usize = 512;
+    pub const MAX_PURPOSE: usize = Contender::MAX_PURPOSE;
 }
 
 /// Names one request of one client; no two requests ever share one.
@@ -299,6 +301,7 @@ impl Standing {
 
 /// How many contenders are ahead. Some of them may have left already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ahead {
     /// Those that hold the lock.
     pub holders: u32,
@@ -307,6 +310,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
+    /// That many.
+    #[must_use]
+    pub const fn new(holders: u32, waiters: u32) -> Self {
+        Self { holders, waiters }
+    }
+
     /// So many in all, of whom this many hold the lock.
     #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) fn of(all: usize, holders: usize) -> Self {
@@ -317,9 +326,18 @@ impl Ahead {
 
 /// A grant, as the store numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The fencing token; `None` where the store has none.
     pub token: Option<FencingToken>,
+}
+
+impl Grant {
+    /// A grant with that token.
+    #[must_use]
+    pub const fn new(token: Option<FencingToken>) -> Self {
+        Self { token }
+    }
 }
 
 /// Why a place is gone although nobody gave it up.
@@ -385,6 +403,7 @@ impl fmt::Display for Loss {
 
 /// Who a client is, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Owner {
     /// A random number, the `client` of all its request ids.
     pub client: u64,
@@ -392,6 +411,14 @@ pub struct Owner {
     pub host: String,
     /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
     pub pid: u32,
+}
+
+impl Owner {
+    /// The client of that number, on `host` (empty when opaque), in the process `pid` (0 when opaque).
+    #[must_use]
+    pub fn new(client: u64, host: impl Into<String>, pid: u32) -> Self {
+        Self { client, host: host.into(), pid }
+    }
 }
 
 impl fmt::Display for Owner {

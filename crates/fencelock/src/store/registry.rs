@@ -13,6 +13,7 @@ pub(crate) type OpenFn = fn(StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store
 
 /// A store that fencelock knows.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct StoreInfo {
     /// The URL scheme.
     pub scheme: &'static str,

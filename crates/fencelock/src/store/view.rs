@@ -28,6 +28,7 @@ impl Page {
 
 /// A queue, or one [`Page`] of it, as it stood when it was read, front first.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Queue {
     /// The lock.
     pub name: Name,
@@ -53,6 +54,7 @@ impl Queue {
 
 /// One contender, as others see it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Contender {
     /// Its request.
     pub id: RequestId,
@@ -70,8 +72,20 @@ pub struct Contender {
     pub foreign: Option<Foreign>,
 }
 
+impl Contender {
+    /// The longest purpose, in bytes.
+    pub const MAX_PURPOSE: usize = 512;
+
+    /// A fencelock's contender of which no more is known.
+    #[must_use]
+    pub const fn new(id: RequestId, claim: Claim) -> Self {
+        Self { id, owner: None, claim, grant: None, since: None, purpose: None, foreign: None }
+    }
+}
+
 /// A contender of another client. It hears of no break, and goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Foreign {
     /// Which lock of which client it is, as far as its traces in the store tell.
     pub what: &'static str,
@@ -92,6 +106,7 @@ pub enum Waits {
 
 /// Locks of one kind of other clients under the same name that may be held beside the queue's.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Beside {
     /// Which lock of which client they are.
     pub what: &'static str,

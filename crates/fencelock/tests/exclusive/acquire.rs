@@ -325,7 +325,7 @@ fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
         let world = World::new();
         let process = world.process().await;
         let name = Name::new("a").unwrap();
-        let stranger = Owner { client: 7, host: "elsewhere".into(), pid: 1 };
+        let stranger = Owner::new(7, "elsewhere", 1);
         let opened =
             world.store.open(Opening::here(stranger, secs(10), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
         let entry = Entry {

@@ -45,7 +45,7 @@ fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         settle().await;
         let other = world.store.another_process();
-        let owner = Owner { client: 7, host: "elsewhere".to_owned(), pid: 1 };
+        let owner = Owner::new(7, "elsewhere", 1);
         let opened = other.open(Opening::here(owner, secs(60), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
         let id = RequestId { client: 7, number: 1 };
         let (name, claim) = (Name::new("a").unwrap(), OTHER_KIND);

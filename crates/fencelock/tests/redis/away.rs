@@ -48,7 +48,7 @@ async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
     let proxy = Proxy::start(server.address()).unwrap();
     let seen = Arc::new(Seen::default());
     let give_up_after = Duration::from_secs(2);
-    let retry = Retry { give_up_after, ..Retry::default() };
+    let retry = Retry::default().give_up_after(give_up_after);
     let options = Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>).retry(retry);
     let waiter =
         options.connect_timeout(PATIENCE).connect(&format!("redis://{}?ttl_ms=6000", proxy.address())).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
     let url = StoreUrl::parse(&format!("redis://{}", way.address())).unwrap();
     let store = open_url(url).await.unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let owner = Owner { client: 1, host: String::new(), pid: 0 };
+    let owner = Owner::new(1, "", 0);
     let opened = store.open(Opening::here(owner, PATIENCE, clock).unwrap()).await.unwrap();
     let entry = Entry {
         name: Name::new("job").unwrap(),

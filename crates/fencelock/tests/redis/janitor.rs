@@ -56,7 +56,7 @@ async fn a_renewal_does_not_wait_until_the_dead_are_cleared_away() {
     let url = StoreUrl::parse(&format!("redis://{}", way_without_a_janitor(server.address()))).unwrap();
     let store = open_url(url).await.unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let owner = Owner { client: 1, host: String::new(), pid: 0 };
+    let owner = Owner::new(1, "", 0);
     let opened = store.open(Opening::here(owner, PATIENCE, clock).unwrap()).await.unwrap();
     let start = Instant::now();
     soon(opened.session.renew(Arc::new([]))).await.unwrap();

@@ -52,7 +52,7 @@ impl Near {
         lab.hands.create(&lab.parent, b"", CreateMode::Persistent, &[Acl::open()]).await.unwrap();
         let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
-        let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };
+        let owner = Owner::new(7, "near", 1);
         let opened =
             store.open(Opening::here(owner, Duration::from_secs(60), Arc::new(SystemClock)).unwrap()).await.unwrap();
         let mut near = Self { lab, proxy, opened, server, number: AtomicU64::new(0), session: 0 };
@@ -235,7 +235,7 @@ async fn whoever_comes_behind_one_that_is_alone_waits_for_it() {
         let whole = Claim::new(claim.capacity(), claim.capacity()).unwrap();
         let store = format!("zk://{}{}?tick_ms=500", far.server, near.lab.parent);
         let store = open_url(StoreUrl::parse(&store).unwrap()).await.unwrap();
-        let owner = Owner { client: 8, host: "far".to_owned(), pid: 1 };
+        let owner = Owner::new(8, "far", 1);
         let opened =
             store.open(Opening::here(owner, Duration::from_secs(60), Arc::new(SystemClock)).unwrap()).await.unwrap();
         let entry = Entry { id: RequestId { client: 8, number: 1 }, ..(*near.entry("job", whole, true)).clone() };

@@ -32,7 +32,7 @@ impl Near {
         let (lab, proxy) = (Lab::new().await, Proxy::start(way).unwrap());
         let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
-        let owner = Owner { client: 7, host: "near".to_owned(), pid: 1 };
+        let owner = Owner::new(7, "near", 1);
         let opened =
             store.open(Opening::here(owner, Duration::from_secs(30), Arc::new(SystemClock)).unwrap()).await.unwrap();
         Self { lab, proxy, opened }

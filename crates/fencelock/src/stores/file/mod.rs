@@ -42,7 +42,7 @@ use self::trust::Trust;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store,
+    AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store,
     StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::Clock;
@@ -148,6 +148,12 @@ impl FileStore {
         let directory = self.intact_directory()?;
         directory.sweep();
         Core::open(&self.config, directory, owner, patience, clock)
+    }
+}
+
+impl From<FileStore> for AnyStore {
+    fn from(store: FileStore) -> Self {
+        Arc::new(store).into()
     }
 }
 

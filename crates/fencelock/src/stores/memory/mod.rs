@@ -26,8 +26,8 @@ use self::session::{Core, MemorySession};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId, Store,
-    StoreInfo, StoreUrl, Tokens,
+    AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId,
+    Store, StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::{Clock, Moment, SystemClock};
 
@@ -53,11 +53,16 @@ impl MemoryStore {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use fencelock::{memory::MemoryStore, store::Store};
+    /// use fencelock::{Client, memory::MemoryStore};
     ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// let (store, clock) = MemoryStore::with_virtual_clock();
-    /// clock.advance(Duration::from_secs(3600));
-    /// assert!(store.clock().is_some());
+    /// let client = Client::builder().connect_store(store).await?;
+    /// let guard = client.mutex("deploy")?.acquire().await?;
+    /// clock.advance(Duration::from_secs(3600)); // as if the process had been stopped for an hour
+    /// assert!(guard.check().is_err());
+    /// # Ok::<(), fencelock::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn with_virtual_clock() -> (Self, VirtualClock) {
@@ -210,6 +215,7 @@ impl MemoryStore {
 
 /// What is in a [`MemoryStore`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Census {
     /// Sessions that live.
     pub sessions: usize,
@@ -217,6 +223,12 @@ pub struct Census {
     pub names: usize,
     /// Places, of holders and waiters.
     pub places: usize,
+}
+
+impl From<MemoryStore> for AnyStore {
+    fn from(store: MemoryStore) -> Self {
+        Arc::new(store).into()
+    }
 }
 
 impl Default for MemoryStore {

@@ -1,0 +1,37 @@
+//! A store that was opened by hand.
+
+use std::sync::Arc;
+
+use super::Store;
+
+/// A store that exists already, of whatever kind, for [`ClientBuilder::connect_store`](crate::ClientBuilder::connect_store).
+/// Clones are the same store.
+///
+/// It is made of a `MemoryStore`, of a `FileStore`, or of an `Arc` of either.
+///
+/// ```
+/// use fencelock::{AnyStore, Client, memory::MemoryStore};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let store: AnyStore = MemoryStore::new().into();
+/// let (one, other) = (Client::builder().connect_store(store.clone()).await?, Client::builder().connect_store(store).await?);
+/// let guard = one.mutex("deploy")?.acquire().await?;
+/// assert!(other.mutex("deploy")?.try_acquire().await.is_err());
+/// # drop(guard);
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct AnyStore(pub(crate) Arc<dyn Store>);
+
+impl From<Arc<dyn Store>> for AnyStore {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self(store)
+    }
+}
+
+impl<S: Store> From<Arc<S>> for AnyStore {
+    fn from(store: Arc<S>) -> Self {
+        Self(store)
+    }
+}
