@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fencelock::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
 
+use crate::figures::{self, BENCHMARKS, PLOT};
 use crate::shell::{self, Result};
 
 /// The document with the capability table.
@@ -12,10 +13,12 @@ pub(crate) const STORES: &str = "docs/stores.md";
 /// The page of the command, which says what `run` takes on which store.
 pub(crate) const COMMAND: &str = "docs/command.md";
 
-type Make = fn(&[StoreInfo]) -> String;
+/// Makes the part of a document, given the whole.
+type Make = fn(&str) -> Result<String>;
 
-/// The documents with a part that is made from the code, and what makes it.
-pub(crate) const MADE: [(&str, Make); 2] = [(STORES, table), (COMMAND, kinds)];
+/// The documents with a part that is made from the code, or from what stands behind it, and what makes it.
+pub(crate) const MADE: [(&str, Make); 3] =
+    [(STORES, |_| Ok(table(stores()))), (COMMAND, |_| Ok(kinds(stores()))), (BENCHMARKS, figures::table)];
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
@@ -26,14 +29,18 @@ pub(crate) fn run(args: &[String]) -> Result {
         let path = shell::root().join(document);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{document}: {error}"))?;
         std::fs::write(&path, current(document, &text)?).map_err(|error| format!("{document}: {error}"))?;
+        if document == BENCHMARKS {
+            std::fs::write(shell::root().join(PLOT), figures::plot(&text)?)
+                .map_err(|error| format!("{PLOT}: {error}"))?;
+        }
     }
     Ok(())
 }
 
 /// The text of `document` as it should be, given the text as it is.
 pub(crate) fn current(document: &str, text: &str) -> Result<String> {
-    let made = MADE.iter().find(|(made, _)| *made == document).map(|(_, make)| make(stores()));
-    let made = made.ok_or_else(|| format!("nothing of {document} is made from the code"))?;
+    let (_, make) = MADE.iter().find(|(made, _)| *made == document).ok_or("nothing of it is made")?;
+    let made = make(text)?;
     let (before, rest) = text.split_once(BEGIN).ok_or_else(|| format!("{document} has no line {BEGIN}"))?;
     let (_, after) = rest.split_once(END).ok_or_else(|| format!("{document} has no line {END}"))?;
     Ok(format!("{before}{BEGIN}\n\n{made}\n{END}{after}"))

@@ -6,6 +6,7 @@ mod bench;
 mod ci;
 mod docs;
 mod examples;
+mod figures;
 mod fuzz;
 mod interop;
 mod packages;

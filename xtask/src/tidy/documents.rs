@@ -2,7 +2,7 @@
 
 use super::Violation;
 use super::tree::Tree;
-use crate::{api, docs};
+use crate::{api, docs, figures};
 
 /// The longest one-page document, in lines.
 const PAGE: usize = 140;
@@ -23,6 +23,10 @@ pub(super) fn current(tree: &Tree) -> Vec<Violation> {
             }
             Some(_) => {}
         }
+    }
+    let plot = tree.text(figures::BENCHMARKS).and_then(|text| figures::plot(text).ok());
+    if plot.as_deref() != tree.text(figures::PLOT) {
+        violations.push(whole(figures::PLOT, "does not show the figures of the tables", "run `cargo xtask docs`"));
     }
     violations
 }
@@ -56,13 +60,17 @@ fn whole(path: &str, fault: &str, fix: &'static str) -> Violation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell;
 
     #[test]
     fn missing_outgrown_and_stale_documents_are_found() {
         let empty = "<!-- made by `cargo xtask docs`: begin -->\n<!-- made by `cargo xtask docs`: end -->\n";
         let [stores, command] = [docs::STORES, docs::COMMAND].map(|page| docs::current(page, empty).unwrap());
+        let [benchmarks, plot] =
+            [figures::BENCHMARKS, figures::PLOT].map(|file| std::fs::read_to_string(shell::root().join(file)).unwrap());
         let mut files: Vec<(&str, &str)> = PAGES.iter().map(|page| (*page, "# Page\n## [Unreleased]\n")).collect();
         files.extend([(docs::STORES, &*stores), (docs::COMMAND, &*command)]);
+        files.extend([(figures::BENCHMARKS, &*benchmarks), (figures::PLOT, &*plot)]);
         assert!(current(&Tree::of(&files)).is_empty());
 
         let paths = |files: &[(&str, &str)]| -> Vec<String> {
@@ -73,7 +81,8 @@ mod tests {
         files[4].1 = "# Changelog\n";
         let stale = stores.replace("| URL", "| Address");
         files[6].1 = &stale;
-        assert_eq!(paths(&files), ["ARCHITECTURE.md", "CHANGELOG.md", docs::STORES]);
+        files[9].1 = "<svg/>";
+        assert_eq!(paths(&files), ["ARCHITECTURE.md", "CHANGELOG.md", docs::STORES, figures::PLOT]);
         assert_eq!(paths(&[]).len(), PAGES.len() + 1 + docs::MADE.len());
     }
 }
