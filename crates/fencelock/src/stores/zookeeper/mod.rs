@@ -96,7 +96,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         liveness: Liveness::Session,
         order: Order::Fifo,
         tokens: Tokens::CommitNumber,
-        certainty: "the leader hears from each follower in time (no ping between them late by more than ttl/4 - tick/2, no pause of the leader longer than the margin right before it is cut off), a majority keeps its memory, no server loses transactions that the others have, and sequential nodes are numbered as ZooKeeper does",
+        certainty: "the servers hear of each other in time, and no server loses transactions that the others have (docs/zookeeper-connection-loss.md)",
         shared_claims: dialect.is_shared(),
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
