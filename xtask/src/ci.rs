@@ -137,9 +137,55 @@ fn features() -> Result {
     };
     check("")?;
     docs::features()?.iter().try_for_each(|feature| check(feature))?;
+    small_builds()?;
     // By themselves: what they use without `unstable-store` is what users have.
     let users = ["clippy", "--package", "fencelock-cli", "--package", "fencelock-examples", "--", "--deny", "warnings"];
     shell::run(&mut cargo(&users))
+}
+
+/// The most crates of a build for a local directory alone.
+const FILE_ALONE: usize = 40;
+
+/// A build has as many crates as the document says, and one for a local directory is small.
+fn small_builds() -> Result {
+    let document = std::fs::read_to_string(shell::root().join(docs::STORES)).map_err(|error| error.to_string())?;
+    for (features, said) in crates_said(&document) {
+        let features = match features.as_str() {
+            "none" => Some(String::new()),
+            feature => feature.strip_prefix('`').map(|feature| feature.trim_end_matches('`').to_owned()),
+        };
+        let count = crates(features.as_deref())?;
+        if count != said {
+            return Err(format!("{} says {said} crates for {features:?}, and they are {count}", docs::STORES));
+        }
+        if features.as_deref() == Some("file") && count > FILE_ALONE {
+            return Err(format!("a build with `file` alone has {count} crates, more than {FILE_ALONE}"));
+        }
+    }
+    Ok(())
+}
+
+/// The rows of the table of small builds: features, and the number of crates.
+fn crates_said(document: &str) -> Vec<(String, usize)> {
+    let table = document.lines().skip_while(|line| !line.starts_with("| features | crates |")).skip(2);
+    let row = |line: &str| {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        Some((cells.next()?.to_owned(), cells.next()?.parse().ok()?))
+    };
+    table.map_while(row).collect()
+}
+
+/// How many crates a build of the library with these features has; `None` for the default ones.
+fn crates(features: Option<&str>) -> Result<usize> {
+    let mut tree =
+        cargo(&["tree", "--package", "fencelock", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    if let Some(features) = features {
+        tree.args(["--no-default-features", "--features", features]);
+    }
+    let listed = shell::output(&mut tree)?;
+    // A crate that was listed already has a mark behind its name.
+    let name = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    Ok(listed.lines().filter(|line| !line.is_empty()).map(name).collect::<std::collections::BTreeSet<_>>().len())
 }
 
 /// What is published compiles on the oldest compiler that it names, with TLS and without.
@@ -235,6 +281,14 @@ mod tests {
         let table = table(&[slow, failed], Duration::from_secs(90));
         assert!(table.contains("total         90.0") && !table.ends_with("OVER BUDGET"), "{table}");
         assert!(table.contains("ok, OVER BUDGET") && table.contains("FAILED\n"), "{table}");
+    }
+
+    #[test]
+    fn the_number_of_crates_is_read_from_the_table_of_small_builds() {
+        let table = "# S\n\n| features | crates |\n|---|---:|\n| none | 30 |\n| `file` | 38 |\n\nmore | 7 |\n";
+        assert_eq!(crates_said(table), [("none".to_owned(), 30), ("`file`".to_owned(), 38)]);
+        let stores = std::fs::read_to_string(shell::root().join(docs::STORES)).unwrap();
+        assert_eq!(crates_said(&stores).len(), 8);
     }
 
     #[test]
