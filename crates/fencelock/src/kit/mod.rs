@@ -1,5 +1,7 @@
 //! What stores are made of: parts that more than one store needs, and that say nothing about any.
 
+#[cfg(feature = "redis")]
+pub(crate) mod address;
 #[cfg(any(feature = "file", feature = "redis"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]

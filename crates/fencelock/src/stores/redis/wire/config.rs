@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::{HostPort, NoServer};
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 
@@ -12,7 +13,7 @@ const PORT: u16 = 6379;
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
-    Tcp { host: String, port: u16 },
+    Tcp(HostPort),
     Unix(String),
 }
 
@@ -44,7 +45,7 @@ impl Config {
         url.refuse_other_options(known)?;
         let db = db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redis://host/0")))?;
         let config = Self { address, tls, user, password, db };
-        if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp { .. }) {
+        if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp(_)) {
             tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not rediss");
         }
         Ok(config)
@@ -54,11 +55,9 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
-            Address::Tcp { host, port } => {
+            Address::Tcp(server) => {
                 let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-                let is_v6 = host.contains(':');
-                let (open, close) = if is_v6 { ("[", "]") } else { ("", "") };
-                write!(f, "{scheme}://{open}{host}{close}:{port}/{}", self.db)
+                write!(f, "{scheme}://{server}/{}", self.db)
             }
             Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
         }
@@ -81,23 +80,13 @@ fn credentials(given: Option<&str>) -> Result<(Option<String>, Option<String>)> 
 }
 
 fn host(authority: &str) -> Result<Address> {
-    const HOW: &str = "name one server, as in redis://host:6379/0";
     if authority.contains(',') {
         return Err(bad("one server is named; several (Sentinel, Cluster, Redlock) are not supported yet"));
     }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(v6) => v6.split_once(']').ok_or_else(|| bad(HOW))?,
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    if host.is_empty() || host.contains(char::is_whitespace) {
-        return Err(bad(HOW));
-    }
-    let port = match port.strip_prefix(':') {
-        Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or_else(|| bad("a port is 1 to 65535"))?,
-        None if port.is_empty() => PORT,
-        None => return Err(bad(HOW)),
-    };
-    Ok(Address::Tcp { host: host.to_owned(), port })
+    HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
+        NoServer::Form => bad("name one server, as in redis://host:6379/0"),
+        NoServer::Port => bad("a port is 1 to 65535"),
+    })
 }
 
 /// The database in the path of a URL, if there is one.
@@ -122,7 +111,7 @@ mod tests {
     }
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp { host: host.to_owned(), port }
+        Address::Tcp(HostPort { host: host.to_owned(), port })
     }
 
     #[test]

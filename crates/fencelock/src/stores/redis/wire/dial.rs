@@ -6,6 +6,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::config::{Address, Config};
 use super::meter::Metered;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::HostPort;
 
 /// Whatever bytes go through.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -23,7 +24,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Stream>> {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(config, &error))?;
             Ok(Box::new(stream))
         }
-        Address::Tcp { host, port } => {
+        Address::Tcp(HostPort { host, port }) => {
             let stream =
                 TcpStream::connect((host.as_str(), *port)).await.map_err(|error| unreachable(config, &error))?;
             // A second request in flight would wait for the acknowledgement of the first otherwise: 40 ms.
