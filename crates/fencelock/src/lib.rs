@@ -97,6 +97,11 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod blocking;
 mod client;
 mod engine;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::Operation;
-use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
+use fencelock::store::{Capability, Contender, Opened, Opening, Page, Queue, RequestId, Store};
 use fencelock::{Claim, Client, ErrorKind, Io, Loss, Name, Result, RwLock, WriteGuard};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -353,8 +353,10 @@ impl Store for MutexesOnly {
         self.0.open(opening)
     }
 
-    fn queue<'a>(&'a self, name: &'a Name, _: Page) -> BoxFuture<'a, Result<Queue>> {
-        panic!("{name} was asked for")
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        assert_eq!(name.as_str(), "shown");
+        let one = Contender::new(RequestId { client: 1, number: 1 }, Claim::MUTEX);
+        Box::pin(async move { Ok(Queue::page_of(name.clone(), vec![one], page)) })
     }
 
     fn names<'a>(
@@ -371,15 +373,15 @@ impl Store for MutexesOnly {
 fn a_store_without_shared_claims_refuses_before_anything_is_sent() {
     on_one_thread(async {
         let memory = fencelock::memory::MemoryStore::new();
-        let mut capability = memory.capability().clone();
-        capability.shared_claims = false;
-        let store = Arc::new(MutexesOnly(memory, capability));
+        let store = Arc::new(MutexesOnly(memory, Capability::least("mutexes", "mutexes 1")));
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.unwrap();
         for error in [client.rwlock("a").unwrap_err(), client.semaphore("a", 3).unwrap_err()] {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.to_string().contains("store memory"), "{error}");
+            assert!(error.to_string().contains("store mutexes"), "{error}");
         }
         client.mutex("a").unwrap().acquire().await.unwrap().check().unwrap();
         client.semaphore("b", 1).unwrap().acquire().await.unwrap().check().unwrap();
+        let shown = client.queue("shown").await.unwrap();
+        assert!(shown.contenders[0].claim == Claim::MUTEX && shown.contenders[0].grant.is_none(), "{shown:?}");
     });
 }
