@@ -9,10 +9,10 @@ pub(crate) fn run(args: &[String]) -> Result {
     }
     let is = |word: &str| args.iter().any(|arg| arg == word);
     let needs: &[_] = match () {
-        () if is("file") => packages::BENCH,
+        () if is("file") || is("defaults") => packages::BENCH,
         () if is("--peers") => packages::INTEROP,
         () => &[],
     };
-    packages::ensure(needs, if is("zookeeper") || is("redis") { packages::SERVERS } else { &[] })?;
+    packages::ensure(needs, if is("zookeeper") || is("redis") || is("defaults") { packages::SERVERS } else { &[] })?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

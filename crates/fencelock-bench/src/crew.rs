@@ -44,9 +44,18 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts one that keeps to `cores`, the first of which is its main thread's, and waits until it is ready.
-    pub(crate) fn start(bench: &Bench, contestant: Contestant, target: &Target, cores: &[usize]) -> Result<Self> {
+    pub(crate) fn start(
+        bench: &Bench,
+        contestant: Contestant,
+        target: &Target,
+        cores: &[usize],
+        placement: Placement,
+    ) -> Result<Self> {
         let log = bench.scratch.fresh("log");
         let mut command = command(bench, contestant, target, &log, cores)?;
+        if placement == Placement::AsUsed && !contestant.is_driven() && contestant != Contestant::Filelock {
+            command.arg("--multi-thread");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
         scratch::child_started(child.id());
@@ -203,6 +212,8 @@ pub(crate) enum Placement {
     Dealt,
     /// Any of the two.
     Free,
+    /// Any, on a runtime of several threads: as users run it.
+    AsUsed,
 }
 
 /// Workers of one contestant that lock the same thing.
@@ -226,13 +237,13 @@ impl Crew {
         let (first, second) = (bench.cores.first, bench.cores.second);
         let workers = (0..processes).map(|number| {
             let cores = match (contestant, number % 2) {
-                _ if placement == Placement::Free => vec![first, second],
+                _ if placement != Placement::Dealt => vec![first, second],
                 (Contestant::OwnApart, 0) => vec![first, second],
                 (Contestant::OwnApart, _) => vec![second, first],
                 (_, 0) => vec![first],
                 _ => vec![second],
             };
-            Worker::start(bench, contestant, target, &cores)
+            Worker::start(bench, contestant, target, &cores, placement)
         });
         workers.collect::<Result<_>>().map(Self)
     }

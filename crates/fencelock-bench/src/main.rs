@@ -6,6 +6,7 @@
 mod bench;
 mod contestant;
 mod crew;
+mod defaults;
 mod goals;
 mod machine;
 mod network;
@@ -41,6 +42,8 @@ enum Command {
     Zookeeper(network::Options),
     /// The store `redis:` on a server of its own, the bare scripts, and other clients' locks.
     Redis(network::Options),
+    /// What users get: nothing set, tokio's multi-thread runtime, any core; `memory:`, `file:` and `redis:`.
+    Defaults(defaults::Options),
     #[command(hide = true)]
     Worker(worker::Args),
 }
@@ -70,7 +73,8 @@ fn main() -> ExitCode {
         Command::Memory(options) => measure(Store::Memory, &options),
         Command::Zookeeper(options) => network::measure(Store::ZooKeeper, &options),
         Command::Redis(options) => network::measure(Store::Redis, &options),
-        Command::Worker(args) => worker::run(&args),
+        Command::Defaults(options) => defaults::measure(&options),
+        Command::Worker(args) => worker::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_document_has_a_section_for_every_store() {
         let text = std::fs::read_to_string(DOCUMENT).unwrap();
-        for name in ["file", "memory", "zookeeper", "redis"] {
+        for name in ["defaults", "file", "memory", "zookeeper", "redis"] {
             replaced(&text, name, "").unwrap();
         }
     }

@@ -26,6 +26,17 @@ fn the_benchmarks_of_the_file_store_run_and_clean_up() {
 }
 
 #[test]
+fn the_benchmarks_of_the_defaults_run_and_clean_up() {
+    let section = quick("defaults");
+    for row in
+        ["`memory:`: cycle, p50 µs ", "`file:`: cycle, p50 µs ÷ the bare system calls | ≤ 1.5 |", "÷ the bare scripts"]
+    {
+        assert!(section.contains(row), "{row} is missing in\n{section}");
+    }
+    assert!(!section.contains("NaN"), "{section}");
+}
+
+#[test]
 fn the_benchmarks_of_the_memory_store_run_and_clean_up() {
     let section = quick("memory");
     assert!(section.contains("cycle p50, µs, `Io::CurrentRuntime` | ≤ 5 |"), "{section}");

@@ -52,7 +52,7 @@ const TABLE: &[Row] = &[
     row("fencelock", "thread_laws", Computes, 5),
     row("fencelock", "zookeeper", Contends, 120).threads(4),
     row("fencelock-bench", "fencelock-bench", Computes, 1),
-    row("fencelock-bench", "smoke", Computes, 20),
+    row("fencelock-bench", "smoke", Computes, 40),
     row("fencelock-bench", "zookeeper", Contends, 180),
     row("fencelock-cli", "fencelock", Computes, 1),
     row("fencelock-cli", "test_bench", Computes, 5),

@@ -13,6 +13,11 @@ mod throughput;
 mod zookeeper;
 mod zookeeper_goals;
 
+/// The servers of a run, for rows of other families.
+pub(crate) mod server {
+    pub(crate) use super::redis::Redis;
+}
+
 use std::cell::RefCell;
 
 use anyhow::Result;

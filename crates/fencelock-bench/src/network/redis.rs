@@ -27,6 +27,18 @@ impl Redis {
         Ok(site)
     }
 
+    /// One that keeps to no core.
+    pub(crate) fn anywhere(cores: Cores) -> Result<Self> {
+        let site = Self::start(cores)?;
+        site.keep(Kept::Any)?;
+        Ok(site)
+    }
+
+    /// Something to lock on it that nobody has locked before.
+    pub(crate) fn loopback(&self) -> Target {
+        self.target(Network::Loopback)
+    }
+
     fn number(&self, key: &str) -> Result<u64> {
         let text = self.server.info(key).with_context(|| key.to_owned())?;
         text.parse().with_context(|| format!("{key}: {text}"))

@@ -81,7 +81,12 @@ fn round(bench: &Bench, contestant: Contestant, waiters: u64, processes: u64) ->
     Ok(HandOver { waiters, processes, times: Times::of(times)?, in_order: median(order), woken })
 }
 
-fn drain(crew: &mut Crew, contestant: Contestant, waiters: u64) -> Result<(u64, Vec<crate::protocol::Section>)> {
+/// Lets so many queue and be served, once; how often waiters were woken, and every section.
+pub(crate) fn drain(
+    crew: &mut Crew,
+    contestant: Contestant,
+    waiters: u64,
+) -> Result<(u64, Vec<crate::protocol::Section>)> {
     let processes = crew.0.len() as u64;
     for index in 0..=waiters {
         if contestant == Contestant::Filelock {

@@ -38,16 +38,23 @@ pub(crate) struct Args {
     /// The main thread's core, then that of threads beside it.
     #[arg(long)]
     core: Vec<usize>,
+    /// Works in a task of a runtime with several threads, and not on the thread of a runtime with one.
+    #[arg(long)]
+    multi_thread: bool,
 }
 
 /// Works until stdin ends.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<()> {
+    if args.multi_thread {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+        return runtime.block_on(async { tokio::spawn(serve(args)).await })?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(serve(args))
 }
 
-async fn serve(args: &Args) -> Result<()> {
-    let mut contender = match Contender::new(args).await {
+async fn serve(args: Args) -> Result<()> {
+    let mut contender = match Contender::new(&args).await {
         Ok(contender) => contender,
         Err(fault) => {
             say(&format!("failed {}", one_line(&fault)));
