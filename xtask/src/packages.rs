@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fencelock_testbed::redis::CLOCK_SHIM;
-use fencelock_testbed::{Network, Package, REDIS, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+use fencelock_testbed::{Network, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 
 use crate::shell::{self, Result};
 
@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Need] = &[
 
 /// The servers that the tests start, the network before them, and a server's own command.
 pub(crate) const SERVERS: &[Package] =
-    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, CLOCK_SHIM, Network::PACKAGE, TERMINAL_PROGRAMS, SUDO];
+    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, CLOCK_SHIM, Network::PACKAGE, TERMINAL_PROGRAMS, SSH, SUDO];
 
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[

@@ -16,7 +16,7 @@ mod wait;
 pub mod zookeeper;
 
 pub use network::Network;
-pub use packages::{Package, REDIS, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+pub use packages::{Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use server::{KINDS, Kind, Server, Shared};

@@ -37,6 +37,16 @@ pub const TERMINAL_PROGRAMS: Package = Package {
     files: &[("/usr/bin/vim", "vim"), ("/usr/bin/less", "less"), ("/usr/bin/ssh-keygen", "openssh-client")],
 };
 
+/// A server that commands are run on from afar, and its client.
+pub const SSH: Package = Package {
+    server: "OpenSSH",
+    files: &[
+        ("/usr/sbin/sshd", "openssh-server"),
+        ("/usr/bin/ssh", "openssh-client"),
+        ("/usr/bin/ssh-keygen", "openssh-client"),
+    ],
+};
+
 /// What makes another user of a command.
 pub const SUDO: Package =
     Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };

@@ -69,6 +69,7 @@ const TABLE: &[Row] = &[
     row("fencelock-cli", "test_show", Waits, 5),
     row("fencelock-cli", "test_store", Waits, 60),
     row("fencelock-cli", "test_stores", Computes, 1),
+    row("fencelock-cli", "test_ssh", Waits, 5),
     row("fencelock-cli", "test_sudo", Waits, 5),
     row("fencelock-cli", "test_terminal", Waits, 5),
     row("fencelock-cli", "test_terminal_programs", Waits, 30),
