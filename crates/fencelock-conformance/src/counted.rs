@@ -10,6 +10,7 @@ use fencelock::store::{
 };
 use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
 
 use crate::fixture::{Faults, Process};
 
@@ -136,9 +137,9 @@ impl Store for Counted {
         })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
         self.counts.asked();
-        self.store.names(prefix, from, limit)
+        self.store.names(prefix)
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

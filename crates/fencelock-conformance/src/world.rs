@@ -1,5 +1,6 @@
 //! What the laws are written with.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::Deref;
@@ -15,6 +16,7 @@ use fencelock::store::{
 };
 use fencelock::{Claim, Clock, Error, GuardError, Moment, Name, SystemClock};
 use futures_core::future::BoxFuture;
+use futures_util::TryStreamExt;
 
 use crate::counted::Meter;
 use crate::fixture::{Fixture, Process};
@@ -312,6 +314,11 @@ impl Client {
     /// The requests in the queue, front first.
     pub(crate) async fn ids(&self, name: &Name) -> Verdict<Vec<RequestId>> {
         Ok(self.queue(name).await?.contenders.iter().map(|contender| contender.id).collect())
+    }
+
+    /// The names that start with `prefix`, in byte order.
+    pub(crate) async fn names(&self, prefix: &str) -> Verdict<BTreeSet<Name>> {
+        Ok(self.process.store.names(prefix).try_collect::<Vec<_>>().await?.into_iter().flatten().collect())
     }
 
     pub(crate) async fn renew(&self, places: &[&dyn Place]) -> Verdict<fencelock::store::Renewal> {

@@ -157,12 +157,14 @@ impl Client {
 
     /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
     ///
+    /// Each call reads all names of the store, in as many requests as that takes, each of which has the request deadline. So who
+    /// wants all of them asks once, with a `limit` of `usize::MAX`.
+    ///
     /// # Errors
     /// As [`Client::queue`].
     pub async fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
         let (engine, prefix, from) = (Arc::clone(&self.engine), prefix.to_owned(), from.cloned());
-        let read = async move { engine.in_time("names", engine.store.names(&prefix, from.as_ref(), limit)).await };
-        self.engine.spawner.run(read).await
+        self.engine.spawner.run(async move { engine.names(&prefix, from.as_ref(), limit).await }).await
     }
 
     /// Breaks the grant of `holder`, as [`Client::queue`] showed it: exactly this one, and no later one. Its guard is lost
@@ -257,6 +259,7 @@ pub struct ClientBuilder {
     observers: Observers,
     clock: Option<Arc<dyn Clock>>,
     connect_timeout: Option<Duration>,
+    only_when_needed: bool,
 }
 
 impl ClientBuilder {
@@ -295,6 +298,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Opens the session when something is acquired, and not before: for a client that looks at queues and names, or breaks a
+    /// grant, and so needs none. It writes nothing, so that a store will do that takes no locks from it: a server that cannot save
+    /// its data, a replica, a user who may only read.
+    ///
+    /// [`ClientBuilder::connect`] asks the store nothing then: the first look tells whether it can be reached.
+    pub fn session_when_needed(mut self, only_when_needed: bool) -> Self {
+        self.only_when_needed = only_when_needed;
+        self
+    }
+
     /// How requests that failed for a passing reason are tried again.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -325,7 +338,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the store that `url` names, and opens the session.
+    /// Connects to the store that `url` names, and opens the session, unless it is to be opened
+    /// [when needed](Self::session_when_needed).
     ///
     /// | URL | options of its own |
     /// |---|---|
@@ -375,6 +389,9 @@ impl ClientBuilder {
         let owner = owner(self.opaque.unwrap_or(false))?;
         let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
         let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine };
+        if self.only_when_needed {
+            return Ok(client);
+        }
         let opening = Arc::clone(&client.engine);
         let limit = self.connect_timeout;
         client.engine.spawner.run(async move { opening.connect(limit).await }).await?;

@@ -10,6 +10,7 @@ use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Opening, Page, Queue, Store};
 use fencelock::{Capability, Client, Clock, Error, ErrorKind, Health, Io, Name, Result};
 use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt};
 use support::{World, ms, on_one_thread, secs, settle};
 use tokio::task::JoinHandle;
 
@@ -181,8 +182,10 @@ impl Store for Opens {
         self.store.queue(name, page)
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        self.store.names(prefix, from, limit)
+    /// Every name twice, and in between nothing.
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let nothing = stream::iter([Ok(Vec::new())]);
+        Box::pin(self.store.names(prefix).chain(nothing).chain(self.store.names(prefix)))
     }
 }
 
@@ -307,5 +310,47 @@ fn a_lost_session_is_opened_again_although_nobody_acquires() {
         process.client.close().await.unwrap();
         world.advance(secs(60)).await;
         assert_eq!(world.store.census().sessions, 0, "a closed client opens nothing");
+    });
+}
+
+#[test]
+fn a_client_whose_session_is_opened_when_needed_opens_none_to_look_and_one_to_acquire() {
+    on_one_thread(async {
+        let world = World::new();
+        let store = Opens::new(world.store.another_process());
+        let builder = Client::builder().io(Io::CurrentRuntime).session_when_needed(true);
+        let client = builder.connect_store(store.clone()).await.unwrap();
+        assert!(client.queue("a").await.unwrap().contenders.is_empty());
+        assert!(client.names("", None, 9).await.unwrap().is_empty());
+        assert_eq!(client.contention("a").await.unwrap().queued, 0);
+        settle().await;
+        assert_eq!((store.asked.load(Ordering::SeqCst), client.health()), (0, Health::NoSession));
+        let held = client.mutex("a").unwrap().acquire().await.unwrap();
+        assert_eq!(store.asked.load(Ordering::SeqCst), 1);
+        held.release().await.unwrap();
+        client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn names_are_given_once_each_in_byte_order_behind_the_one_before() {
+    on_one_thread(async {
+        let world = World::new();
+        let store = Opens::new(world.store.another_process());
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.unwrap();
+        let mut held = Vec::new();
+        for name in ["job/b", "job", "job/a", "jobs", "other", "job/é"] {
+            held.push(client.mutex(name).unwrap().acquire().await.unwrap());
+        }
+        for (prefix, from, limit, expected) in [
+            ("", None, usize::MAX, &["job", "job/a", "job/b", "job/é", "jobs", "other"][..]),
+            ("", Some("job/a"), 2, &["job/b", "job/é"]),
+            ("job/", Some("job/é"), 9, &[]),
+            ("", None, 0, &[]),
+        ] {
+            let from = from.map(|from| Name::new(from).unwrap());
+            let names = client.names(prefix, from.as_ref(), limit).await.unwrap();
+            assert_eq!(names.iter().map(Name::as_str).collect::<Vec<_>>(), expected, "{prefix} {from:?} {limit}");
+        }
     });
 }

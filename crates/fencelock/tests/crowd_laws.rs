@@ -10,6 +10,7 @@ use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Opening, Outline, Page, Queue, RequestId, Store};
 use fencelock::{Capability, Client, Clock, ErrorKind, Io, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::BoxStream;
 use support::{World, on_one_thread, secs};
 
 /// A store that counts how often somebody looks at a queue.
@@ -56,8 +57,8 @@ impl Store for Counting {
         self.store.contention(name, mine)
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        self.store.names(prefix, from, limit)
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
     }
 }
 

@@ -359,12 +359,7 @@ impl Store for MutexesOnly {
         Box::pin(async move { Ok(Queue::page_of(name.clone(), vec![one], page)) })
     }
 
-    fn names<'a>(
-        &'a self,
-        prefix: &'a str,
-        _from: Option<&'a Name>,
-        _limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Name>>> {
+    fn names<'a>(&'a self, prefix: &'a str) -> futures_util::stream::BoxStream<'a, Result<Vec<Name>>> {
         panic!("{prefix} was asked for")
     }
 }

@@ -13,6 +13,7 @@ use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceId, Queue, Re
 use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use support::{World, ms, on_one_thread, secs, settle};
 
 /// A memory store that misbehaves from the second session on.
@@ -130,8 +131,8 @@ impl Store for Stubborn {
         self.store.queue(name, page)
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        self.store.names(prefix, from, limit)
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
     }
 }
 

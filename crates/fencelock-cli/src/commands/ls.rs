@@ -11,8 +11,6 @@ use crate::say::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 
-/// How many names are asked for at a time.
-const PAGE: usize = 1000;
 /// How many queues are read at a time.
 const READS: usize = 16;
 
@@ -71,36 +69,28 @@ struct Found {
 
 impl Found {
     async fn look(&mut self, client: &Client, prefix: &str, chosen: &Chosen) {
-        let mut from: Option<Name> = None;
-        loop {
-            let names = match client.names(prefix, from.as_ref(), PAGE).await {
-                Ok(names) => names,
-                Err(error) => {
-                    self.failure.get_or_insert(error.into());
+        let names = match client.names(prefix, None, usize::MAX).await {
+            Ok(names) => names,
+            Err(error) => {
+                self.failure.get_or_insert(error.with("store from", &chosen.origin).into());
+                return;
+            }
+        };
+        let looks = stream::iter(&names).map(|name| async move { (name, look(client, name, chosen).await) });
+        let mut looks = looks.buffered(READS);
+        while let Some((name, lock)) = looks.next().await {
+            match lock {
+                Ok(lock) => self.locks.extend(lock),
+                // The others would take as long to say the same.
+                Err(failure) if failure.code == code::UNAVAILABLE => {
+                    self.failure = Some(failure);
                     return;
                 }
-            };
-            let looks = stream::iter(&names).map(|name| async move { (name, look(client, name, chosen).await) });
-            let mut looks = looks.buffered(READS);
-            while let Some((name, lock)) = looks.next().await {
-                match lock {
-                    Ok(lock) => self.locks.extend(lock),
-                    // The others would take as long to say the same.
-                    Err(failure) if failure.code == code::UNAVAILABLE => {
-                        self.failure = Some(failure);
-                        return;
-                    }
-                    Err(failure) => {
-                        self.locks.push(Lock::unread(name, &chosen.name(), &failure));
-                        let message = format!("not every lock can be read, {name} for one");
-                        self.failure.get_or_insert(Failure::new(failure.code, message));
-                    }
+                Err(failure) => {
+                    self.locks.push(Lock::unread(name, &chosen.name(), &failure));
+                    let message = format!("not every lock can be read, {name} for one");
+                    self.failure.get_or_insert(Failure::new(failure.code, message));
                 }
-            }
-            drop(looks);
-            match names.into_iter().next_back() {
-                Some(last) => from = Some(last),
-                None => return,
             }
         }
     }

@@ -140,7 +140,7 @@ impl StoreArguments {
             }
             return Ok((chosen, None));
         }
-        let client = connect(Client::builder(), &chosen, false).await?;
+        let client = connect(Client::builder().session_when_needed(true), &chosen, false).await?;
         Ok((chosen, Some(client)))
     }
 }

@@ -50,7 +50,9 @@ impl Show {
         let page = Page { skip: self.skip, limit: self.limit };
         let (queue, breaks) = match client {
             Some(client) => {
-                let (queue, breaks) = (client.queue_page(&self.name, page).await, records(&client, &self.name).await);
+                let queue = client.queue_page(&self.name, page).await;
+                let queue = queue.map_err(|error| error.with("store from", &chosen.origin));
+                let breaks = records(&client, &self.name).await;
                 super::farewell(&client, queue.is_err() || breaks.is_err()).await;
                 (queue?, breaks?)
             }

@@ -194,16 +194,10 @@ impl Store for MutantStore {
         })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(async move {
-            let mut names = self.sound.names(prefix, from, limit).await?;
-            if self.shared.flaw == Flaw::ListsIdleNames {
-                names.extend(self.shared.names.lock().unwrap().keys().cloned());
-                names.sort_unstable();
-                names.dedup();
-            }
-            Ok(names)
-        })
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let is_flawed = self.shared.flaw == Flaw::ListsIdleNames;
+        let idle = async move { Ok(self.shared.names.lock().unwrap().keys().cloned().collect()) };
+        Box::pin(self.sound.names(prefix).chain(stream::once(idle).take(usize::from(is_flawed))))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

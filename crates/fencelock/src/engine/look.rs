@@ -1,10 +1,11 @@
 //! Who holds a lock that was not free: asked once for all that give up together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -69,6 +70,18 @@ impl Engine {
             self.spawner.spawn(looking.for_everybody());
         }
         answered
+    }
+
+    /// The first `limit` names after `from`, of all that the store lists. Each portion has the request deadline.
+    pub(crate) async fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        let (mut portions, mut first) = (self.store.names(prefix), BTreeSet::new());
+        while let Some(portion) = self.in_time("names", portions.try_next()).await? {
+            first.extend(portion.into_iter().filter(|name| from.is_none_or(|from| name > from)));
+            while first.len() > limit {
+                first.pop_last();
+            }
+        }
+        Ok(first.into_iter().collect())
     }
 
     /// What a look told one who waits until then; `None` when the store has said nothing by [`LATEST`] after that, or

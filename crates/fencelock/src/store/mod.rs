@@ -82,8 +82,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(async move { Ok(Outline::of(&self.queue(name, Page::ALL).await?.contenders, mine)) })
     }
 
-    /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>>;
+    /// The names that somebody queues for and that start with `prefix`, in portions and in no order.
+    ///
+    /// Each portion is one request's work: it looks at a bounded number of names, whether or not somebody alive queues for them.
+    /// So a portion may be empty, and names and their queues that are left over from dead clients only make the stream longer.
+    /// A name may come twice.
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>>;
 
     /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for
     /// [`Store::breaks`]: no break is ever without its record. Says whether the grant was there. The same order may be

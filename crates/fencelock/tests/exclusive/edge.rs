@@ -220,12 +220,7 @@ impl Store for Brief {
         self.0.queue(name, page)
     }
 
-    fn names<'a>(
-        &'a self,
-        prefix: &'a str,
-        from: Option<&'a Name>,
-        limit: usize,
-    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<Vec<Name>>> {
-        self.0.names(prefix, from, limit)
+    fn names<'a>(&'a self, prefix: &'a str) -> futures_util::stream::BoxStream<'a, fencelock::Result<Vec<Name>>> {
+        self.0.names(prefix)
     }
 }

@@ -30,6 +30,7 @@ mod janitor;
 mod lab;
 #[path = "../wakes/mod.rs"]
 mod line;
+mod looking;
 mod memory;
 mod refusals;
 mod trouble;

@@ -8,6 +8,7 @@ use std::thread;
 use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Role, Settings, shared};
 use fencelock_testbed::{Network, Port};
+use futures_util::TryStreamExt;
 
 use crate::lab::{acquired, acquiring, client, patient, refused, server, soon, taken, until, until_queued, with_ttl};
 
@@ -185,9 +186,14 @@ async fn a_layout_of_another_version_is_refused() {
 
 /// The rules for a user who may do what is needed and nothing else, as the documents have them.
 fn least_rules() -> String {
+    rules("user locks on ")
+}
+
+/// The rules behind the beginning of a line in the documents, and a password.
+pub(crate) fn rules(of: &str) -> String {
     let docs = format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"));
     let docs = std::fs::read_to_string(docs).unwrap();
-    let line = docs.lines().find_map(|line| line.strip_prefix("user locks on ")).expect("the docs print the rules");
+    let line = docs.lines().find_map(|line| line.strip_prefix(of)).expect("the docs print the rules");
     line.split_once(' ').expect("a password and rules").1.to_owned()
 }
 
@@ -215,7 +221,7 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     acquired(third).await.release().await.unwrap();
     let writer = one.rwlock("data").unwrap().write().await.unwrap();
     let reader = writer.downgrade().await.unwrap();
-    assert_eq!(store.names("", None, 9).await.unwrap().len(), 1);
+    assert_eq!(store.names("").try_concat().await.unwrap().len(), 1);
     reader.release().await.unwrap();
     // A connection of its own to come back on.
     server.ask(&["CLIENT", "KILL", "USER", "locks"]).unwrap();

@@ -9,6 +9,7 @@ use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceId, Queue, Re
 use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Loss, Name, Observer, Result, blocking};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 
 use crate::support::{Events, World, ms, on_one_thread, secs};
 use crate::{shared, until_queued};
@@ -184,8 +185,8 @@ impl Store for Slow {
         self.store.queue(name, page)
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        self.store.names(prefix, from, limit)
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
     }
 }
 

@@ -34,10 +34,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
 
 use self::config::Config;
 use self::directory::Directory;
 use self::session::{Core, FileSession};
+use self::show::NameList;
 use self::trust::Trust;
 use crate::error::Result;
 use crate::name::Name;
@@ -178,8 +181,14 @@ impl Store for FileStore {
         Box::pin(async move { self.intact_directory()?.read_outline(name, mine) })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(async move { self.intact_directory()?.read_names(prefix, from, limit).await })
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let portion = async move |list: Option<NameList>| {
+            // Others of this thread go on in between.
+            tokio::task::yield_now().await;
+            let list = list.map_or_else(|| self.intact_directory().map(NameList::of), Ok)?;
+            list.go_on(prefix)
+        };
+        Box::pin(stream::try_unfold(None, portion))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

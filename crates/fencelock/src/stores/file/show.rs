@@ -16,14 +16,14 @@ use super::line::{Known, Line};
 use super::platform;
 use super::ticket::{Note, Slot, Ticket, decode};
 use super::watch::Rung;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
 
 /// How many tickets of the dead are removed by one call that only looks.
 const REMOVED_AT_MOST: usize = 1000;
-/// How many buckets are listed before others go on.
+/// How many buckets are listed before others go on, and in one portion of names.
 const AT_ONCE: usize = 64;
 
 /// Which sessions are alive, and whose they are, asked once each.
@@ -51,6 +51,55 @@ impl Roll {
     /// Who a session belongs to, if its file tells.
     pub(super) fn owner(&mut self, directory: &Directory, session: u64) -> Option<&Owner> {
         self.owners.entry(session).or_insert_with(|| directory.owner(session)).as_ref()
+    }
+}
+
+/// The names in a directory, as far as they were listed.
+pub(super) struct NameList {
+    directory: Arc<Directory>,
+    /// Those that are still to be listed, the last one first; `None` before they are known.
+    buckets: Option<Vec<u16>>,
+    roll: Roll,
+    is_read: bool,
+    failure: Option<Error>,
+}
+
+impl NameList {
+    pub(super) fn of(directory: Arc<Directory>) -> Self {
+        Self { directory, buckets: None, roll: Roll::default(), is_read: false, failure: None }
+    }
+
+    /// The names in some more buckets; `None` after the last one. A bucket that cannot be read is told to the log, and costs the
+    /// names in it; if none can be read, that is the error.
+    pub(super) fn go_on(mut self, prefix: &str) -> Result<Option<(Vec<Name>, Option<Self>)>> {
+        let directory = &self.directory;
+        let failed = |errno| fault("names", &directory.path, errno);
+        let buckets = match &mut self.buckets {
+            Some(buckets) => buckets,
+            unknown => {
+                let mut all = directory.buckets_on_disk().map_err(failed)?;
+                all.reverse();
+                unknown.insert(all)
+            }
+        };
+        if buckets.is_empty() {
+            return self.failure.filter(|_| !self.is_read).map_or(Ok(None), Err);
+        }
+        let mut names = Vec::new();
+        for bucket in buckets.split_off(buckets.len().saturating_sub(AT_ONCE)) {
+            match directory.list_names(bucket, &mut self.roll, prefix) {
+                Ok(found) => {
+                    self.is_read = true;
+                    names.extend(found);
+                }
+                Err(errno) => {
+                    let path = format!("{}/{}", directory.path, Directory::bucket_path(bucket));
+                    tracing::warn!(path, %errno, "the names in this bucket are not listed");
+                    self.failure = Some(fault("names", path, errno));
+                }
+            }
+        }
+        Ok(Some((names, Some(self))))
     }
 }
 
@@ -189,48 +238,8 @@ impl Directory {
         })
     }
 
-    /// Up to `limit` names that start with `prefix`, in their order, after `from`. A bucket that cannot be read is told to
-    /// the log, and costs the names in it; if none can be read, that is the error.
-    pub(super) async fn read_names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
-        let failed = |errno| fault("names", &self.path, errno);
-        let (mut roll, mut names, mut read, mut failure) = (Roll::default(), BTreeSet::new(), false, None);
-        for (number, bucket) in self.buckets_on_disk().map_err(failed)?.into_iter().enumerate() {
-            if number % AT_ONCE == AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-            // Nobody is asked about a name that would not be shown.
-            let is_wanted = |name: &Name| {
-                let fits = names.len() < limit || names.last().is_some_and(|last| name < last);
-                fits && name.as_str().starts_with(prefix) && from.is_none_or(|from| name > from)
-            };
-            match self.list_names(bucket, &mut roll, is_wanted) {
-                Ok(found) => {
-                    read = true;
-                    names.extend(found);
-                }
-                Err(errno) => {
-                    let path = format!("{}/{}", self.path, Self::bucket_path(bucket));
-                    tracing::warn!(path, %errno, "the names in this bucket are not listed");
-                    failure = Some(fault("names", path, errno));
-                }
-            }
-            while names.len() > limit {
-                names.pop_last();
-            }
-        }
-        match failure {
-            Some(failure) if !read => Err(failure),
-            _ => Ok(names.into_iter().collect()),
-        }
-    }
-
-    /// The names in one bucket that are wanted, and that somebody alive queues for.
-    fn list_names(
-        &self,
-        bucket: u16,
-        roll: &mut Roll,
-        is_wanted: impl Fn(&Name) -> bool,
-    ) -> rustix::io::Result<BTreeSet<Name>> {
+    /// The names in one bucket that start with `prefix`, and that somebody alive queues for.
+    fn list_names(&self, bucket: u16, roll: &mut Roll, prefix: &str) -> rustix::io::Result<BTreeSet<Name>> {
         let mut tickets = Vec::new();
         self.list_bucket(bucket, |file| {
             tickets.extend(Ticket::parse(file).map(|(encoded, ticket)| (encoded.to_owned(), ticket)));
@@ -238,7 +247,8 @@ impl Directory {
         let mut names = BTreeSet::new();
         for (encoded, ticket) in tickets {
             let path = format!("{}/{}", Self::bucket_path(bucket), ticket.file_name(&encoded));
-            let name = self.name_of(&encoded, &path).filter(|name| is_wanted(name) && !names.contains(name));
+            let name =
+                self.name_of(&encoded, &path).filter(|name| name.as_str().starts_with(prefix) && !names.contains(name));
             names.extend(name.filter(|_| roll.is_alive(self, &ticket, &path)));
         }
         Ok(names)

@@ -17,6 +17,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
 
 pub use self::clock::VirtualClock;
 pub use self::held::DelayedRequest;
@@ -29,7 +31,7 @@ use crate::store::{
     AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId,
     Store, StoreInfo, StoreUrl, Tokens,
 };
-use crate::time::{Clock, Moment, SystemClock};
+use crate::time::{Clock, SystemClock};
 
 /// A store in the memory of this process.
 ///
@@ -297,12 +299,11 @@ impl Store for MemoryStore {
         })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(async move {
-            let (prefix, from) = (prefix.to_owned(), from.cloned());
-            let names = move |state: &mut state::State, _: Moment| Ok(state.names(&prefix, from.as_ref(), limit));
-            self.link.send(Operation::Names, None, names).await
-        })
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        Box::pin(stream::once(async move {
+            let prefix = prefix.to_owned();
+            self.link.send(Operation::Names, None, move |state, _| Ok(state.names(&prefix))).await
+        }))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

@@ -1,6 +1,6 @@
 //! What the store holds: queues and sessions, changed under one lock, by the store's clock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
@@ -435,10 +435,8 @@ impl State {
         }
     }
 
-    pub(super) fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Vec<Name> {
-        let fits = |name: &&Name| name.as_str().starts_with(prefix) && from.is_none_or(|from| *name > from);
-        let sorted: BTreeSet<&Name> = self.lines.keys().filter(fits).collect();
-        sorted.into_iter().take(limit).cloned().collect()
+    pub(super) fn names(&self, prefix: &str) -> Vec<Name> {
+        self.lines.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect()
     }
 
     /// Live sessions, names that are queued for, and places in all.

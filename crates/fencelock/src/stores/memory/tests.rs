@@ -2,7 +2,7 @@
 
 use std::task::{Context, Waker};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
 use super::*;
 use crate::error::Outcome;
@@ -10,6 +10,7 @@ use crate::queue::Claim;
 use crate::store::{
     Entered, Entry, Left, Loss, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing, open_url,
 };
+use crate::time::Moment;
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -192,9 +193,9 @@ async fn a_url_names_a_store_that_the_process_shares_or_one_of_its_own() {
     let owner = Owner { client: 1, host: String::new(), pid: 0 };
     let opened = one.open(Opening::here(owner, TTL, Arc::new(SystemClock)).unwrap()).await.unwrap();
     let _place = enter(&*opened.session, 1).await;
-    assert_eq!(same.names("", None, 9).await.unwrap().len(), 1);
-    assert_eq!(open_text("memory:").await.unwrap().names("", None, 9).await.unwrap().len(), 0);
-    assert_eq!(open_text("memory:b").await.unwrap().names("", None, 9).await.unwrap().len(), 0);
+    assert_eq!(same.names("").try_concat().await.unwrap().len(), 1);
+    assert_eq!(open_text("memory:").await.unwrap().names("").try_concat().await.unwrap().len(), 0);
+    assert_eq!(open_text("memory:b").await.unwrap().names("").try_concat().await.unwrap().len(), 0);
     for url in ["memory://a", "memory:///a", "memory://me@/a", "memory:a?x=1"] {
         assert_eq!(open_text(url).await.unwrap_err().kind(), ErrorKind::Config, "{url}");
     }

@@ -45,7 +45,7 @@ fn node_name(order: &Break) -> String {
 
 /// Breaks the grant that `order` names, and no later one, and keeps `text` as the record of it; whether it was there, or this very
 /// order broke it before.
-pub(super) async fn evict(
+pub(super) async fn break_grant(
     client: &wire::Client,
     config: &Config,
     home: &Home<'_>,

@@ -34,13 +34,15 @@ use std::time::Duration;
 
 use fencelock_zookeeper as wire;
 use futures_core::future::BoxFuture;
-use futures_util::StreamExt;
+use futures_core::stream::BoxStream;
+use futures_util::{StreamExt, stream};
 
 use self::config::{Config, TICK};
 use self::dialect::{DIALECTS, Dialect};
 use self::events::Events;
 use self::fault::fault;
 use self::session::{Core, WireClock, ZooKeeperSession, moment};
+use self::show::NameList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
@@ -177,18 +179,32 @@ impl ZooKeeperStore {
         operation: &'static str,
         ask: impl Fn(wire::Client) -> BoxFuture<'a, wire::Result<T>>,
     ) -> Result<T> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(core) = newest {
-            match ask(core.client.clone()).await {
+        if let Some(client) = self.newest_client() {
+            match ask(client).await {
                 Err(error) if matches!(error.kind(), wire::ErrorKind::SessionExpired | wire::ErrorKind::Closed) => {}
                 answered => return answered.map_err(|error| fault(operation, &error)),
             }
         }
+        ask(self.client_to_look(operation).await?).await.map_err(|error| fault(operation, &error))
+    }
+
+    /// The client of the session opened last.
+    fn newest_client(&self) -> Option<wire::Client> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        newest.map(|core| core.client.clone())
+    }
+
+    /// A client that takes no locks.
+    async fn client_to_look(&self, operation: &'static str) -> Result<wire::Client> {
         // As long as the first request may take: both are within what a caller with the default ttl waits for.
         let config = self.wire.clone().connect_deadline(READING).request_deadline(READING);
         let connected = wire::Client::connect(config).await;
-        let (client, _) = connected.map_err(|error| fault(operation, &error))?;
-        ask(client).await.map_err(|error| fault(operation, &error))
+        connected.map(|(client, _)| client).map_err(|error| fault(operation, &error))
+    }
+
+    /// The client of a session that lives, or one that takes no locks.
+    async fn reader(&self, operation: &'static str) -> Result<wire::Client> {
+        self.read(operation, |client| Box::pin(async move { client.sync("/").await.map(|_| client) })).await
     }
 }
 
@@ -223,20 +239,25 @@ impl Store for ZooKeeperStore {
         })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(self.read("names", move |client| {
-            Box::pin(async move { show::names(&client, &self.config, prefix, from, limit).await })
-        }))
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let portion = async move |list: Option<NameList>| {
+            let list = match list {
+                Some(list) => list,
+                None => NameList::new(self.reader("names").await?),
+            };
+            list.go_on(&self.config, prefix).await.map_err(|error| fault("names", &error))
+        };
+        Box::pin(stream::try_unfold(None, portion))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let home = self.config.home(&order.place.name)?;
             let (home, record) = (&home, &*record::text("break", &Record::of(order))?);
-            let evict = |client| -> BoxFuture<'_, wire::Result<bool>> {
-                Box::pin(async move { breaks::evict(&client, &self.config, home, order, record).await })
+            let order_it = |client| -> BoxFuture<'_, wire::Result<bool>> {
+                Box::pin(async move { breaks::break_grant(&client, &self.config, home, order, record).await })
             };
-            self.read("break", evict).await
+            self.read("break", order_it).await
         })
     }
 

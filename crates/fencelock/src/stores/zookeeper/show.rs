@@ -193,55 +193,86 @@ async fn strangers(client: &wire::Client, home: &Home<'_>, nodes: Vec<String>) -
     Ok(strangers)
 }
 
-/// Up to `limit` names with contenders, in byte order.
-pub(super) async fn names(
-    client: &wire::Client,
-    config: &Config,
-    prefix: &str,
-    from: Option<&Name>,
-    limit: usize,
-) -> Answered<Vec<Name>> {
-    let layout = config.dialect.mutex();
-    let mut found = Found { prefix, from, limit, names: BTreeSet::new() };
-    client.sync("/").await?;
-    let mut others = Others::default();
-    let mut waiting = vec![String::new()];
-    while !waiting.is_empty() {
-        let batch = waiting.split_off(waiting.len().saturating_sub(BATCH));
-        let lists = batch.iter().map(|below| client.get_children(&path_of(config, below)));
-        for (below, listed) in batch.iter().zip(future::join_all(lists).await) {
-            let (children, is_ephemeral) = match (listed, below.is_empty()) {
-                (Err(error), false) if error.kind() == Wire::NoAuth => continue,
-                // So many children are a queue; who asks for it is told what is wrong. What is nested below it is not known.
-                (Err(error), false) if error.kind() == Wire::TooLarge => {
-                    found.add(below);
-                    continue;
-                }
-                (listed, _) => or_nothing(listed)?
-                    .map_or((Vec::new(), false), |(children, stat)| (children, stat.ephemeral_owner != 0)),
-            };
-            if config.dialect.one_parent {
-                children.iter().filter_map(|child| layout.key(child)).for_each(|key| found.add(key));
-                continue;
-            }
-            match others.is_part(below, &children, is_ephemeral) {
-                Some(whole) => found.add(whole),
-                None if below.is_empty() => {}
-                None if children.iter().any(|child| layout.read(child, "").is_some()) => found.add(below),
-                None => {}
-            }
-            // Directly under the common parent no lock has its contenders, whatever a child is called.
-            let is_nested = |child: &&String| match below.is_empty() {
-                true => *child != RECORDS,
-                false => layout.read(child, "").is_none() && !beside::is_latch(child),
-            };
-            let nested = children.iter().filter(is_nested);
-            let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
-            waiting.extend(nested.filter(|name| found.may_be_below(name)));
-        }
+/// The names with contenders, as far as they were listed.
+pub(super) struct NameList {
+    client: wire::Client,
+    /// The nodes that are still to be listed.
+    waiting: Vec<String>,
+    others: Others,
+    /// Told at the end: what is part of another client's lock is known when all of it was seen.
+    names: BTreeSet<Name>,
+    is_told: bool,
+}
+
+impl NameList {
+    pub(super) fn new(client: wire::Client) -> Self {
+        let waiting = vec![String::new()];
+        Self { client, waiting, others: Others::default(), names: BTreeSet::new(), is_told: false }
     }
-    others.guards.iter().for_each(|guard| found.remove(guard));
-    Ok(found.names.into_iter().collect())
+
+    /// Lists some more nodes; `None` after the names were told.
+    pub(super) async fn go_on(mut self, config: &Config, prefix: &str) -> Answered<Option<(Vec<Name>, Option<Self>)>> {
+        if self.is_told {
+            return Ok(None);
+        }
+        let batch = self.waiting.split_off(self.waiting.len().saturating_sub(BATCH));
+        let paths: Vec<String> = batch.iter().map(|below| path_of(config, below)).collect();
+        let lists = future::join_all(paths.iter().map(|path| self.client.get_children(path))).await;
+        for (below, listed) in batch.iter().zip(lists) {
+            self.add_node(config, prefix, below, listed)?;
+        }
+        if !self.waiting.is_empty() {
+            return Ok(Some((Vec::new(), Some(self))));
+        }
+        self.is_told = true;
+        let guards: Vec<Name> = self.others.guards.iter().filter_map(|guard| Name::new(guard).ok()).collect();
+        self.names.retain(|name| !guards.contains(name));
+        Ok(Some((std::mem::take(&mut self.names).into_iter().collect(), Some(self))))
+    }
+
+    /// Takes what is in the node `below`, and what is to be listed next.
+    fn add_node(
+        &mut self,
+        config: &Config,
+        prefix: &str,
+        below: &str,
+        listed: Answered<(Vec<String>, wire::Stat)>,
+    ) -> Answered<()> {
+        let layout = config.dialect.mutex();
+        let (children, is_ephemeral) = match (listed, below.is_empty()) {
+            (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(()),
+            // So many children are a queue; who asks for it is told what is wrong. What is nested below it is not known.
+            (Err(error), false) if error.kind() == Wire::TooLarge => {
+                self.add(prefix, below);
+                return Ok(());
+            }
+            (listed, _) => or_nothing(listed)?
+                .map_or((Vec::new(), false), |(children, stat)| (children, stat.ephemeral_owner != 0)),
+        };
+        if config.dialect.one_parent {
+            children.iter().filter_map(|child| layout.key(child)).for_each(|key| self.add(prefix, key));
+            return Ok(());
+        }
+        match self.others.is_part(below, &children, is_ephemeral) {
+            Some(whole) => self.add(prefix, whole),
+            None if below.is_empty() => {}
+            None if children.iter().any(|child| layout.read(child, "").is_some()) => self.add(prefix, below),
+            None => {}
+        }
+        // Directly under the common parent no lock has its contenders, whatever a child is called.
+        let is_nested = |child: &&String| match below.is_empty() {
+            true => *child != RECORDS,
+            false => layout.read(child, "").is_none() && !beside::is_latch(child),
+        };
+        let nested = children.iter().filter(is_nested);
+        let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
+        self.waiting.extend(nested.filter(|name| may_be_below(prefix, name)));
+        Ok(())
+    }
+
+    fn add(&mut self, prefix: &str, name: &str) {
+        self.names.extend(Name::new(name).ok().filter(|name| name.as_str().starts_with(prefix)));
+    }
 }
 
 fn path_of(config: &Config, below: &str) -> String {
@@ -252,37 +283,11 @@ fn path_of(config: &Config, below: &str) -> String {
     }
 }
 
-/// The names found so far, the first ones that are wanted.
-struct Found<'a> {
-    prefix: &'a str,
-    from: Option<&'a Name>,
-    limit: usize,
-    names: BTreeSet<Name>,
-}
-
-impl Found<'_> {
-    fn remove(&mut self, name: &str) {
-        if let Ok(name) = Name::new(name) {
-            self.names.remove(&name);
-        }
-    }
-
-    fn add(&mut self, name: &str) {
-        let Ok(name) = Name::new(name) else { return };
-        if name.as_str().starts_with(self.prefix) && self.from.is_none_or(|from| name > *from) {
-            self.names.insert(name);
-            if self.names.len() > self.limit {
-                self.names.pop_last();
-            }
-        }
-    }
-
-    /// Whether `name`, or a name that continues it after a slash, may start with the prefix.
-    fn may_be_below(&self, name: &str) -> bool {
-        let shorter = name.len().min(self.prefix.len());
-        name.as_bytes()[..shorter] == self.prefix.as_bytes()[..shorter]
-            && (name.len() >= self.prefix.len() || self.prefix.as_bytes()[shorter] == b'/')
-    }
+/// Whether `name`, or a name that continues it after a slash, may start with the prefix.
+fn may_be_below(prefix: &str, name: &str) -> bool {
+    let shorter = name.len().min(prefix.len());
+    name.as_bytes()[..shorter] == prefix.as_bytes()[..shorter]
+        && (name.len() >= prefix.len() || prefix.as_bytes()[shorter] == b'/')
 }
 
 /// A node that is not there has nothing in it.
@@ -300,22 +305,13 @@ mod tests {
 
     #[test]
     fn only_what_can_start_with_the_prefix_is_looked_into() {
-        let may = |prefix, name| Found { prefix, from: None, limit: 1, names: BTreeSet::new() }.may_be_below(name);
         for (prefix, name) in
             [("", "a"), ("job", "job"), ("job", "jobs"), ("job/a", "job"), ("job/", "job"), ("é", "é/x")]
         {
-            assert!(may(prefix, name), "{prefix} {name}");
+            assert!(may_be_below(prefix, name), "{prefix} {name}");
         }
         for (prefix, name) in [("job", "jo"), ("job/a", "jobs"), ("job/a", "job/b"), ("x", "é"), ("job/ab", "job/a")] {
-            assert!(!may(prefix, name), "{prefix} {name}");
+            assert!(!may_be_below(prefix, name), "{prefix} {name}");
         }
-    }
-
-    #[test]
-    fn the_first_names_after_the_cursor_are_kept() {
-        let from = Name::new("b").unwrap();
-        let mut found = Found { prefix: "", from: Some(&from), limit: 2, names: BTreeSet::new() };
-        ["e", "a", "d", "c", "b", ""].iter().for_each(|name| found.add(name));
-        assert_eq!(found.names.into_iter().map(|name| name.to_string()).collect::<Vec<_>>(), ["c", "d"]);
     }
 }

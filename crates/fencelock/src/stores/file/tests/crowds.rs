@@ -159,7 +159,7 @@ async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
     // A bucket that is none.
     let other = Slot::of(&Name::new("another").unwrap()).bucket;
     std::fs::write(directory.path().join(Directory::bucket_path(other)), "").unwrap();
-    assert_eq!(here.names("", None, 9).await.unwrap(), [job()]);
+    assert_eq!(names(&here, "").await, [job()]);
     let error = here.queue(&Name::new("another").unwrap(), Page::ALL).await.unwrap_err();
     assert!(error.to_string().contains(&Directory::bucket_path(other)), "{error}");
 }
@@ -333,11 +333,11 @@ async fn names_are_listed_however_many_of_the_dead_have_names() {
     dying.core.forsake();
     let tested = || far.directory().sessions_tested.load(Ordering::SeqCst);
     let before = tested();
-    assert_eq!(far.names("", None, 10).await.unwrap(), [job()]);
+    assert_eq!(names(&far, "").await, [job()]);
     assert_eq!(tested() - before, 1, "a session is tested once, however many names it has");
     assert_eq!(tickets(&directory), DEAD + 1 - 1000);
     let before = tested();
-    assert_eq!(far.names("j", None, 10).await.unwrap(), [job()]);
+    assert_eq!(names(&far, "j").await, [job()]);
     assert_eq!(tickets(&directory), DEAD + 1 - 1000, "nobody asked about those");
     assert_eq!(tested(), before, "the one that may be shown is of this process");
 }

@@ -9,7 +9,7 @@ use redis::RedisError;
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
 use super::push::{Hub, Over};
-use super::refusal::{self, NEEDED};
+use super::refusal::{self, NEEDED, NEEDED_TO_LOOK};
 use super::repair::repair;
 use super::scripts::{self, Open};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,8 +34,22 @@ impl LinkUser for Reader {
         scripts::all().collect()
     }
 
-    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, _: &'a Server) -> BoxFuture<'a, Result<Option<Chores>>> {
-        Box::pin(async { probe(&self.layout, 0, connection).await.map(|()| None) })
+    fn only_looks(&self) -> bool {
+        true
+    }
+
+    fn greet<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        server: &'a Server,
+    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async {
+            probe(&self.layout, 0, connection, true).await?;
+            if server.is_replica() {
+                tracing::warn!(server = %connection.server_name(), "this is a replica: what it shows is as old as its copy");
+            }
+            Ok(None)
+        })
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
@@ -156,7 +170,7 @@ impl LinkUser for Member {
         server: &'a Server,
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async move {
-            probe(&self.layout, self.session, connection).await?;
+            probe(&self.layout, self.session, connection, false).await?;
             self.has_run_since(server, connection);
             self.open_or_resume(connection).await?;
             self.hub.connected(connection.number);
@@ -184,13 +198,14 @@ impl LinkUser for Member {
     }
 }
 
-/// Refuses a layout that is not ours, and a user who may not do all that scripts do, before anything is written.
-async fn probe(layout: &Layout, session: u64, connection: &Connection) -> Result<()> {
-    let probed = connection.run("connect", &scripts::probe(layout, session)).await?;
+/// Refuses a layout that is not ours, and a user who may not do all that scripts do, or what those do that only look, before
+/// anything is written.
+pub(super) async fn probe(layout: &Layout, session: u64, connection: &Connection, only_looks: bool) -> Result<()> {
+    let probed = connection.run("connect", &scripts::probe(layout, session, only_looks)).await?;
     if probed.version != VERSION {
         return Err(unknown_layout(probed.version));
     }
-    forbidden(&probed.refused, NEEDED).map_or(Ok(()), Err)
+    forbidden(&probed.refused, if only_looks { NEEDED_TO_LOOK } else { NEEDED }).map_or(Ok(()), Err)
 }
 
 fn unknown_layout(found: String) -> Error {

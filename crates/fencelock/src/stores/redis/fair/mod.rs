@@ -18,10 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
 use tokio::sync::mpsc;
 
 use self::layout::{LAYOUT_NAME, Layout};
-use self::member::{Member, Reader};
+use self::member::{Member, Reader, probe};
 use self::push::{Hub, REPAIR};
 use self::session::{Core, RedisSession};
 use crate::error::{Error, ErrorKind, Result};
@@ -121,12 +123,23 @@ impl Store for RedisStore {
         Box::pin(async move { show::contention(&*self.connection().await?, &self.layout, name, mine).await })
     }
 
-    fn names<'a>(&'a self, prefix: &'a str, from: Option<&'a Name>, limit: usize) -> BoxFuture<'a, Result<Vec<Name>>> {
-        Box::pin(async move { show::names(&*self.connection().await?, &self.layout, prefix, from, limit).await })
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let portion = async move |unlisted: Vec<_>| {
+            if unlisted.is_empty() {
+                return Ok(None);
+            }
+            show::names(&*self.connection().await?, &self.layout, unlisted, prefix).await.map(Some)
+        };
+        Box::pin(stream::try_unfold(show::unlisted(), portion))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { show::evict(&*self.connection().await?, &self.layout, order).await })
+        Box::pin(async move {
+            let connection = self.connection().await?;
+            // Whoever only looked until now may not be allowed to write all of it.
+            probe(&self.layout, 0, &connection, false).await?;
+            show::break_grant(&connection, &self.layout, order).await
+        })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

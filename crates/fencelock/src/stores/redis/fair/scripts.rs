@@ -41,10 +41,10 @@ scripts! {
     LIGHTEN = "lighten" of "start" "queue" "rule" "write" "lighten";
     LEAVE = "leave" of "leave_free" "queue" "rule" "write" "leave";
     WITHDRAW = "withdraw" of "start" "queue" "rule" "write" "withdraw";
-    EVICT = "evict" of "start" "queue" "rule" "write" "evict";
-    SHOW = "show" of "start" "queue" "rule" "write" "show";
-    CONTENTION = "contention" of "start" "queue" "rule" "write" "contention";
-    NAMES = "names" of "start" "queue" "rule" "write" "names";
+    BREAK = "break" of "start" "queue" "rule" "write" "break";
+    SHOW = "show" of "start" "queue" "show";
+    CONTENTION = "contention" of "start" "queue" "front" "contention";
+    NAMES = "names" of "start" "queue" "front" "names";
     CLOSE = "close" of "start" "queue" "rule" "write" "close";
     JANITOR = "janitor" of "start" "queue" "rule" "write" "janitor";
     PROBE = "probe" of "probe";
@@ -196,11 +196,11 @@ pub(super) fn withdraw(layout: &Layout, session: u64, place: (&Name, RequestId))
 
 /// Breaks exactly the grant that `order` names and keeps `record` of it: whether it was there, or this record is kept
 /// already. `None` for an order without a token, which no grant here is without.
-pub(super) fn evict(layout: &Layout, order: &Break, record: &str) -> Option<Call<bool>> {
+pub(super) fn break_grant(layout: &Layout, order: &Break, record: &str) -> Option<Call<bool>> {
     let (name, token) = (&order.place.name, order.token?);
     let slot = layout.slot(name);
     let keys = [&*slot.bucket_key, &slot.queue_key, &layout.breaks_key(name)];
-    let call = Call::new(&EVICT, &keys, replies::yes)
+    let call = Call::new(&BREAK, &keys, replies::yes)
         .arg(name.as_str())
         .arg(order.place.request.to_string())
         .arg(token.grant())
@@ -220,8 +220,8 @@ pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
 /// How many places [`show`] should be asked for, and [`contention`] about, at most.
 pub(super) const SHOWN_PER_CALL: usize = 256;
 
-/// Part of a queue, front first: up to `limit` places after the one with the number `after`, or, without one, after the
-/// first `skip`. Whoever is dead there is removed.
+/// Part of a queue, front first: up to `limit` places of those who live, after the first `skip` of those behind the number
+/// `after`.
 pub(super) fn show(layout: &Layout, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
     let slot = layout.slot(name);
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
@@ -242,25 +242,17 @@ pub(super) fn contention(layout: &Layout, name: &Name, ids: &[RequestId]) -> Cal
     ids.iter().fold(call, |call, id| call.arg(id.to_string()))
 }
 
-/// Up to `limit` names of some buckets, the first after `from` that begin with `prefix`, in no order. A call for 16
-/// buckets takes a millisecond or so with 100,000 locks in the store.
-pub(super) fn names(
-    layout: &Layout,
-    buckets: std::ops::Range<u16>,
-    prefix: &str,
-    from: Option<&Name>,
-    limit: usize,
-) -> Call<Named> {
-    let keys: Vec<String> = buckets.map(|bucket| layout.bucket_key(bucket)).collect();
+/// Names that begin with `prefix`, in no order, from a bucket on, and where it was left off there. A thousand names take the
+/// server some milliseconds, whoever is dead.
+pub(super) fn names(layout: &Layout, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
+    let (buckets, fields) = SWEPT_PER_CALL;
+    let keys: Vec<String> =
+        (from.bucket..upto.min(from.bucket + buckets)).map(|bucket| layout.bucket_key(bucket)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    Call::new(&NAMES, &keys, replies::names)
-        .arg(prefix)
-        .arg(from.map_or("", Name::as_str))
-        .arg(limit)
-        .arg(layout.session_prefix())
+    Call::new(&NAMES, &keys, replies::names).arg(prefix).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
-/// How many buckets [`janitor`] goes through at most, and how many names and places it looks at.
+/// How many buckets [`janitor`] and [`names`] go through at most, and how many names and places they look at.
 pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 
 /// Clears away what dead sessions left from a bucket on, and where it was left off there.
@@ -273,12 +265,13 @@ pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
     Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
-/// What the user of a connection may not do, of all that scripts do.
-pub(super) fn probe(layout: &Layout, session: u64) -> Call<Probed> {
+/// What the user of a connection may not do, of all that scripts do, or, with `only_looks`, of what those do that write nothing.
+pub(super) fn probe(layout: &Layout, session: u64, only_looks: bool) -> Call<Probed> {
     let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
     let layout_key = layout.layout_key();
     let keys = [&session, &bucket, &order, &breaks, &layout_key].map(String::as_str);
-    Call::new(&PROBE, &keys, replies::probed).arg(VERSION)
+    let call = Call::new(&PROBE, &keys, replies::probed).arg(VERSION);
+    if only_looks { call.arg("looks") } else { call }
 }
 
 /// A moment that a script wrote down: seconds, `:`, microseconds.

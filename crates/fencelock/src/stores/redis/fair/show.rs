@@ -1,12 +1,9 @@
 //! Reading queues and names, and breaking grants: what needs no session.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
-
 use futures_util::future;
 
 use super::layout::Layout;
-use super::scripts::{self, SHOWN_PER_CALL, Shown};
+use super::scripts::{self, SHOWN_PER_CALL, SWEPT_PER_CALL, Shown, Swept};
 use crate::error::Result;
 use crate::kit::bucket;
 use crate::kit::record::{self, Record};
@@ -15,28 +12,21 @@ use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
 use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
-/// How many buckets one request looks into: the server does nothing else meanwhile.
-const BUCKETS: u16 = 16;
-
-/// How many names one request asks for.
-const NAMES: usize = 1000;
-
-/// How many requests are on their way at once.
+/// How many requests for names are on their way at once.
 const BATCH: usize = 16;
 
 /// A page of a queue, front first, in portions: the server does something else in between, and whoever leaves or comes
 /// meanwhile may be shown or not.
 pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name, page: Page) -> Result<Queue> {
-    let (mut contenders, mut after) = (Vec::new(), None);
+    let (mut contenders, mut skip, mut after, mut dead) = (Vec::new(), page.skip, None, 0);
     loop {
         let wanted = (page.limit - contenders.len()).min(SHOWN_PER_CALL);
-        let shown = connection.run("queue", &scripts::show(layout, name, page.skip, after, wanted)).await?;
-        let is_last = !shown.is_cut && shown.places.len() < wanted;
-        after = shown.places.last().map(|last| last.seq).or(after);
+        let shown = connection.run("queue", &scripts::show(layout, name, skip, after, wanted)).await?;
+        (skip, after, dead) = (skip.saturating_sub(shown.skipped), shown.last, dead + shown.dead);
         contenders.extend(shown.places.into_iter().map(contender));
-        if is_last || contenders.len() == page.limit {
-            let is_whole = is_last && page.skip == 0;
-            let queued = if is_whole { contenders.len() } else { shown.queued };
+        if shown.at_end || contenders.len() == page.limit {
+            let is_whole = shown.at_end && page.skip == 0;
+            let queued = if is_whole { contenders.len() } else { shown.queued.saturating_sub(dead) };
             let (beside, strangers) = (Vec::new(), Vec::new());
             return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers });
         }
@@ -73,62 +63,48 @@ fn contender(shown: Shown) -> Contender {
     }
 }
 
-/// Up to `limit` names in byte order, over all buckets.
+/// Buckets whose names were not all listed yet: from where on, and up to which.
+pub(super) struct Unlisted {
+    from: Swept,
+    upto: u16,
+}
+
+/// All buckets, in parts that are listed side by side.
+pub(super) fn unlisted() -> Vec<Unlisted> {
+    let starts = (0..bucket::BUCKETS).step_by(usize::from(SWEPT_PER_CALL.0));
+    let part = |bucket| Unlisted {
+        from: Swept { bucket, cursor: "0".to_owned() },
+        upto: bucket::BUCKETS.min(bucket + SWEPT_PER_CALL.0),
+    };
+    starts.map(part).collect()
+}
+
+/// Names in some of these buckets, and what is left of them. One request for each part is on its way at once, and looks at a
+/// bounded number of names, whether or not anybody lives there.
 pub(super) async fn names(
     connection: &Connection,
-    keys: &Layout,
+    layout: &Layout,
+    mut unlisted: Vec<Unlisted>,
     prefix: &str,
-    from: Option<&Name>,
-    limit: usize,
-) -> Result<Vec<Name>> {
-    let mut found = BTreeSet::new();
-    let starts: Vec<u16> = (0..bucket::BUCKETS).step_by(usize::from(BUCKETS)).collect();
-    for batch in starts.chunks(BATCH) {
-        let asked = batch.iter().map(|start| {
-            let buckets = *start..bucket::BUCKETS.min(start + BUCKETS);
-            names_of(connection, keys, buckets, prefix, from, limit)
-        });
-        for names in future::try_join_all(asked).await? {
-            found.extend(names);
-        }
-        while found.len() > limit {
-            found.pop_last();
-        }
+) -> Result<(Vec<Name>, Vec<Unlisted>)> {
+    let later = unlisted.split_off(unlisted.len().min(BATCH));
+    let calls: Vec<_> = unlisted.iter().map(|part| scripts::names(layout, &part.from, part.upto, prefix)).collect();
+    let listed = future::try_join_all(calls.iter().map(|call| connection.run("names", call))).await?;
+    let mut names = Vec::new();
+    for (part, listed) in unlisted.iter_mut().zip(listed) {
+        names.extend(listed.names);
+        part.from = Swept { bucket: part.from.bucket + listed.swept.bucket, ..listed.swept };
     }
-    Ok(found.into_iter().collect())
+    unlisted.retain(|part| part.from.bucket < part.upto);
+    unlisted.extend(later);
+    Ok((names, unlisted))
 }
 
-/// The same of some buckets. One request clears away so many names of the dead at most.
-async fn names_of(
-    connection: &Connection,
-    keys: &Layout,
-    buckets: Range<u16>,
-    prefix: &str,
-    from: Option<&Name>,
-    limit: usize,
-) -> Result<Vec<Name>> {
-    let (mut found, mut from) = (Vec::new(), from.cloned());
-    loop {
-        let wanted = (limit - found.len()).min(NAMES);
-        let call = scripts::names(keys, buckets.clone(), prefix, from.as_ref(), wanted);
-        let named = connection.run("names", &call).await?;
-        if named.is_cut {
-            continue;
-        }
-        let is_last = named.names.len() < wanted;
-        from = named.names.iter().max().cloned();
-        found.extend(named.names);
-        if is_last || found.len() >= limit {
-            return Ok(found);
-        }
-    }
-}
-
-pub(super) async fn evict(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {
+pub(super) async fn break_grant(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {
     let record = record::text("break", &Record::of(order))?;
     // No grant of ours is without a token.
-    let Some(evict) = scripts::evict(layout, order, &record) else { return Ok(false) };
-    connection.run("evict", &evict).await
+    let Some(call) = scripts::break_grant(layout, order, &record) else { return Ok(false) };
+    connection.run("break", &call).await
 }
 
 pub(super) async fn breaks(connection: &Connection, layout: &Layout, name: &Name) -> Result<Vec<Break>> {

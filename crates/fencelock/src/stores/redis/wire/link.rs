@@ -83,7 +83,7 @@ impl Dialler {
         let (connection, sender) = opened?;
         let connection = Arc::new(connection);
         let server = connection.server().await?;
-        server.check(&self.config)?;
+        server.check(&self.config, self.user.only_looks())?;
         connection.load_scripts().await?;
         if let Some(chores) = self.user.greet(&connection, &server).await? {
             // The task that would do them has ended if nobody takes them.

@@ -40,8 +40,13 @@ impl Server {
         }
     }
 
-    /// Refuses a server that cannot keep locks, and says what to use instead.
-    pub(super) fn check(&self, config: &Config) -> Result<()> {
+    /// Whether another server decides.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.role.as_deref() == Some("slave")
+    }
+
+    /// Refuses a server that cannot keep locks, or, with `only_looks`, cannot show any, and says what to use instead.
+    pub(super) fn check(&self, config: &Config, only_looks: bool) -> Result<()> {
         let refuse =
             |kind, message: &'static str| Error::new(kind, "connect", message).with("server", format!("{config:?}"));
         match self.mode.as_deref() {
@@ -64,7 +69,10 @@ impl Server {
         if self.loading {
             return Err(refuse(ErrorKind::Unreachable, "the server is still loading its data").retryable());
         }
-        if self.role.as_deref() == Some("slave") {
+        if only_looks {
+            return Ok(());
+        }
+        if self.is_replica() {
             let message = "this is a replica, which takes no locks: name its primary";
             let primary = self.primary.as_deref().unwrap_or("unknown");
             return Err(refuse(ErrorKind::Denied, message).with("primary", primary));
@@ -101,7 +109,7 @@ mod tests {
 
     fn check(changes: &[(&str, &str)]) -> Result<()> {
         let info = changes.iter().fold(INFO.to_owned(), |info, (from, to)| info.replace(from, to));
-        Server::read(&info).check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap())
+        Server::read(&info).check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap(), false)
     }
 
     #[test]
@@ -110,7 +118,7 @@ mod tests {
         check(&[("7.0.15", "unstable")]).unwrap();
         check(&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "noeviction")]).unwrap();
         assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
-        Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap()).unwrap();
+        Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap(), false).unwrap();
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub(crate) trait LinkUser: Send + Sync {
         None
     }
 
+    /// Whether it writes nothing, so that a server will do that takes no locks.
+    fn only_looks(&self) -> bool {
+        false
+    }
+
     /// Says the first words of the layout on a new connection. The server can be trusted with locks by then, and knows the scripts; keys
     /// of another layout are refused here. The answer is what to do on the connection until it ends. Chores hold the connection weakly, or
     /// it would never be closed.

@@ -139,10 +139,16 @@ pub(in crate::stores::redis::fair) struct Shown {
 /// Part of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Page {
-    /// How many are in the queue.
+    /// How many are in the queue, the dead included who were not cleared away yet.
     pub(in crate::stores::redis::fair) queued: usize,
-    /// So many dead ones were in the way that there are fewer places than asked for: what follows is for another call.
-    pub(in crate::stores::redis::fair) is_cut: bool,
+    /// How many of those looked at are dead.
+    pub(in crate::stores::redis::fair) dead: usize,
+    /// How many of the living were left out.
+    pub(in crate::stores::redis::fair) skipped: usize,
+    /// Whether nobody is behind those looked at.
+    pub(in crate::stores::redis::fair) at_end: bool,
+    /// The number of the last one that was looked at.
+    pub(in crate::stores::redis::fair) last: Option<u64>,
     pub(in crate::stores::redis::fair) places: Vec<Shown>,
 }
 
@@ -159,12 +165,13 @@ pub(in crate::stores::redis::fair) struct InShort {
 /// Names of some buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Named {
+    /// A name may come twice.
     pub(in crate::stores::redis::fair) names: Vec<Name>,
-    /// So many dead ones were in the way that there has to be another call.
-    pub(in crate::stores::redis::fair) is_cut: bool,
+    /// How far that came.
+    pub(in crate::stores::redis::fair) swept: Swept,
 }
 
-/// How far clearing up after the dead has come.
+/// How far clearing up after the dead, or listing names, has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Swept {
     /// In an answer, how many buckets were gone through.

@@ -1,26 +1,24 @@
--- A queue in short: how many are in it, how many of them hold, the places of those who ask, and the first holder.
+-- A queue in short: how many are in it, how many of them hold, the places of those who ask, and the first holder. Without
+-- the dead at its front; those further behind are counted until they are cleared away. Writes nothing.
 -- KEYS: bucket, queue. ARGV: name, prefix of session keys, ids.
 prefix = ARGV[2]
 local fields = { ARGV[1] }
 for index = 3, #ARGV do fields[#fields + 1] = ARGV[1] .. '\n' .. ARGV[index] end
 local found = call('HMGET', KEYS[1], unpack(fields))
 local queue = open_queue(KEYS[1], KEYS[2], ARGV[1], found[1])
--- Before the sweep, which may change them: what was read is what it goes by.
 for index = 3, #ARGV do find(queue, ARGV[index], found[index - 1]) end
-clear_way(queue)
+local dead, dead_holders, head = front(queue, 256)
 
-local function position(id)
-  if not queue.places[id] then return 0 end
+local function position(id, text)
+  if not text and (queue.several or not queue.places[id]) then return 0 end
   if not queue.several then return 1 end
   local holders, waiters = ahead(queue, id)
-  return holders + waiters + 1
+  return math.max(holders + waiters + 1 - dead, 1)
 end
 
-local reply = { queue.count, queue.granted }
-for index = 3, #ARGV do reply[index] = position(ARGV[index]) end
-if queue.granted > 0 then
-  local head = places_at(queue, 0, 0)[1]
+local reply = { queue.count - dead, queue.granted - dead_holders }
+for index = 3, #ARGV do reply[index] = position(ARGV[index], found[index - 1]) end
+if head and head.granted then
   reply[#reply + 1] = row_of(head, call('HMGET', prefix .. head.session, 'host', 'pid', 'client'))
 end
-finish()
 return reply

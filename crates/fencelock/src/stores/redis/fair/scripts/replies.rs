@@ -197,8 +197,11 @@ fn contender(answer: Value) -> Option<Shown> {
 pub(super) fn shown(answer: Value) -> Result<Page> {
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
-        let (queued, cut) = (number(&answer.next()?)?, number::<u8>(&answer.next()?)?);
-        Some(Page { queued, is_cut: cut == 1, places: answer.map(contender).collect::<Option<_>>()? })
+        let mut next = || number(&answer.next()?);
+        let (queued, dead, skipped, at_end) = (next()?, next()?, next()?, next()? == 1);
+        let last = text(&answer.next()?).and_then(|last| last.parse().ok());
+        let places = answer.map(contender).collect::<Option<_>>()?;
+        Some(Page { queued, dead, skipped, at_end, last, places })
     };
     read(answer).ok_or_else(strange)
 }
@@ -225,9 +228,10 @@ pub(super) fn in_short(answer: Value) -> Result<InShort> {
 pub(super) fn names(answer: Value) -> Result<Named> {
     let name = |value: &Value| Name::new(text(value)?).ok();
     let read = |answer| {
-        let answer = items(answer)?;
-        let (cut, names) = answer.split_first()?;
-        Some(Named { names: names.iter().map(name).collect::<Option<_>>()?, is_cut: number::<u8>(cut)? == 1 })
+        let mut answer = items(answer)?.into_iter();
+        let (bucket, cursor) = (number(&answer.next()?)?, text(&answer.next()?)?.to_owned());
+        let names = items(answer.next()?)?.iter().map(name).collect::<Option<_>>()?;
+        Some(Named { swept: Swept { bucket, cursor }, names })
     };
     read(answer).ok_or_else(strange)
 }

@@ -159,15 +159,6 @@ local function bury_front(queue)
   end
 end
 
--- Removes the dead who are in somebody's way: in that of the first waiter, or, where nobody waits, those at the front.
-local function clear_way(queue)
-  if queue.count > queue.granted then
-    if not is_covered(queue) then sweep(queue) end
-  elseif queue.count > 0 and not is_covered(queue, queue.capacity) then
-    bury_front(queue)
-  end
-end
-
 -- In how many ms it is worth while to look again; -1 for never.
 local function look_in(queue)
   if queue.covers == '-' then return -1 end

@@ -7,7 +7,7 @@ use fencelock_testbed::redis::shared;
 use fencelock_testbed::{PATIENCE, wait_until};
 use redis::{Cmd, Connection, RedisError, Value};
 
-use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, enter, look, news, open, renew, show};
+use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, Swept, enter, look, names, news, open, renew, show};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Owner, RequestId};
@@ -150,8 +150,21 @@ impl Bed {
     /// Everybody in a queue who is alive, front first; no more than a page.
     pub(super) fn shown(&mut self, name: &Name) -> Vec<Shown> {
         let page = self.run(show(&self.layout.clone(), name, 0, None, 1000));
-        assert_eq!(page.queued, page.places.len());
+        assert_eq!(page.queued, page.places.len() + page.dead);
         page.places
+    }
+
+    /// The names in the first so many buckets that begin with `prefix`, and how many calls that took.
+    pub(super) fn listed(&mut self, buckets: u16, prefix: &str) -> (Vec<Name>, usize) {
+        let (mut found, mut calls) = (std::collections::BTreeSet::new(), 0);
+        let mut from = Swept { bucket: 0, cursor: "0".to_owned() };
+        while from.bucket < buckets {
+            let named = self.run(names(&self.layout.clone(), &from, buckets, prefix));
+            found.extend(named.names);
+            from = Swept { bucket: from.bucket + named.swept.bucket, ..named.swept };
+            calls += 1;
+        }
+        (found.into_iter().collect(), calls)
     }
 
     /// A renewal that asks for no bucket and hears of nothing.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::super::*;
 use super::bed::{Bed, Dice, LONG};
 use crate::queue::{Admission, admits, granted};
-use crate::store::Ahead;
 
 /// One place, as it must be.
 #[derive(Debug, Clone)]
@@ -132,12 +131,6 @@ impl Trial<'_> {
             places.iter().map(|(id, place)| ((*id).to_owned(), place[1].parse().unwrap())).collect();
         expected.sort_by_key(|(_, seq)| *seq);
         assert_eq!(order, expected, "{steps}");
-    }
-
-    fn expected_ahead(&self, id: RequestId) -> Option<Ahead> {
-        let position = self.line.iter().position(|known| known.id == id)?;
-        let holders = self.line.iter().filter(|known| known.granted).count() as u32;
-        Some(Ahead { holders, waiters: position as u32 - holders })
     }
 
     fn claim(&mut self, dice: &mut Dice) -> Claim {
@@ -271,13 +264,13 @@ impl Trial<'_> {
             at: UNIX_EPOCH,
         };
         let record = known.id.to_string();
-        let was_there = self.bed.run(evict(&self.layout, &order, &record)?);
-        self.steps.push(format!("evict {}: {was_there}", known.id));
+        let was_there = self.bed.run(break_grant(&self.layout, &order, &record)?);
+        self.steps.push(format!("break {}: {was_there}", known.id));
         assert_eq!(was_there, known.granted, "{}", self.steps.join("\n"));
         if !was_there {
             return Some(Told::new());
         }
-        assert!(self.bed.run(evict(&self.layout, &order, &record)?));
+        assert!(self.bed.run(break_grant(&self.layout, &order, &record)?));
         self.forget(known.id);
         Some(self.settle())
     }
@@ -306,8 +299,8 @@ impl Trial<'_> {
         told
     }
 
+    /// Who looks changes nothing: nobody is let in for it.
     fn show(&mut self) -> Told {
-        let told = self.settle();
         let shown = self.bed.shown(&self.name.clone());
         self.steps.push("show".to_owned());
         let seen: Vec<_> = shown.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
@@ -315,12 +308,11 @@ impl Trial<'_> {
             self.line.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
         assert_eq!(seen, expected, "{}", self.steps.join("\n"));
         if let Some(last) = self.line.iter().rev().find(|known| !known.granted).cloned() {
-            // Nobody dead is left, so positions are exact.
-            let asked = [(self.name.clone(), vec![last.id])];
-            let look = self.bed.run(super::super::look(&self.layout, last.session, &asked, true));
-            assert_eq!(look.names[0].places, [Seen::Waiting(last.seq, self.expected_ahead(last.id))]);
+            let short = self.bed.run(contention(&self.layout, &self.name, &[last.id]));
+            let live = self.line.len();
+            assert!(short.queued >= live && short.positions[0] >= Some(live), "{}", self.steps.join("\n"));
         }
-        told
+        Told::new()
     }
 
     /// One session dies, unseen by everybody until the next step.
@@ -370,7 +362,11 @@ fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
     for known in std::mem::take(&mut trial.line) {
         trial.bed.run(leave(&trial.layout, (&trial.name.clone(), known.id), Some(known.seq)));
     }
-    trial.bed.shown(&trial.name.clone());
+    // Whoever takes all of it clears the dead away.
+    let (all, session) = (Claim::new(trial.capacity, trial.capacity).unwrap(), some_session(trial.bed, dice));
+    let entry = trial.bed.entry(&trial.name.clone(), all, true);
+    assert!(matches!(trial.bed.run(enter(&trial.layout, session, 1_000_000, &entry)), Enter::Granted(_)));
+    assert!(trial.bed.run(leave(&trial.layout, (&trial.name.clone(), entry.id), None)));
     let (fields, order) = trial.bed.raw(&trial.name);
     assert!(order.is_empty() && !fields.keys().any(|field| field.starts_with("trial ")), "{fields:?}");
     trial.bed.heard();

@@ -99,7 +99,7 @@ fn a_script_that_is_refused_a_command_at_its_first_write_leaves_everything_as_it
             bed.ask(&script.load()).unwrap();
         }
         bed.words(&["ACL", "SETUSER", "default", &format!("-{command}")]);
-        let probed = bed.run(probe(&layout, session));
+        let probed = bed.run(probe(&layout, session, false));
         let refused: Vec<_> = probed.refused.iter().map(|(command, _)| command.to_ascii_lowercase()).collect();
         assert_eq!(refused, [*command], "{probed:?}");
         // Reading is refused before anything is written.

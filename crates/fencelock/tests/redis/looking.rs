@@ -1,0 +1,124 @@
+//! Who only looks writes nothing: where locks cannot be taken, it is seen all the same who has them.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use fencelock::store::Page;
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::redis::{Role, Server, Settings};
+
+use crate::lab::{acquiring, client, queued, server, until, until_queued};
+
+/// A client that looks, and has no session.
+async fn looks(url: &str) -> Client {
+    Client::builder().session_when_needed(true).connect(url).await.unwrap()
+}
+
+/// Names, a page, a queue in short and the breaks of `job`, which one holds and another waits for.
+async fn sees_the_lock(url: &str, what: &str) {
+    let client = looks(url).await;
+    let names = client.names("", None, 9).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["job"], "{what}");
+    let queue = client.queue_page("job", Page { skip: 1, limit: 5 }).await.unwrap();
+    assert_eq!((queue.queued, queue.contenders.len()), (2, 1), "{what}");
+    assert!(queue.contenders[0].owner.is_some() && queue.contenders[0].grant.is_none(), "{what}");
+    let short = client.contention("job").await.unwrap();
+    assert_eq!((short.queued, short.holders), (2, 1), "{what}");
+    assert!(short.holder.unwrap().grant.is_some(), "{what}");
+    assert_eq!(client.breaks("job").await.unwrap(), [], "{what}");
+    client.close().await.unwrap();
+}
+
+/// All that the server has, as one number.
+fn digest(server: &Server) -> String {
+    format!("{:?}", server.ask(&["DEBUG", "DIGEST"]).unwrap())
+}
+
+#[tokio::test]
+async fn who_only_looks_sees_locks_where_none_can_be_taken() {
+    let looker = crate::refusals::rules("user watcher on ");
+    let server = server(
+        Settings::default().with_user("looker", &format!("on >p {looker}")).with("enable-protected-configs yes"),
+    );
+    let set = |setting: &str, value: &str| drop(server.ask(&["CONFIG", "SET", setting, value]).unwrap());
+    let (holder, waiter) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);
+    let _held = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&holder, "job", 2).await;
+    let replica = crate::lab::server(Settings::role(Role::ReplicaOf(server.address())));
+    sees_the_lock(&server.url(), "a server that is well").await;
+
+    sees_the_lock(&format!("redis://looker:p@{}", server.address()), "a user who may only read").await;
+    let client = looks(&format!("redis://looker:p@{}", server.address())).await;
+    let denied = client.mutex("other").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied:?}");
+    let head = client.contention("job").await.unwrap().holder.unwrap();
+    let before = digest(&server);
+    let denied = client.break_grant("job", &head, "stuck").await.unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied:?}");
+    assert_eq!(digest(&server), before, "a break that is refused wrote something");
+
+    set("min-replicas-to-write", "5");
+    sees_the_lock(&server.url(), "a server that has too few replicas").await;
+    set("min-replicas-to-write", "0");
+
+    set("maxmemory", "1");
+    sees_the_lock(&server.url(), "a server without memory").await;
+    set("maxmemory", "0");
+
+    // A directory in the way of the file that it saves into.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("blocked.rdb")).unwrap();
+    set("dir", directory.path().to_str().unwrap());
+    set("dbfilename", "blocked.rdb");
+    set("save", "3600 1");
+    let _ = server.ask(&["BGSAVE"]).unwrap();
+    until("a save failed", async || server.info("rdb_last_bgsave_status").unwrap() == "err").await;
+    let refused = server.ask(&["SET", "x", "y"]);
+    assert!(format!("{refused:?}").contains("MISCONF"), "{refused:?}");
+    sees_the_lock(&server.url(), "a server that cannot save its data").await;
+
+    until("the replica has it", async || {
+        let client = looks(&replica.url()).await;
+        matches!(client.contention("job").await, Ok(short) if short.queued == 2)
+    })
+    .await;
+    sees_the_lock(&replica.url(), "a replica").await;
+    waiting.abort();
+}
+
+/// A session that nobody renews, and so many names of it.
+fn crashed(server: &Server, names: usize) {
+    let mut wire = std::net::TcpStream::connect(server.address()).unwrap();
+    let mut mass = Vec::new();
+    for number in 0..names {
+        let (key, field) = (format!("fencelock:2:{{{:03x}}}:bucket", number % 4096), format!("dead/{number:06}"));
+        let record = "00000000000000aa-1 g 7 1700000000:0 1 1 0 00000000000000aa ";
+        let words = ["HSET".to_owned(), key, field, record.to_owned()];
+        write!(mass, "*{}\r\n", words.len()).unwrap();
+        words.iter().for_each(|word| write!(mass, "${}\r\n{word}\r\n", word.len()).unwrap());
+    }
+    // Whoever writes so much must hear the answers, too.
+    let mut answers = wire.try_clone().unwrap();
+    let heard = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    wire.write_all(&mass).unwrap();
+    wire.shutdown(std::net::Shutdown::Write).unwrap();
+    let _ = heard.join();
+}
+
+#[tokio::test]
+async fn names_are_listed_at_the_first_time_beside_any_number_that_crashed_clients_left() {
+    const DEAD: usize = 200_000;
+    let server = server(Settings::default());
+    crashed(&server, DEAD);
+    let holder = client(&server.url(), 600_000).await;
+    let _held = holder.mutex("job").unwrap().acquire().await.unwrap();
+    assert_eq!(queued(&holder, "job").await, 1);
+    // A request has less time than all of them take together, and far more than one portion takes.
+    let start = Instant::now();
+    let builder = Client::builder().session_when_needed(true).request_deadline(Duration::from_millis(1500));
+    let patient = builder.connect(&format!("{}?ttl_ms=600000", server.url())).await.unwrap();
+    let names = patient.names("", None, usize::MAX).await.unwrap();
+    println!("{DEAD} dead names were passed over in {:?}", start.elapsed());
+    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["job"]);
+}
