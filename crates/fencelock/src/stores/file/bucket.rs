@@ -14,7 +14,7 @@ use super::files::{READ_DIRECTORY, make_directory};
 use super::line::{Known, Line};
 use super::lives::Left;
 use super::platform;
-use super::ticket::Ticket;
+use super::ticket::{Key, Ticket};
 use super::turn::Turn;
 use super::watch::Rung;
 use crate::queue::Claim;
@@ -175,6 +175,15 @@ impl State {
             if line.is_empty() {
                 self.lines.remove(encoded);
             }
+        }
+    }
+
+    /// Removes what other processes have ahead of `key`, and tells whoever waits for it.
+    pub(super) fn depart_ahead(&mut self, encoded: &str, key: Key) {
+        let Some(line) = self.lines.get_mut(encoded) else { return };
+        line.depart_ahead(key, &mut self.rung);
+        if line.is_empty() {
+            self.lines.remove(encoded);
         }
     }
 
@@ -378,6 +387,8 @@ impl Directory {
 
     /// Whether there is anything at this path, from the root of the store.
     pub(super) fn exists(&self, path: &str) -> rustix::io::Result<bool> {
+        #[cfg(test)]
+        self.tickets_looked_for.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),

@@ -43,6 +43,8 @@ pub(super) struct Directory {
     #[cfg(test)]
     pub(super) sessions_tested: std::sync::atomic::AtomicU64,
     #[cfg(test)]
+    pub(super) tickets_looked_for: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
     pub(super) listings: std::sync::atomic::AtomicU64,
     buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
     /// The buckets with an open descriptor, the longest open first.
@@ -85,6 +87,8 @@ impl Directory {
             contents_read: Default::default(),
             #[cfg(test)]
             sessions_tested: Default::default(),
+            #[cfg(test)]
+            tickets_looked_for: Default::default(),
             #[cfg(test)]
             listings: Default::default(),
             buckets: Mutex::default(),

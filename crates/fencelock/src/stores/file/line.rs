@@ -19,12 +19,14 @@ pub(super) struct Known {
     pub(super) ticket: Ticket,
     /// Whether it belongs to a session of this process, whose departures are told in memory.
     pub(super) local: bool,
+    /// In which renewal of its session its ticket was looked at last, 0 for none.
+    pub(super) looked_at: u32,
     listeners: Rung,
 }
 
 impl Known {
     pub(super) fn new(ticket: Ticket, local: bool) -> Self {
-        Self { ticket, local, listeners: Vec::new() }
+        Self { ticket, local, looked_at: 0, listeners: Vec::new() }
     }
 
     /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted).
@@ -225,6 +227,19 @@ impl Line {
             self.index_all();
         }
         gone
+    }
+
+    /// Removes what other processes have ahead of `key`, and tells whoever waits for it.
+    pub(super) fn depart_ahead(&mut self, key: Key, rung: &mut Rung) {
+        let end = self.known.partition_point(|known| known.ticket.key < key);
+        let mut ahead: Vec<Known> = self.known.drain(..end).collect();
+        for known in ahead.iter_mut().filter(|known| !known.local) {
+            known.ring(rung);
+        }
+        for known in ahead.into_iter().rev().filter(|known| known.local) {
+            self.known.push_front(known);
+        }
+        self.index_all();
     }
 
     /// What the rule says about `claim` at the place `key`.

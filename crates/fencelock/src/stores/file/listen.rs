@@ -6,6 +6,7 @@ use super::bucket::State;
 use super::directory::Directory;
 use super::line::{Known, Line};
 use super::lives::Reliance;
+use super::mail::Asked;
 use super::place::{FilePlace, REPAIR};
 use super::platform::Interest;
 use super::ticket::Ticket;
@@ -21,10 +22,28 @@ const WATCHED: usize = 64;
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    pub(super) departure: Option<Subscription>,
+    pub(super) departure: Option<News>,
     session: Option<Subscription>,
     /// When its session was last found alive.
     tested: Option<Moment>,
+}
+
+/// Through what a place hears that another one is gone.
+#[derive(Debug)]
+pub(super) enum News {
+    /// Its session tells.
+    Mail(Asked),
+    /// The kernel does.
+    Watch(Subscription),
+}
+
+impl News {
+    fn is_blind(&self) -> bool {
+        match self {
+            Self::Mail(asked) => asked.is_blind(),
+            Self::Watch(subscription) => subscription.is_blind(),
+        }
+    }
 }
 
 /// What came of listening.
@@ -76,13 +95,27 @@ impl FilePlace {
                     if ticket.can_lighten() || !self.ticket.claim.is_whole() {
                         state.refresh(&core.directory, &self.bucket, &self.encoded)?;
                     }
+                    let was_last = self.was_last(ticket);
                     state.depart(&self.encoded, &ticket);
+                    if was_last {
+                        state.depart_ahead(&self.encoded, ticket.key);
+                    }
                     return Ok(Heard::Gone);
                 }
                 dead @ Heard::Dead(_) => return Ok(dead),
             }
         }
         Ok(Heard::There(again))
+    }
+
+    /// Whether the session of `ticket` said that it held everything before it went, so that nobody need be looked for who was
+    /// ahead of it. In a sticky directory a stranger may say so who could remove nobody's ticket.
+    fn was_last(&self, ticket: Ticket) -> bool {
+        let said = |target: &Target| match &target.departure {
+            Some(News::Mail(asked)) => target.ticket == ticket && asked.was_last(),
+            _ => false,
+        };
+        !self.core.directory.root.modes.sticky && self.targets.iter().any(said)
     }
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
@@ -109,16 +142,25 @@ impl FilePlace {
             return Ok(Heard::Gone);
         }
         let mut again = Again::Repair;
-        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind);
+        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(News::is_blind);
         if let Some(interest) = interest.filter(|_| is_unwatched) {
-            match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
-                Watching::On(subscription) => {
-                    self.target(ticket, false).departure = Some(subscription);
-                    certain = true;
+            // Of those with a whole claim one waits for each place, so one letter tells of it.
+            let is_whole = self.ticket.claim.is_whole();
+            let asked = is_whole.then(|| self.core.mail.ask(directory, ticket.key, &self.bell)).flatten();
+            if let Some(asked) = asked {
+                self.target(ticket, false).departure = Some(News::Mail(asked));
+                // It may have gone before it was asked.
+                certain = false;
+            } else {
+                match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
+                    Watching::On(subscription) => {
+                        self.target(ticket, false).departure = Some(News::Watch(subscription));
+                        certain = true;
+                    }
+                    // The path may only have been moved: what counts is what the open directory says.
+                    Watching::Gone => certain = false,
+                    Watching::Blind => again = Again::Poll,
                 }
-                // The path may only have been moved: what counts is what the open directory says.
-                Watching::Gone => certain = false,
-                Watching::Blind => again = Again::Poll,
             }
         }
         if !certain && !directory.exists(&path)? {

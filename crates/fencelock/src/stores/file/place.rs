@@ -11,7 +11,7 @@ use futures_core::future::BoxFuture;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, REAPED_AT_MOST, State};
+use super::bucket::{Bucket, Locked, REAPED_AT_MOST, State};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
@@ -240,6 +240,15 @@ impl FilePlace {
         Ok(true)
     }
 
+    /// Leaves, and tells those of other processes who asked once the bucket is unlocked.
+    fn leave_and_tell(&mut self, mut state: Locked<'_>) -> Result<Left> {
+        let was_last = self.ticket.claim.is_whole() && matches!(self.standing, Standing::Granted(_));
+        let left = self.leave_in(&mut state)?;
+        drop(state);
+        self.core.mail.departed(&self.core.directory, self.ticket.key, was_last);
+        Ok(left)
+    }
+
     fn leave_in(&mut self, state: &mut State) -> Result<Left> {
         let mut left = Left::AlreadyGone;
         let mut ticket = self.ticket;
@@ -280,6 +289,9 @@ impl Place for FilePlace {
                 self.bell.take();
                 let pause = self.look().map_err(|errno| self.failed("wait", errno))?;
                 let now = self.core.clock.now();
+                if matches!(self.standing, Standing::Lost(_)) {
+                    self.core.mail.departed(&self.core.directory, self.ticket.key, false);
+                }
                 if !matches!(self.standing, Standing::Waiting(_)) || now >= until {
                     return Ok(self.standing);
                 }
@@ -319,7 +331,7 @@ impl Place for FilePlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let bucket = Arc::clone(&self.bucket);
-            self.leave_in(&mut bucket.lock())
+            self.leave_and_tell(bucket.lock())
         })
     }
 
@@ -328,8 +340,8 @@ impl Place for FilePlace {
             return None;
         }
         let bucket = Arc::clone(&self.bucket);
-        let mut state = bucket.lock_now()?;
-        Some(self.leave_in(&mut state))
+        let state = bucket.lock_now()?;
+        Some(self.leave_and_tell(state))
     }
 }
 

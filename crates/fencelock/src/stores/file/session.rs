@@ -17,7 +17,9 @@ use super::fault::fault;
 use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::session_name;
+use super::mail::Mailbox;
 use super::platform::Interest;
+use super::renewal::{self, Seen};
 use super::ticket::Slot;
 use super::watch::{Bell, Subscription, Watching, watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,9 +30,6 @@ use crate::time::Clock;
 
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;
-
-/// How many places are looked at before others go on.
-const AT_ONCE: usize = 64;
 
 /// What places and the session's handle share. The kernel gives the session up when the last of them is gone.
 #[derive(Debug)]
@@ -48,6 +47,9 @@ pub(super) struct Core {
     #[cfg(test)]
     pub(super) looks: std::sync::atomic::AtomicU64,
     bell: Arc<Bell>,
+    pub(super) mail: Arc<Mailbox>,
+    /// What the last renewal saw of the places.
+    pub(super) seen: Mutex<Seen>,
 }
 
 /// The handle that the engine has.
@@ -83,6 +85,8 @@ impl Core {
             #[cfg(test)]
             looks: Default::default(),
             bell: Bell::new(),
+            mail: Mailbox::open(&directory, id),
+            seen: Mutex::default(),
             directory,
         }))
     }
@@ -93,7 +97,7 @@ impl Core {
     }
 
     /// Somebody removed the session file. Its tickets, as far as they are still there, go when the session is closed.
-    fn removed(&self) {
+    pub(super) fn removed(&self) {
         if self.over.set(Loss::Removed).is_ok() {
             self.bell.ring();
         }
@@ -113,7 +117,7 @@ impl Core {
     }
 
     /// Whether the session file is still in the directory, and the directory at its path.
-    fn is_linked(&self) -> Result<bool> {
+    pub(super) fn is_linked(&self) -> Result<bool> {
         let linked = || -> rustix::io::Result<bool> {
             match &*self.file() {
                 Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_intact()?),
@@ -149,6 +153,7 @@ impl Core {
     /// Ends the session as a crash would: nothing is cleaned up, the kernel drops the lock.
     pub(super) fn forsake(&self) {
         let _ = self.over.set(Loss::Closed);
+        self.mail.stop();
         self.directory.lives.disown(self.id);
         *self.file() = None;
         // Those in this process who wait behind its tickets are not told by the kernel.
@@ -161,6 +166,7 @@ impl Core {
     fn close(&self) -> Result<()> {
         let _ = self.over.set(Loss::Closed);
         let removed = self.remove_tickets();
+        self.mail.close(&self.directory);
         if self.file().is_some() {
             let name = session_name(self.id);
             let unlinked = rustix::fs::unlinkat(&self.directory.root.sessions, name.as_str(), AtFlags::empty());
@@ -174,49 +180,8 @@ impl Core {
         removed
     }
 
-    /// Looks at every place, and lets others go on in between: it may be many thousands.
-    async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
-        let confirmed = self.clock.now();
-        if self.over().is_none() && !self.is_linked()? {
-            self.removed();
-        }
-        if self.over().is_some() {
-            return Err(Error::new(ErrorKind::Lost, "renew", "the session is over"));
-        }
-        let mut gone = Vec::new();
-        for places in places.chunks(AT_ONCE) {
-            for place in places {
-                if !self.is_there(place)? {
-                    gone.push((place.clone(), Loss::Removed));
-                }
-            }
-            tokio::task::yield_now().await;
-        }
-        if !gone.is_empty() {
-            self.leave_to_events(&mut gone);
-        }
-        self.directory.sweep_with_renewal(confirmed);
-        Ok(Renewal { confirmed, gone })
-    }
-
-    /// Whether the ticket of a place is still there; those who wait for it are told if it is not.
-    fn is_there(&self, place: &PlaceId) -> Result<bool> {
-        let slot = Slot::of(&place.name);
-        let bucket = self.directory.bucket(slot.bucket);
-        let mut state = bucket.lock();
-        let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
-        let Some(ticket) = ticket else { return Ok(false) };
-        let path = bucket.path(&ticket, &slot.encoded);
-        let there = self.directory.exists(&path);
-        let there = there.map_err(|errno| fault("renew", format_args!("{}/{path}", self.directory.path), errno))?;
-        if !there {
-            state.depart(&slot.encoded, &ticket);
-        }
-        Ok(there)
-    }
-
     /// Takes what was broken off the list: the events tell that, with the reason.
-    fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
+    pub(super) fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
         let broken: Vec<_> = self.directory.breaks_of(self.id).into_iter().map(|broken| broken.place).collect();
         let before = gone.len();
         gone.retain(|(place, _)| !broken.contains(place));
@@ -258,11 +223,17 @@ impl Core {
         drop(withdrawn);
         // An `enter` looks at the withdrawn ones under this same lock.
         let mut state = bucket.lock();
+        let mut gone = None;
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
             let path = bucket.path(&ticket, &slot.encoded);
             let removed = self.directory.remove(&path);
             removed.map_err(|errno| fault("withdraw", format_args!("{}/{path}", self.directory.path), errno))?;
             state.depart(&slot.encoded, &ticket);
+            gone = Some(ticket.key);
+        }
+        drop(state);
+        if let Some(key) = gone {
+            self.mail.departed(&self.directory, key, false);
         }
         Ok(())
     }
@@ -373,7 +344,7 @@ impl Session for FileSession {
     }
 
     fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
-        Box::pin(async move { self.0.renew(&places).await })
+        Box::pin(renewal::renew(&self.0, places))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

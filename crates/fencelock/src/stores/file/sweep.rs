@@ -13,6 +13,7 @@ use super::directory::Directory;
 use super::files::READ_DIRECTORY;
 use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
+use super::mail::mailbox_name;
 use super::platform;
 use super::show::modified;
 use super::ticket::{Ticket, parse_base32};
@@ -109,7 +110,9 @@ impl Directory {
         janitor.next_bucket = 0;
         let left = std::mem::take(&mut janitor.left);
         for session in std::mem::take(&mut janitor.dead).difference(&left) {
-            let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(*session).as_str(), AtFlags::empty());
+            for name in [mailbox_name(*session), session_name(*session)] {
+                let _ = rustix::fs::unlinkat(&self.root.sessions, name.as_str(), AtFlags::empty());
+            }
         }
         Ok(())
     }

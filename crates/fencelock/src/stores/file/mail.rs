@@ -1,0 +1,288 @@
+//! Mail between sessions: a waiter asks the session right ahead of it to be told when that one's place is gone.
+//!
+//! The kernel tells the same by inotify, but only 128 instances of it belong to a user, and 500 processes want one lock.
+//! Each session has a named pipe beside its session file. Letters are hints: whoever gets one looks at the store, and a letter
+//! that is lost costs what a lost event does.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::net::unix::pipe::Receiver;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::directory::Directory;
+use super::lives::session_name;
+use super::ticket::Key;
+use super::watch::{Bell, Rung};
+
+/// How many questions of others are kept, 40 bytes each; the oldest are dropped, and who asked finds out by itself.
+const KEPT: usize = 4096;
+
+/// How much one reading takes in at most: a stranger who writes on and on must not keep a release from ending.
+const READS: usize = 32;
+
+/// In the place of a session, of a place that is gone: it held everything, so whoever was ahead of it is gone as well.
+const LAST: u64 = 1;
+/// Nothing is known of those ahead of it.
+const GONE: u64 = 0;
+
+/// How a mailbox is opened. For reading as well: so there is always a reader, and no signal about a broken pipe.
+const OPEN: OFlags = OFlags::RDWR.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// The file name of a session's mailbox.
+pub(super) fn mailbox_name(session: u64) -> String {
+    format!("{}.mail", session_name(session))
+}
+
+/// To the session of `key`: tell the session `from` when that place is gone. To any other session: it is gone, and `from` says
+/// whether it was [`LAST`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Letter {
+    key: Key,
+    from: u64,
+}
+
+impl Letter {
+    /// Few enough for the kernel to write all of them or none.
+    const LENGTH: usize = 32;
+
+    fn to_bytes(self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        let fields = [self.key.seq, self.key.session, self.key.number, self.from];
+        for (place, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_be_bytes());
+        }
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let field = |at: usize| bytes.get(at * 8..at * 8 + 8)?.try_into().ok().map(u64::from_be_bytes);
+        Some(Self { key: Key { seq: field(0)?, session: field(1)?, number: field(2)? }, from: field(3)? })
+    }
+}
+
+/// The mailbox of one session of this process.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    session: u64,
+    /// `None` where no pipe can be made, or nobody would read it.
+    pipe: Option<Arc<Receiver>>,
+    reader: Mutex<Option<AbortHandle>>,
+    sorted: Mutex<Sorted>,
+}
+
+/// What came, and what is hoped for.
+#[derive(Debug, Default)]
+struct Sorted {
+    /// Who wants to hear of which place of this session.
+    asked: VecDeque<Letter>,
+    /// Whom to tell when this place of another session is gone.
+    awaited: HashMap<Key, Arc<Answer>>,
+}
+
+/// Where the answer about one place comes.
+#[derive(Debug)]
+struct Answer {
+    bell: Arc<Bell>,
+    was_last: AtomicBool,
+}
+
+/// A place whose departure this session will be told of, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Asked {
+    mailbox: Arc<Mailbox>,
+    key: Key,
+    answer: Arc<Answer>,
+}
+
+impl Asked {
+    /// Whether it is said to be gone, and everybody who was ahead of it as well.
+    pub(super) fn was_last(&self) -> bool {
+        self.answer.was_last.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody reads the mail any more: the runtime that did is gone.
+    pub(super) fn is_blind(&self) -> bool {
+        !self.mailbox.is_read()
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let mut sorted = self.mailbox.sorted();
+        if sorted.awaited.get(&self.key).is_some_and(|answer| Arc::ptr_eq(answer, &self.answer)) {
+            sorted.awaited.remove(&self.key);
+        }
+    }
+}
+
+impl Mailbox {
+    /// Makes the mailbox of a session, and reads it on the runtime around this call.
+    pub(super) fn open(directory: &Directory, session: u64) -> Arc<Self> {
+        let runtime = Handle::try_current().ok();
+        let pipe = runtime.as_ref().and_then(|_| make_pipe(directory, session).ok());
+        let mailbox =
+            Arc::new(Self { session, pipe: pipe.map(Arc::new), reader: Mutex::default(), sorted: Mutex::default() });
+        if let (Some(runtime), Some(pipe)) = (runtime, &mailbox.pipe) {
+            let reading = Arc::clone(&mailbox).read_on(Arc::clone(pipe));
+            *mailbox.reader() = Some(runtime.spawn(reading).abort_handle());
+        }
+        mailbox
+    }
+
+    fn sorted(&self) -> MutexGuard<'_, Sorted> {
+        self.sorted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_read(&self) -> bool {
+        self.reader().as_ref().is_some_and(|reader| !reader.is_finished())
+    }
+
+    async fn read_on(self: Arc<Self>, pipe: Arc<Receiver>) {
+        while pipe.readable().await.is_ok() {
+            let (sorted, rung) = self.collect(|buffer| pipe.try_read(buffer));
+            drop(sorted);
+            rung.iter().for_each(|bell| bell.ring());
+        }
+    }
+
+    /// Asks the session of another process to tell when a place of it is gone. Look whether it is there afterwards: if it went
+    /// before the question came, nobody answers. `None` where nobody can be asked.
+    pub(super) fn ask(self: &Arc<Self>, directory: &Directory, key: Key, bell: &Arc<Bell>) -> Option<Asked> {
+        if !self.is_read() {
+            return None;
+        }
+        let answer = Arc::new(Answer { bell: Arc::clone(bell), was_last: AtomicBool::new(false) });
+        self.sorted().awaited.insert(key, Arc::clone(&answer));
+        let asked = Asked { mailbox: Arc::clone(self), key, answer };
+        directory.post(key.session, Letter { key, from: self.session }).ok().map(|()| asked)
+    }
+
+    /// Tells those who asked that a place of this session is gone, which held everything if `was_last`. Call it once its ticket
+    /// is removed, with no lock in hand: bells ring.
+    pub(super) fn departed(&self, directory: &Directory, key: Key, was_last: bool) {
+        let (mut sorted, rung) = self.collect_now();
+        let of_it = sorted.asked.iter().filter(|letter| letter.key == key);
+        let asked: Vec<u64> = of_it.map(|letter| letter.from).collect();
+        if !asked.is_empty() {
+            sorted.asked.retain(|letter| letter.key != key);
+        }
+        drop(sorted);
+        rung.iter().for_each(|bell| bell.ring());
+        for session in asked {
+            directory.tell(session, key, if was_last { LAST } else { GONE });
+        }
+    }
+
+    /// Removes the mailbox of a session that ends, and tells all who asked. Its tickets are gone.
+    pub(super) fn close(&self, directory: &Directory) {
+        if self.pipe.is_none() {
+            return;
+        }
+        let _ = rustix::fs::unlinkat(&directory.root.sessions, mailbox_name(self.session).as_str(), AtFlags::empty());
+        let (mut sorted, rung) = self.collect_now();
+        let asked = std::mem::take(&mut sorted.asked);
+        drop(sorted);
+        rung.iter().for_each(|bell| bell.ring());
+        for letter in asked {
+            directory.tell_gone(letter.from, letter.key);
+        }
+        self.stop();
+    }
+
+    /// Of how many places of others the departure will be told.
+    #[cfg(test)]
+    pub(super) fn awaited(&self) -> usize {
+        self.sorted().awaited.len()
+    }
+
+    /// Reads no more.
+    pub(super) fn stop(&self) {
+        if let Some(reader) = self.reader().take() {
+            reader.abort();
+        }
+    }
+
+    /// Takes in what is in the pipe at this moment, whether its reader has heard of it or not.
+    fn collect_now(&self) -> (MutexGuard<'_, Sorted>, Rung) {
+        match &self.pipe {
+            Some(pipe) => self.collect(|buffer| Ok(rustix::io::read(&**pipe, buffer)?)),
+            None => (self.sorted(), Rung::new()),
+        }
+    }
+
+    /// Reading and sorting are one step: of two who collect, none overlooks what the other has in hand.
+    fn collect(&self, mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> (MutexGuard<'_, Sorted>, Rung) {
+        let mut sorted = self.sorted();
+        let (mut rung, mut buffer) = (Rung::new(), [0; 64 * Letter::LENGTH]);
+        for _ in 0..READS {
+            let length = match read(&mut buffer) {
+                Ok(length @ 1..) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => break,
+            };
+            for letter in buffer[..length].chunks(Letter::LENGTH).filter_map(Letter::parse) {
+                if letter.key.session != self.session {
+                    rung.extend(sorted.awaited.remove(&letter.key).map(|answer| {
+                        answer.was_last.store(letter.from == LAST, Ordering::Release);
+                        Arc::clone(&answer.bell)
+                    }));
+                } else if !sorted.asked.contains(&letter) {
+                    if sorted.asked.len() >= KEPT {
+                        sorted.asked.pop_front();
+                    }
+                    sorted.asked.push_back(letter);
+                }
+            }
+        }
+        (sorted, rung)
+    }
+}
+
+fn make_pipe(directory: &Directory, session: u64) -> io::Result<Receiver> {
+    let (name, sessions, modes) = (mailbox_name(session), &directory.root.sessions, directory.root.modes);
+    rustix::fs::mknodat(sessions, name.as_str(), FileType::Fifo, modes.file, 0)?;
+    let pipe = directory.opening(|| rustix::fs::openat(sessions, name.as_str(), OPEN, Mode::empty()));
+    let made = pipe.and_then(|pipe| modes.apply(&pipe, modes.file).map(|()| pipe));
+    let receiver = made.map_err(io::Error::from).and_then(Receiver::from_owned_fd_unchecked);
+    if receiver.is_err() {
+        let _ = rustix::fs::unlinkat(sessions, name.as_str(), AtFlags::empty());
+    }
+    receiver
+}
+
+impl Directory {
+    /// Tells a session that the place `key` of another one is gone. What cannot be told is found out.
+    pub(super) fn tell_gone(&self, session: u64, key: Key) {
+        self.tell(session, key, GONE);
+    }
+
+    fn tell(&self, session: u64, key: Key, from: u64) {
+        if session != key.session {
+            let _ = self.post(session, Letter { key, from });
+        }
+    }
+
+    /// Never waits: a mailbox that is full, or anything but a pipe, is an error.
+    fn post(&self, session: u64, letter: Letter) -> rustix::io::Result<()> {
+        let open = || rustix::fs::openat(&self.root.sessions, mailbox_name(session).as_str(), OPEN, Mode::empty());
+        let pipe: OwnedFd = self.opening(open)?;
+        if !FileType::from_raw_mode(rustix::fs::fstat(&pipe)?.st_mode).is_fifo() {
+            return Err(Errno::NXIO);
+        }
+        match rustix::io::write(&pipe, &letter.to_bytes())? {
+            Letter::LENGTH => Ok(()),
+            _ => Err(Errno::AGAIN),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Mail between sessions, as waiters of other processes see it.
+
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::PathBuf;
+
+use super::super::mail::mailbox_name;
+use super::*;
+
+fn mailbox(directory: &TempDir, client: &Client) -> PathBuf {
+    directory.path().join("sessions").join(mailbox_name(client.core.id))
+}
+
+/// The system's clock, on which nobody who sleeps wakes up.
+#[derive(Debug)]
+struct Endless;
+
+impl Clock for Endless {
+    fn now(&self) -> Moment {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn sleep_until(&self, _: Moment) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What ends the place of a holder.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Leave,
+    Withdrawal,
+    Close,
+    Break,
+    /// By hand; its next renewal misses it.
+    Removal,
+}
+
+/// One who holds a lock and one of another process who waits behind it, and hears of nothing but what it is told.
+struct Pair {
+    directory: TempDir,
+    holding: Client,
+    held: Box<dyn Place>,
+    waiting: Client,
+    waiter: tokio::task::JoinHandle<Box<dyn Place>>,
+}
+
+impl Pair {
+    async fn meet(spoil: impl FnOnce(&TempDir, &Client)) -> Self {
+        let directory = directory();
+        let (near, far) = (store(&directory), store(&directory));
+        let (mut holding, mut waiting) = (Client::on(&near), Client::with_clock(&far, Arc::new(Endless)));
+        spoil(&directory, &holding);
+        let held = holding.enter("job", Claim::MUTEX).await;
+        let mut place = waiting.enter("job", Claim::MUTEX).await;
+        let waiter = tokio::spawn(async move {
+            place.next(Moment::NEVER).await.unwrap();
+            place
+        });
+        while waiting.core.looks.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        Self { directory, holding, held, waiting, waiter }
+    }
+
+    async fn end(&mut self, end: End) {
+        let session = &self.holding.session;
+        let id = self.held.id();
+        match end {
+            End::Leave => drop(self.held.leave().await.unwrap()),
+            End::Withdrawal => session.withdraw(&id.name, id.request).await.unwrap(),
+            End::Close => session.close().await.unwrap(),
+            End::Break => {
+                let store = store(&self.directory);
+                let by = Owner { client: 1, host: "here".to_owned(), pid: 1 };
+                let token = crate::token::FencingToken::new(token(&*self.held), 0);
+                let (claim, reason, at) = (Claim::MUTEX, "a test".into(), SystemTime::now());
+                let order = Break { place: id, token, claim, owner: None, by, reason, at };
+                assert!(store.break_grant(&order).await.unwrap());
+            }
+            End::Removal => {
+                super::renewals::remove_ticket(&self.directory, &self.holding, &*self.held);
+                assert_eq!(session.renew([id].into()).await.unwrap().gone.len(), 1);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_told_in_whatever_way_the_place_ahead_ends() {
+    for end in [End::Leave, End::Withdrawal, End::Close, End::Break, End::Removal] {
+        let mut pair = Pair::meet(|_, _| ()).await;
+        assert_eq!(pair.waiting.core.mail.awaited(), 1);
+        pair.end(end).await;
+        token(&*pair.waiter.await.unwrap());
+        assert_eq!(pair.waiting.core.mail.awaited(), 0, "after {end:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_ask_is_told_by_the_kernel() {
+    type Spoil = fn(&Path);
+    let spoils: [Spoil; 5] = [
+        |_| (),
+        |path| std::fs::write(path, "").unwrap(),
+        |path| std::fs::create_dir(path).unwrap(),
+        |path| symlink("/dev/zero", path).unwrap(),
+        |path| symlink("elsewhere", path).unwrap(),
+    ];
+    for spoil in spoils {
+        let mut pair = Pair::meet(|directory, client| {
+            let path = mailbox(directory, client);
+            assert!(std::fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
+            std::fs::remove_file(&path).unwrap();
+            spoil(&path);
+        })
+        .await;
+        assert_eq!(pair.waiting.core.mail.awaited(), 0);
+        pair.end(End::Leave).await;
+        token(&*pair.waiter.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_mailbox_that_is_full_holds_nobody_up() {
+    let mut pair = Pair::meet(|directory, client| {
+        client.core.mail.stop();
+        let mut pipe = std::fs::OpenOptions::new().read(true).write(true).open(mailbox(directory, client)).unwrap();
+        rustix::fs::fcntl_setfl(&pipe, rustix::fs::OFlags::NONBLOCK).unwrap();
+        while std::io::Write::write(&mut pipe, &[7; 4096]).is_ok() {}
+    })
+    .await;
+    assert_eq!(pair.waiting.core.mail.awaited(), 0, "it could not ask");
+    pair.end(End::Leave).await;
+    token(&*pair.waiter.await.unwrap());
+}
+
+#[tokio::test]
+async fn mailboxes_go_with_their_sessions() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (dying, client) = (Client::on(&near), Client::on(&far));
+    dying.core.forsake();
+    assert!(mailbox(&directory, &dying).exists(), "as after a crash");
+    client.session.renew([].into()).await.unwrap();
+    assert!(!mailbox(&directory, &dying).exists());
+    client.session.close().await.unwrap();
+    assert_eq!(std::fs::read_dir(directory.path().join("sessions")).unwrap().count(), 0);
+}
