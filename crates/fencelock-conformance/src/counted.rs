@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencelock::store::{
-    Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue, Renewal, RequestId,
-    Session, Standing, Store,
+    Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList, Queue, Renewal,
+    RequestId, Session, Standing, Store,
 };
 use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
 use futures_core::future::BoxFuture;
@@ -192,7 +192,7 @@ impl Session for CountedSession {
         self.session.withdraw(name, id)
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         Box::pin(async move {
             self.counts.asked();
             let renewal = self.session.renew(places).await?;

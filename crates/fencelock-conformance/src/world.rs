@@ -323,7 +323,7 @@ impl Client {
 
     pub(crate) async fn renew(&self, places: &[&dyn Place]) -> Verdict<fencelock::store::Renewal> {
         let ids: Vec<PlaceId> = places.iter().map(|place| place.id()).collect();
-        Ok(self.session().renew(ids.into()).await?)
+        Ok(self.session().renew(&ids).await?)
     }
 
     /// Dies without a word: what hangs on the session is left to expire.

@@ -1,5 +1,8 @@
 //! Stores and runtimes that never come to their senses: every loop pauses, every wait has its end.
 
+#[path = "stubborn/validity.rs"]
+mod validity;
+
 mod support;
 
 use std::future::poll_fn;
@@ -9,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
-use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceId, Queue, Renewal, RequestId, Session, Store};
+use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
 use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -78,7 +81,7 @@ impl Session for StubbornSession {
         self.0.withdraw(name, id)
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         self.3.fetch_add(1, Ordering::SeqCst);
         let lag = if self.1 == How::ProvesThePast { LAG } else { Duration::ZERO };
         Box::pin(async move {

@@ -101,7 +101,8 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     for _ in 0..5 {
         world.pass(ttl / 3).await;
         // It is sent when it is polled first, and its answer comes later, if it has to come from anywhere.
-        let mut renewing = client.session().renew([held.id()].into());
+        let places = [held.id()];
+        let mut renewing = client.session().renew(&places);
         let at_once = poll_times(&mut renewing, 1).await;
         let sent = client.clock.now();
         let renewal = match at_once {
@@ -152,7 +153,7 @@ pub async fn a_closed_session_is_over_and_takes_nothing_more(world: World) -> Ve
 /// Demands that neither a renewal nor a request is taken, and that the session says why then.
 async fn takes_nothing_more(client: &Client, job: &Name, claim: Claim, cause: Loss) -> Verdict {
     let lost = |error: &Error| matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed);
-    let renewal = client.session().renew(Arc::new([])).await;
+    let renewal = client.session().renew(&[]).await;
     demand!(renewal.as_ref().is_err_and(lost), "the renewal of a session that is over said {renewal:?}");
     let entered = client.session().enter(Arc::new(client.entry(job, claim))).await;
     demand!(entered.is_err_and(|error| lost(&error)), "a session that is over still lets in, or does not say why not");

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::store::{
-    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Opening, Outline, Page, Place, PlaceId, Queue,
-    Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
+    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList,
+    Queue, Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
 };
 use fencelock::{Claim, Clock, FencingToken, Loss, Moment, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
@@ -351,14 +351,14 @@ impl Session for MutantSession {
         })
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         Box::pin(async move {
-            let asked: Vec<_> =
-                places.iter().map(|place| PlaceId { name: self.shared.inner(&place.name), ..place.clone() }).collect();
+            let inner = |place: PlaceId| PlaceId { name: self.shared.inner(&place.name), ..place };
+            let asked: Vec<_> = places.all().into_iter().map(inner).collect();
             match self.shared.flaw {
-                Flaw::ForgetsRenewals => Ok(Renewal { confirmed: self.clock.now(), gone: Vec::new() }),
-                Flaw::RenewsBlindly => Ok(Renewal { gone: Vec::new(), ..self.sound.renew(asked.into()).await? }),
-                _ => self.sound.renew(asked.into()).await,
+                Flaw::ForgetsRenewals => Ok(Renewal::at(self.clock.now())),
+                Flaw::RenewsBlindly => Ok(Renewal { gone: Vec::new(), ..self.sound.renew(&asked).await? }),
+                _ => self.sound.renew(&asked).await,
             }
         })
     }

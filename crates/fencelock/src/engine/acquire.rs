@@ -190,7 +190,9 @@ impl Acquire {
         }
         loop {
             match attempt.standing() {
-                Standing::Granted(_) if attempt.live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
+                Standing::Granted(grant) if attempt.live.over().is_some() || self.is_too_late(grant) => {
+                    return Ok(Round::Again(Loss::Unconfirmed));
+                }
                 Standing::Granted(grant) => {
                     let hold = self.granted(&mut attempt, grant, known_since);
                     // News of the place's end may have come after the grant, when it was still a waiter's.
@@ -336,6 +338,11 @@ impl Acquire {
         }
     }
 
+    /// Whether the grant's own validity was over by the time it was told.
+    fn is_too_late(&self, grant: Grant) -> bool {
+        grant.valid_until.is_some() && self.engine.clock.now() >= self.engine.timing.own_end(grant)
+    }
+
     fn is_late(&self) -> bool {
         self.engine.clock.now() >= self.until
     }
@@ -370,14 +377,6 @@ impl Acquire {
             unreachable!("a grant is read off a place")
         };
         attempt.tracked = false;
-        Hold::new(
-            Arc::clone(&self.engine),
-            Arc::clone(&attempt.live),
-            place,
-            self.wish.claim,
-            grant.token,
-            self.engine.clock.now(),
-            deadline,
-        )
+        Hold::new(Arc::clone(&self.engine), Arc::clone(&attempt.live), place, self.wish.claim, grant, deadline)
     }
 }

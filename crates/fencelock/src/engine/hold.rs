@@ -4,7 +4,7 @@ mod now;
 mod phase;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::queue::Claim;
-use crate::store::{Left, Loss, Place, PlaceId, checks, clean};
+use crate::store::{Grant, Left, Loss, Place, PlaceId, checks, clean};
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -45,6 +45,8 @@ pub(crate) struct Hold {
     /// What it was granted as.
     claim: Claim,
     token: Option<FencingToken>,
+    /// A margin before the end of the grant's own validity; never, where its session says all.
+    own_end: AtomicU64,
     since: Moment,
     deadline: Option<(Moment, Loss)>,
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
@@ -62,16 +64,15 @@ impl Hold {
         live: Arc<Live>,
         place: Box<dyn Place>,
         claim: Claim,
-        token: Option<FencingToken>,
-        since: Moment,
+        grant: Grant,
         deadline: Option<(Moment, Loss)>,
     ) -> Arc<Self> {
         let hold = Arc::new(Self {
-            engine,
             id: place.id(),
             claim,
-            token,
-            since,
+            token: grant.token,
+            own_end: AtomicU64::new(engine.timing.own_end(grant).as_nanos()),
+            since: engine.clock.now(),
             deadline,
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicU32::new(1),
@@ -79,6 +80,7 @@ impl Hold {
             reason: OnceLock::new(),
             lost: OnceLock::new(),
             live: Arc::clone(&live),
+            engine,
         });
         live.track_held(&hold);
         hold.watch_deadline();
@@ -133,12 +135,29 @@ impl Hold {
             Phase::Lost(cause) => return GuardState::Lost(cause),
             Phase::GivenUp | Phase::Leaving | Phase::Left => return GuardState::Released,
         }
-        let over = self.deadline.filter(|(deadline, _)| self.engine.clock.now() >= *deadline).map(|(_, loss)| loss);
-        if let Some(loss) = over.or_else(|| self.live.over()) {
+        let over = |(end, _): &(Moment, Loss)| self.engine.clock.now() >= *end;
+        let ran_out = self.deadline.filter(over).or_else(|| self.own_loss().filter(over)).map(|(_, loss)| loss);
+        if let Some(loss) = ran_out.or_else(|| self.live.over()) {
             self.lose(loss);
             return GuardState::Lost(self.cause().unwrap_or(loss));
         }
         if self.live.is_suspect() { GuardState::Suspect } else { GuardState::Held }
+    }
+
+    /// When the grant stops being certain by itself.
+    pub(super) fn own_end(&self) -> Moment {
+        Moment::from_nanos(self.own_end.load(Ordering::Acquire))
+    }
+
+    fn own_loss(&self) -> Option<(Moment, Loss)> {
+        Some(self.own_end()).filter(|end| *end != Moment::NEVER).map(|end| (end, Loss::Unconfirmed))
+    }
+
+    /// A renewal proved that the grant is valid until then; only what has not ended goes on.
+    pub(super) fn is_valid_until(&self, valid: Moment) {
+        if self.engine.clock.now() < self.own_end() {
+            self.own_end.store(valid.before(self.engine.timing.margin).as_nanos(), Ordering::Release);
+        }
     }
 
     /// `None` where nothing can lapse.
@@ -147,7 +166,7 @@ impl Hold {
             return Some(Duration::ZERO);
         }
         let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
-        end.min(self.live.safe_until()).left(self.engine.clock.now())
+        end.min(self.own_end()).min(self.live.safe_until()).left(self.engine.clock.now())
     }
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).

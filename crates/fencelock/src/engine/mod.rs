@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod hold;
 pub(crate) mod io;
+mod keeper;
 mod look;
 pub(crate) mod observe;
 mod opening;

@@ -11,8 +11,9 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use super::io;
+use super::keeper::Keeper;
 use super::observe::Event;
-use super::session::{Keeper, Live};
+use super::session::Live;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::pause::spread;
 use crate::store::{self, Loss, Opened};
@@ -129,9 +130,10 @@ impl Engine {
         self.forget(Loss::Unconfirmed);
         let opened = self.in_time("open session", self.store.open(self.to_open_with())).await?;
         self.check_granted(&opened)?;
-        let (live, events) = Live::new(opened, Arc::clone(&self.clock), self.timing);
-        let keeper = Keeper::new(Arc::clone(&live), self.observers.clone(), self.retry);
-        self.spawner.spawn(keeper.run(events));
+        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
+        let granted = (opened.confirmed, opened.ttl);
+        let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
+        self.spawner.spawn(keeper.run(opened.events));
         if live.over().is_some() {
             let _ = self.in_time("close session", live.session().close()).await;
             let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::pause::pause;
-use crate::store::{Pace, StoreUrl};
+use crate::store::{Grant, Pace, StoreUrl};
+use crate::time::Moment;
 
 /// What was asked for; `None` means the default, which depends on the ttl.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +39,18 @@ pub struct Timing {
     pub margin: Duration,
     /// How long a single request to the store may take.
     pub request_deadline: Duration,
+}
+
+impl Timing {
+    /// Until when a session is certain that lives for `ttl` from `confirmed` on.
+    pub(super) fn safe_until(&self, confirmed: Moment, ttl: Option<Duration>) -> Moment {
+        ttl.map_or(Moment::NEVER, |ttl| confirmed.after(ttl).before(self.margin))
+    }
+
+    /// Until when a grant is certain by itself.
+    pub(super) fn own_end(&self, grant: Grant) -> Moment {
+        grant.valid_until.map_or(Moment::NEVER, |end| end.before(self.margin))
+    }
 }
 
 const TTL: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! One session of one client: how long it is certain, which places hang on it, and the task that keeps it alive.
+//! One session of one client: how long it is certain, and which places hang on it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -7,32 +7,31 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
 
-use futures_core::future::BoxFuture;
-use futures_core::stream::BoxStream;
-use futures_util::StreamExt;
 use futures_util::task::AtomicWaker;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::hold::Hold;
-use super::observe::{Event, Observers};
-use super::options::{Retry, Timing};
-use crate::error::{Error, ErrorKind, Result};
+use super::options::Timing;
 use crate::name::Name;
-use crate::store::{Loss, Opened, PlaceId, Renewal, RequestId, Session, SessionEvent, clean};
+use crate::store::{Loss, Opened, PlaceId, PlaceList, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {
     session: Arc<dyn Session>,
-    clock: Arc<dyn Clock>,
-    ttl: Option<Duration>,
-    timing: Timing,
-    confirmed: AtomicU64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) timing: Timing,
+    /// Until when nobody else can have been granted what this session holds; never, where no session expires.
+    safe_until: AtomicU64,
+    /// The earliest end of a hold that has one of its own.
+    next_end: AtomicU64,
+    /// Rung when that end comes earlier than the keeper may have planned.
+    sooner: Notify,
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
-    suspect: AtomicBool,
+    pub(super) suspect: AtomicBool,
     /// Whether a lock was held on it.
     used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
@@ -76,25 +75,21 @@ impl WaitSlot {
 }
 
 impl Live {
-    pub(crate) fn new(
-        opened: Opened,
-        clock: Arc<dyn Clock>,
-        timing: Timing,
-    ) -> (Arc<Self>, BoxStream<'static, SessionEvent>) {
-        let live = Self {
-            session: opened.session,
+    pub(crate) fn new(opened: &Opened, clock: Arc<dyn Clock>, timing: Timing) -> Arc<Self> {
+        Arc::new(Self {
+            session: Arc::clone(&opened.session),
             clock,
-            ttl: opened.ttl,
             timing,
-            confirmed: AtomicU64::new(opened.confirmed.as_nanos()),
+            safe_until: AtomicU64::new(timing.safe_until(opened.confirmed, opened.ttl).as_nanos()),
+            next_end: AtomicU64::new(Moment::NEVER.as_nanos()),
+            sooner: Notify::new(),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
             used: Arc::default(),
             over: OnceLock::new(),
             ended: CancellationToken::new(),
             places: Mutex::new(HashMap::new()),
-        };
-        (Arc::new(live), opened.events)
+        })
     }
 
     pub(crate) fn session(&self) -> &Arc<dyn Session> {
@@ -103,19 +98,37 @@ impl Live {
 
     /// Until when nobody else can have been granted what this session holds.
     pub(crate) fn safe_until(&self) -> Moment {
-        match self.ttl {
-            None => Moment::NEVER,
-            Some(ttl) => self.confirmed().after(ttl).before(self.timing.margin),
-        }
+        Moment::from_nanos(self.safe_until.load(Ordering::Acquire))
     }
 
-    fn confirmed(&self) -> Moment {
-        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    /// A renewal proved it: the session is certain until then.
+    pub(super) fn is_safe_until(&self, end: Moment) {
+        self.safe_until.store(end.as_nanos(), Ordering::Release);
     }
 
     /// When the newest request was sent that the session knows to have been answered.
     pub(crate) fn answered(&self) -> Moment {
         Moment::from_nanos(self.answered.load(Ordering::Acquire))
+    }
+
+    /// A request that was sent then was answered.
+    pub(super) fn was_answered(&self, sent: Moment) {
+        self.answered.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// The earliest end of a hold that has one of its own.
+    pub(super) fn next_end(&self) -> Moment {
+        Moment::from_nanos(self.next_end.load(Ordering::Acquire))
+    }
+
+    /// Whether anything of it ends unless it is renewed.
+    pub(super) fn can_lapse(&self) -> bool {
+        self.safe_until() != Moment::NEVER || self.next_end() != Moment::NEVER
+    }
+
+    /// Completes when a hold came whose end may be earlier than all known ones.
+    pub(super) async fn ends_sooner(&self) {
+        self.sooner.notified().await;
     }
 
     /// Why the session is over, if it is; judged by the clock too, so that it is true right after a pause.
@@ -135,7 +148,7 @@ impl Live {
     /// Whether a renewal is overdue.
     pub(crate) fn is_suspect(&self) -> bool {
         let overdue = self.answered().after(self.timing.renew_interval * 2);
-        self.suspect.load(Ordering::Acquire) || (self.ttl.is_some() && self.clock.now() >= overdue)
+        self.suspect.load(Ordering::Acquire) || (self.can_lapse() && self.clock.now() >= overdue)
     }
 
     /// Completes when the session is over.
@@ -162,6 +175,10 @@ impl Live {
     pub(crate) fn track_held(&self, hold: &Arc<Hold>) {
         self.used.store(true, Ordering::Relaxed);
         self.places().insert(hold.id().request, Tracked::Held(Arc::clone(hold)));
+        if hold.own_end() != Moment::NEVER {
+            self.next_end.fetch_min(hold.own_end().as_nanos(), Ordering::AcqRel);
+            self.sooner.notify_one();
+        }
         if let Some(loss) = self.over.get() {
             self.untrack(hold.id().request);
             hold.lose(*loss);
@@ -170,7 +187,9 @@ impl Live {
 
     /// Takes a place out of renewal; must come before it is left, so that no renewal outlives a release.
     pub(crate) fn untrack(&self, request: RequestId) {
-        self.places().remove(&request);
+        let untracked = self.places().remove(&request);
+        // Not under the lock: with the last of a hold goes its place, into which the store looks.
+        drop(untracked);
     }
 
     /// Whether a lock was ever held on the session; outlives it.
@@ -183,16 +202,38 @@ impl Live {
         self.places().len()
     }
 
-    fn renewal_list(&self) -> Arc<[PlaceId]> {
-        let name = |tracked: &Tracked| match tracked {
-            Tracked::Waiting(name, _) => name.clone(),
-            Tracked::Held(hold) => hold.id().name.clone(),
-        };
-        self.places().iter().map(|(request, tracked)| PlaceId { name: name(tracked), request: *request }).collect()
+    /// Notes until when these places are valid by themselves. What ended before that stays so.
+    pub(super) fn are_valid(&self, valid: Vec<(PlaceId, Moment)>) {
+        let places = self.places();
+        for (place, until) in valid {
+            if let Some(Tracked::Held(hold)) = places.get(&place.request) {
+                hold.is_valid_until(until);
+            }
+        }
+    }
+
+    /// Loses the holds whose own end has come, and finds the next such end.
+    pub(super) fn lose_what_ended(&self, now: Moment) {
+        if now < self.next_end() {
+            return;
+        }
+        let (mut ended, mut next) = (Vec::new(), Moment::NEVER);
+        let places = self.places();
+        for tracked in places.values() {
+            let Tracked::Held(hold) = tracked else { continue };
+            match hold.own_end() {
+                end if now >= end => ended.push(Arc::clone(hold)),
+                end => next = next.min(end),
+            }
+        }
+        // Under the lock, so that it is not more than a hold says that comes just then.
+        self.next_end.store(next.as_nanos(), Ordering::Release);
+        drop(places);
+        ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
     /// One place is gone.
-    fn lose(&self, request: RequestId, loss: Loss, reason: Option<Arc<str>>) {
+    pub(super) fn lose(&self, request: RequestId, loss: Loss, reason: Option<Arc<str>>) {
         let tracked = match self.places().entry(request) {
             Slot::Occupied(place) => place.remove(),
             Slot::Vacant(_) => return,
@@ -220,191 +261,22 @@ impl Live {
     }
 }
 
+impl PlaceList for Live {
+    fn each(&self, show: &mut dyn FnMut(&Name, RequestId)) {
+        for (request, tracked) in &*self.places() {
+            match tracked {
+                Tracked::Waiting(name, _) => show(name, *request),
+                Tracked::Held(hold) => show(&hold.id().name, *request),
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("ttl", &self.ttl).field("over", &self.over.get()).finish_non_exhaustive()
+        f.debug_struct("Live")
+            .field("safe_until", &self.safe_until())
+            .field("over", &self.over.get())
+            .finish_non_exhaustive()
     }
-}
-
-/// Keeps one session alive until it is over. The only task that renews.
-pub(crate) struct Keeper {
-    live: Arc<Live>,
-    observers: Observers,
-    retry: Retry,
-    next_renewal: Moment,
-    in_flight: Option<InFlight>,
-    failures: u32,
-    wall_lead: i128,
-}
-
-struct InFlight {
-    sent: Moment,
-    /// A doubt came up after it was sent, which its answer cannot settle.
-    doubted: bool,
-    answer: BoxFuture<'static, Result<Renewal>>,
-}
-
-impl Keeper {
-    pub(crate) fn new(live: Arc<Live>, observers: Observers, retry: Retry) -> Self {
-        let next_renewal = live.confirmed().after(live.timing.renew_interval);
-        let wall_lead = wall_lead(&*live.clock);
-        Self { live, observers, retry, next_renewal, in_flight: None, failures: 0, wall_lead }
-    }
-
-    /// Runs until the session is over.
-    pub(crate) async fn run(mut self, mut events: BoxStream<'static, SessionEvent>) {
-        let mut events_go_on = true;
-        let live = Arc::clone(&self.live);
-        loop {
-            let wake_at = self.wake_at();
-            tokio::select! {
-                biased;
-                _ = live.ended() => return,
-                event = events.next(), if events_go_on => match event {
-                    Some(event) => self.heard(event),
-                    None => events_go_on = false,
-                },
-                answer = answer_of(&mut self.in_flight) => self.answered(answer),
-                () = live.clock.sleep_until(wake_at) => {}
-            }
-            self.look_at_the_clock();
-        }
-    }
-
-    fn wake_at(&self) -> Moment {
-        let timing = &self.live.timing;
-        let next = match &self.in_flight {
-            None => self.next_renewal,
-            Some(request) if self.live.suspect.load(Ordering::Acquire) => request.sent.after(timing.request_deadline),
-            Some(request) => request.sent.after(timing.renew_interval.min(timing.request_deadline)),
-        };
-        next.min(self.live.safe_until())
-    }
-
-    fn heard(&mut self, event: SessionEvent) {
-        match event {
-            SessionEvent::Over => self.over(self.live.why_over()),
-            SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
-            SessionEvent::Broken(place, reason) => {
-                self.live.lose(place.request, Loss::Broken, Some(clean::reason(reason)))
-            }
-            SessionEvent::Doubtful => self.doubt(),
-        }
-    }
-
-    /// Only a renewal that is sent from now on tells how things are.
-    fn doubt(&mut self) {
-        self.next_renewal = self.live.clock.now();
-        if let Some(request) = &mut self.in_flight {
-            request.doubted = true;
-        }
-    }
-
-    fn answered(&mut self, answer: Result<Renewal>) {
-        let Some(request) = self.in_flight.take() else { return };
-        match answer {
-            Ok(renewal) => self.confirmed(&request, renewal),
-            Err(error) if error.kind() == ErrorKind::Lost => self.over(self.live.why_over()),
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    fn confirmed(&mut self, request: &InFlight, renewal: Renewal) {
-        let live = &self.live;
-        // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
-        if live.clock.now() < live.safe_until() {
-            live.confirmed.fetch_max(renewal.confirmed.as_nanos(), Ordering::AcqRel);
-        }
-        self.failures = 0;
-        live.answered.fetch_max(request.sent.as_nanos(), Ordering::AcqRel);
-        if !request.doubted {
-            self.next_renewal = request.sent.after(live.timing.renew_interval);
-            if live.suspect.swap(false, Ordering::AcqRel) {
-                self.observers.tell(Event::Confirmed);
-            }
-        }
-        for (place, loss) in renewal.gone {
-            live.lose(place.request, loss, None);
-        }
-    }
-
-    fn failed(&mut self, error: &Error) {
-        self.failures += 1;
-        self.observers.tell(Event::RenewalFailed(error));
-        tracing::debug!(%error, "renewal failed");
-        let pause = self.retry.pause(self.failures).min(self.live.timing.renew_interval);
-        self.next_renewal = self.live.clock.now().after(pause);
-        if self.failures > 1 {
-            self.suspect();
-        }
-    }
-
-    fn suspect(&self) {
-        if !self.live.suspect.swap(true, Ordering::AcqRel) {
-            self.observers.tell(Event::Suspect);
-        }
-    }
-
-    fn over(&self, loss: Loss) {
-        if self.live.end(loss) {
-            tracing::warn!(%loss, "the session is over");
-            self.observers.tell(Event::SessionLost(loss));
-        }
-    }
-
-    fn look_at_the_clock(&mut self) {
-        let (now, timing) = (self.live.clock.now(), self.live.timing);
-        if now >= self.live.safe_until() {
-            return self.over(Loss::Unconfirmed);
-        }
-        self.look_for_a_pause();
-        match &self.in_flight {
-            None if now >= self.next_renewal => self.send(now),
-            Some(request) if now >= request.sent.after(timing.request_deadline) => {
-                self.in_flight = None;
-                let error = Error::new(ErrorKind::Unreachable, "renew", "no answer within the request deadline");
-                self.failed(&error.outcome_unknown().retryable());
-            }
-            Some(request) if now >= request.sent.after(timing.renew_interval) => self.suspect(),
-            _ => {}
-        }
-    }
-
-    fn send(&mut self, now: Moment) {
-        let session = Arc::clone(&self.live.session);
-        let places = self.live.renewal_list();
-        self.in_flight =
-            Some(InFlight { sent: now, doubted: false, answer: Box::pin(async move { session.renew(places).await }) });
-    }
-
-    /// A paused virtual machine's clocks both stand still; afterwards the wall clock is set right by its host, and has
-    /// then gained on ours. That (or any other jump) makes the session doubtful until it is confirmed anew.
-    fn look_for_a_pause(&mut self) {
-        let lead = wall_lead(&*self.live.clock);
-        let gained = lead - std::mem::replace(&mut self.wall_lead, lead);
-        if self.live.ttl.is_some() && gained > i128::try_from(self.live.timing.margin.as_nanos()).unwrap_or(i128::MAX) {
-            self.suspect();
-            self.doubt();
-        }
-    }
-}
-
-impl Drop for Keeper {
-    /// Whoever stops renewing, ends the session: also when the runtime goes away under the task.
-    fn drop(&mut self) {
-        self.over(Loss::Unconfirmed);
-    }
-}
-
-async fn answer_of(in_flight: &mut Option<InFlight>) -> Result<Renewal> {
-    match in_flight {
-        Some(request) => (&mut request.answer).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// By how many nanoseconds the wall clock is ahead of ours; only its changes mean something.
-fn wall_lead(clock: &dyn Clock) -> i128 {
-    let wall = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    i128::try_from(wall).unwrap_or_default() - i128::from(clock.now().as_nanos())
 }

@@ -164,8 +164,8 @@ pub trait Session: Send + Sync {
     /// effect any more. Repeatable.
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>>;
 
-    /// Confirms that the session and these places of it live. Places missing from the list may be left to expire.
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>>;
+    /// Confirms that the session and these places of it live. Places that are not among them may be left to expire.
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>>;
 
     /// Ends the session and everything that hangs on it. Repeatable.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
@@ -176,8 +176,47 @@ pub trait Session: Send + Sync {
 pub struct Renewal {
     /// The moment the ttl counts from now on: before the confirmed request was sent.
     pub confirmed: Moment,
+    /// The ttl from now on, where the store grants another one than it did; `None` when nothing changed.
+    pub ttl: Option<Duration>,
     /// Places that the store no longer has, and why.
     pub gone: Vec<(PlaceId, Loss)>,
+    /// Until when held places are valid that have an end of their own ([`Grant::valid_until`]). One that is missing keeps the
+    /// end that it has.
+    pub valid: Vec<(PlaceId, Moment)>,
+}
+
+impl Renewal {
+    /// What most renewals say: the session lives, counted from `confirmed`, and nothing else happened.
+    #[must_use]
+    pub const fn at(confirmed: Moment) -> Self {
+        Self { confirmed, ttl: None, gone: Vec::new(), valid: Vec::new() }
+    }
+}
+
+/// The places that a renewal is for. A store whose session suffices need not read them, and pays nothing for them then.
+pub trait PlaceList: Send + Sync {
+    /// Shows each of them, held and waiting, as they are now. The engine holds a lock of its own meanwhile: whoever calls this
+    /// holds none that `show` or a dropped place takes.
+    fn each(&self, show: &mut dyn FnMut(&Name, RequestId));
+
+    /// All of them, for a store that takes its time over them.
+    fn all(&self) -> Vec<PlaceId> {
+        let mut all = Vec::new();
+        self.each(&mut |name, request| all.push(PlaceId { name: name.clone(), request }));
+        all
+    }
+}
+
+impl PlaceList for Vec<PlaceId> {
+    fn each(&self, show: &mut dyn FnMut(&Name, RequestId)) {
+        self.iter().for_each(|place| show(&place.name, place.request));
+    }
+}
+
+impl<const N: usize> PlaceList for [PlaceId; N] {
+    fn each(&self, show: &mut dyn FnMut(&Name, RequestId)) {
+        self.iter().for_each(|place| show(&place.name, place.request));
+    }
 }
 
 /// One place in one queue, with the store's private cursor. Dropping it ends the subscription, not the place.
@@ -334,6 +373,17 @@ impl Ahead {
 pub struct Grant {
     /// The fencing token; `None` where the store has none.
     pub token: Option<FencingToken>,
+    /// Until when it holds by itself, whatever becomes of its session; `None` where the session says all. On the clock of the
+    /// client that holds it, and `None` for what others hold. Renewed by [`Renewal::valid`].
+    pub valid_until: Option<Moment>,
+}
+
+impl Grant {
+    /// A grant that holds as long as its session does.
+    #[must_use]
+    pub const fn new(token: Option<FencingToken>) -> Self {
+        Self { token, valid_until: None }
+    }
 }
 
 impl Grant {

@@ -143,7 +143,7 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
         assert_eq!(soon(place.next(Moment::NEVER)).await.unwrap_err().kind(), ErrorKind::Unreachable);
         way.heal();
         // Somebody else of the session is the first to be connected again.
-        until("the session is renewed", async || opened.session.renew(Arc::new([])).await.is_ok()).await;
+        until("the session is renewed", async || opened.session.renew(&[]).await.is_ok()).await;
         assert!(matches!(soon(place.next(Moment::NEVER)).await, Ok(Standing::Waiting(_))));
     }
 }

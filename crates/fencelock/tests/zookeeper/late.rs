@@ -95,7 +95,7 @@ impl Near {
         soon(async {
             loop {
                 let renewed = async {
-                    let _ = opened.session.renew(Arc::new([])).await;
+                    let _ = opened.session.renew(&[]).await;
                     lab.children(name).await
                 };
                 tokio::select! {

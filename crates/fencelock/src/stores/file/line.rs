@@ -250,7 +250,7 @@ impl Line {
     /// Where the contender of `ticket` stands, by what is known.
     pub(super) fn standing(&self, ticket: &Ticket) -> Standing {
         match self.judge(ticket.key, ticket.claim) {
-            Admission::Admitted => Standing::Granted(Grant { token: FencingToken::new(ticket.key.seq, 0) }),
+            Admission::Admitted => Standing::Granted(Grant::new(FencingToken::new(ticket.key.seq, 0))),
             Admission::Wait | Admission::Conflict(_) => Standing::Waiting(Some(self.count_ahead(ticket))),
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Seen {
 }
 
 /// Looks at every place, and lets others go on in between.
-pub(super) async fn renew(core: &Core, places: Arc<[PlaceId]>) -> Result<Renewal> {
+pub(super) async fn renew(core: &Core, places: Vec<PlaceId>) -> Result<Renewal> {
     let confirmed = core.clock.now();
     if core.over().is_none() && !core.is_linked()? {
         core.removed();
@@ -60,7 +60,7 @@ pub(super) async fn renew(core: &Core, places: Arc<[PlaceId]>) -> Result<Renewal
         core.leave_to_events(&mut gone);
     }
     core.directory.sweep_with_renewal(confirmed);
-    Ok(Renewal { confirmed, gone })
+    Ok(Renewal { gone, ..Renewal::at(confirmed) })
 }
 
 /// One renewal.

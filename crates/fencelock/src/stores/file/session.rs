@@ -25,7 +25,9 @@ use super::watch::{Bell, Subscription, Watching, watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Identity};
 use crate::name::Name;
-use crate::store::{Break, Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session, SessionEvent};
+use crate::store::{
+    Break, Entered, Entry, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent,
+};
 use crate::time::Clock;
 
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
@@ -343,8 +345,8 @@ impl Session for FileSession {
         Box::pin(async move { self.0.withdraw(name, id) })
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
-        Box::pin(renewal::renew(&self.0, places))
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        Box::pin(renewal::renew(&self.0, places.all()))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

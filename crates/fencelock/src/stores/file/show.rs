@@ -231,7 +231,7 @@ impl Directory {
             id: RequestId { client: owner.as_ref().map_or(0, |owner| owner.client), number: ticket.key.number },
             owner: owner.filter(|owner| !owner.host.is_empty() || owner.pid != 0),
             claim: ticket.claim,
-            grant: is_granted.then(|| Grant { token: FencingToken::new(ticket.key.seq, 0) }),
+            grant: is_granted.then(|| Grant::new(FencingToken::new(ticket.key.seq, 0))),
             since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
             foreign: None,

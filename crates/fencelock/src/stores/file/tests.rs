@@ -396,11 +396,11 @@ async fn a_renewal_tells_what_was_removed_by_hand() {
             }
         }
     }
-    let renewal = client.session.renew([kept.id(), lost.id()].into()).await.unwrap();
+    let renewal = client.session.renew(&[kept.id(), lost.id()]).await.unwrap();
     assert_eq!(renewal.gone, [(lost.id(), Loss::Removed)]);
     assert_eq!(client.session.over(), None);
     std::fs::remove_dir_all(directory.path()).unwrap();
-    assert_eq!(client.session.renew([kept.id()].into()).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(client.session.renew(&[kept.id()]).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(client.session.over(), Some(Loss::Removed));
     assert_eq!(events.next().await, Some(SessionEvent::Over));
     assert_eq!(events.next().await, None);
@@ -489,7 +489,7 @@ async fn ten_thousand_locks_are_held_with_few_descriptors() {
         target.is_some_and(|target| target.starts_with(&root))
     });
     assert!(ours.count() < 100);
-    let renewal = client.session.renew(places.iter().map(|place| place.id()).collect()).await.unwrap();
+    let renewal = client.session.renew(&places.iter().map(|place| place.id()).collect::<Vec<_>>()).await.unwrap();
     assert!(renewal.gone.is_empty());
     client.session.close().await.unwrap();
     assert_eq!(tickets(&directory), 0);

@@ -13,7 +13,9 @@ use super::state::{Joined, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, Renewal, RequestId, Session, SessionEvent, Standing};
+use crate::store::{
+    Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent, Standing,
+};
 use crate::time::{Clock, Moment};
 
 /// What the session, its places and its events share; the store forgets an ended session with the last of them.
@@ -106,12 +108,13 @@ impl Session for MemorySession {
         })
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         Box::pin(async move {
+            let places = places.all();
             let (session, confirmed) = (self.0.session, self.0.clock.now());
             let renew = move |state: &mut State, now| state.renew(session, &places, now);
             let gone = self.0.link.send(Operation::Renew, self.0.tag(None), renew).await?;
-            Ok(Renewal { confirmed, gone })
+            Ok(Renewal { gone, ..Renewal::at(confirmed) })
         })
     }
 

@@ -479,6 +479,6 @@ impl Line {
 
 impl Ticket {
     fn grant(&self) -> Grant {
-        Grant { token: FencingToken::new(self.number, 0) }
+        Grant::new(FencingToken::new(self.number, 0))
     }
 }

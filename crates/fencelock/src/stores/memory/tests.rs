@@ -50,10 +50,11 @@ async fn a_cut_off_client_hears_nothing_expires_and_is_told_when_healed() {
     let held = enter(&*hers.session, 1).await;
     let mut waiting = enter(&*his.session, 2).await;
     alice.partition();
-    let mut renewal = hers.session.renew(Arc::from([held.id()]));
+    let places = [held.id()];
+    let mut renewal = hers.session.renew(&places);
     assert!(is_pending(&mut renewal));
     clock.advance(TTL / 2);
-    his.session.renew(Arc::from([])).await.expect("another client notices nothing");
+    his.session.renew(&[]).await.expect("another client notices nothing");
     assert!(matches!(waiting.next(clock.now()).await.unwrap(), Standing::Waiting(_)));
     clock.advance(TTL / 2);
     assert!(matches!(waiting.next(Moment::NEVER).await.unwrap(), Standing::Granted(_)));
@@ -136,7 +137,7 @@ async fn a_slow_renewal_counts_from_its_sending_and_reaches_the_store_late() {
     let opened = open(&store).await;
     let sent = clock.now();
     store.slow_renewals(Duration::from_secs(3));
-    let mut renewal = opened.session.renew(Arc::from([]));
+    let mut renewal = opened.session.renew(&[]);
     assert!(is_pending(&mut renewal));
     clock.advance(Duration::from_secs(3));
     assert_eq!(renewal.await.unwrap().confirmed, sent);
@@ -182,7 +183,7 @@ async fn a_place_taken_out_by_a_stranger_is_reported() {
     let held = enter(&*opened.session, 1).await;
     assert!(store.remove(&held.id()));
     assert_eq!(opened.events.next().await, Some(SessionEvent::Gone(held.id(), Loss::Removed)));
-    assert_eq!(opened.session.renew(Arc::from([held.id()])).await.unwrap().gone, [(held.id(), Loss::Removed)]);
+    assert_eq!(opened.session.renew(&[held.id()]).await.unwrap().gone, [(held.id(), Loss::Removed)]);
     assert!(!store.remove(&held.id()));
 }
 

@@ -20,7 +20,7 @@ use super::table::{Node, Nodes, Table};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Loss, Owner, PlaceId, Renewal, RequestId, Session};
+use crate::store::{Entered, Entry, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// The engine's clock, for the client's evidence of life.
@@ -211,14 +211,18 @@ impl Session for ZooKeeperSession {
         Box::pin(self.0.withdraw(name, id))
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         let confirmed = self.0.client.confirm();
         self.0.doubts.renewed();
         Box::pin(async move {
             let confirmed = self.0.noted(confirmed.await.map_err(|error| fault("renew", &error)))?;
-            let gone = places.iter().filter(|place| self.0.table.nodes(place.request).is_none());
-            let gone = gone.map(|place| (place.clone(), Loss::Removed)).collect();
-            Ok(Renewal { confirmed: moment(confirmed), gone })
+            let mut gone = Vec::new();
+            places.each(&mut |name, request| {
+                if self.0.table.nodes(request).is_none() {
+                    gone.push((PlaceId { name: name.clone(), request }, Loss::Removed));
+                }
+            });
+            Ok(Renewal { gone, ..Renewal::at(moment(confirmed)) })
         })
     }
 

@@ -93,7 +93,7 @@ pub(super) async fn queue(
     let claims: Vec<_> = claims(&listed.line[..start]).chain(on_page).chain(claims(&listed.line[end..])).collect();
     let holders = granted(&claims).saturating_sub(start);
     for (contender, token) in shown.iter_mut().take(holders) {
-        contender.grant = Some(Grant { token: *token });
+        contender.grant = Some(Grant::new(*token));
     }
     let mut beside = foreign::beside(&listed.foreign);
     beside.extend(beside::beside(client, home, &mut listed.others).await?);
@@ -122,7 +122,7 @@ pub(super) async fn contention(
         _ => line.iter().zip(1..).map(|((_, node), position)| (request_of(node), position)).collect(),
     };
     Ok(Outline {
-        holder: head.map(|(head, token)| Contender { grant: Some(Grant { token }), ..head }),
+        holder: head.map(|(head, token)| Contender { grant: Some(Grant::new(token)), ..head }),
         holders: granted(&claims),
         queued: line.len(),
         positions: mine.iter().map(|id| places.get(id).copied()).collect(),

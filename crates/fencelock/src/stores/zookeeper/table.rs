@@ -27,7 +27,7 @@ pub(super) struct Node {
 impl Node {
     /// What whoever is first gets.
     pub(super) fn grant(self) -> Grant {
-        Grant { token: FencingToken::new(self.czxid, 0) }
+        Grant::new(FencingToken::new(self.czxid, 0))
     }
 
     /// The same place with another claim.

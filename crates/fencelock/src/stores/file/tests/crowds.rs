@@ -59,8 +59,8 @@ async fn the_renewal_of_many_places_lets_others_go_on_in_between() {
     let here = store(&directory);
     let mut client = Client::on(&here);
     let places = queue_up(&mut client, 300).await;
-    let ids: Arc<[_]> = places.iter().map(|place| place.id()).collect();
-    let mut renewal = client.session.renew(ids);
+    let ids: Vec<_> = places.iter().map(|place| place.id()).collect();
+    let mut renewal = client.session.renew(&ids);
     let mut polls = 1;
     let polled = std::future::poll_fn(|context| match renewal.as_mut().poll(context) {
         Poll::Pending => {
@@ -131,7 +131,7 @@ async fn removed_step_by_step(name: impl Fn(usize) -> String) {
     assert!((1500..=2000).contains(&after_opening), "the opening left {after_opening} of 3000");
     let (mut left, mut renewals) = (after_opening, 0);
     while sessions(&directory) > 1 {
-        client.session.renew([].into()).await.unwrap();
+        client.session.renew(&[]).await.unwrap();
         let now = tickets(&directory);
         assert!(left - now < 500, "a renewal removed {} of them", left - now);
         (left, renewals) = (now, renewals + 1);

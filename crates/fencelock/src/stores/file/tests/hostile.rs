@@ -232,7 +232,7 @@ fn what_one_user_left_unreadable_keeps_no_other_user_out() {
                 let mut client = Client::on(&store);
                 token(&*place(client.attempt("b").await));
                 assert!(matches!(client.attempt("a").await, Entered::Busy), "nobody knows that its owner is dead");
-                client.session.renew([].into()).await.unwrap();
+                client.session.renew(&[]).await.unwrap();
             });
         });
         assert!(path.join("sessions/tmp.half").exists() && path.join(&file).is_symlink(), "they were to stay");

@@ -83,7 +83,7 @@ impl Pair {
             }
             End::Removal => {
                 super::renewals::remove_ticket(&self.directory, &self.holding, &*self.held);
-                assert_eq!(session.renew([id].into()).await.unwrap().gone.len(), 1);
+                assert_eq!(session.renew(&[id]).await.unwrap().gone.len(), 1);
             }
         }
     }
@@ -145,7 +145,7 @@ async fn mailboxes_go_with_their_sessions() {
     let (dying, client) = (Client::on(&near), Client::on(&far));
     dying.core.forsake();
     assert!(mailbox(&directory, &dying).exists(), "as after a crash");
-    client.session.renew([].into()).await.unwrap();
+    client.session.renew(&[]).await.unwrap();
     assert!(!mailbox(&directory, &dying).exists());
     client.session.close().await.unwrap();
     assert_eq!(std::fs::read_dir(directory.path().join("sessions")).unwrap().count(), 0);

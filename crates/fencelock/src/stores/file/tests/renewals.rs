@@ -17,7 +17,8 @@ fn looked_for(store: &FileStore) -> u64 {
 /// How many tickets a renewal looked for, and how many places it found gone.
 async fn renewal(store: &FileStore, client: &Client, places: &[Box<dyn Place>]) -> (u64, usize) {
     let before = looked_for(store);
-    let renewal = client.session.renew(places.iter().map(|place| place.id()).collect()).await.unwrap();
+    let places: Vec<_> = places.iter().map(|place| place.id()).collect();
+    let renewal = client.session.renew(&places).await.unwrap();
     (looked_for(store) - before, renewal.gone.len())
 }
 

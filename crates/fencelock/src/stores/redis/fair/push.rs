@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
 use super::slot::{Slot, Stand};
 use crate::name::Name;
-use crate::store::{Ahead, Loss, PlaceId, RequestId, SessionEvent};
+use crate::store::{Ahead, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
 use crate::time::Moment;
 
 /// A waiting place is looked at this often: a message that was lost delays a grant by no more.
@@ -230,14 +230,17 @@ impl Hub {
     }
 
     /// Which of `places` are gone, and why.
-    pub(super) fn gone(&self, places: &[PlaceId]) -> Vec<(PlaceId, Loss)> {
-        let inner = self.lock();
-        let loss = |place: &PlaceId| match inner.slots.get(&place.request).map(|slot| slot.stand()) {
-            None => Some(Loss::Removed),
-            Some(Stand::Gone(loss)) => Some(loss),
-            Some(_) => None,
-        };
-        places.iter().filter_map(|place| Some((place.clone(), loss(place)?))).collect()
+    pub(super) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
+        let mut gone = Vec::new();
+        places.each(&mut |name, request| {
+            let loss = match self.lock().slots.get(&request).map(|slot| slot.stand()) {
+                None => Loss::Removed,
+                Some(Stand::Gone(loss)) => loss,
+                Some(_) => return,
+            };
+            gone.push((PlaceId { name: name.clone(), request }, loss));
+        });
+        gone
     }
 
     /// All places of the session, by name.

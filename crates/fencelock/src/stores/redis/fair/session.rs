@@ -12,7 +12,7 @@ use super::repair::portions;
 use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Entered, Entry, Loss, PlaceId, Renewal, RequestId, Session};
+use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
 use crate::stores::redis::wire::{Connection, Link};
 
 /// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
@@ -46,7 +46,7 @@ impl Core {
         Ok(())
     }
 
-    async fn renew(&self, places: &[PlaceId]) -> Result<Renewal> {
+    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
         self.alive("renew")?;
@@ -65,7 +65,7 @@ impl Core {
             return Err(over("renew"));
         }
         self.member.hub.acknowledged(&known);
-        Ok(Renewal { confirmed: sent, gone: self.member.hub.gone(places) })
+        Ok(Renewal { gone: self.member.hub.gone(places), ..Renewal::at(sent) })
     }
 
     /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
@@ -142,8 +142,8 @@ impl Session for RedisSession {
         Box::pin(self.0.withdraw(name, id))
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
-        Box::pin(async move { self.0.renew(&places).await })
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        Box::pin(self.0.renew(places))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -56,7 +56,7 @@ fn contender(shown: Shown) -> Contender {
         id: shown.id,
         owner: shown.owner,
         claim: shown.claim,
-        grant: shown.granted.then_some(Grant { token }),
+        grant: shown.granted.then_some(Grant::new(token)),
         since: Some(shown.since),
         purpose: shown.purpose,
         foreign: None,

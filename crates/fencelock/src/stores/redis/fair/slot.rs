@@ -62,7 +62,7 @@ impl Slot {
         match self.stand() {
             Stand::Sent { .. } => Standing::Waiting(None),
             Stand::Waiting { ahead, .. } => Standing::Waiting(Some(ahead)),
-            Stand::Granted { seq } => Standing::Granted(Grant { token: FencingToken::new(seq, 0) }),
+            Stand::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq, 0))),
             Stand::Gone(loss) => Standing::Lost(loss),
         }
     }

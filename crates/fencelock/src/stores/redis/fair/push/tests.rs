@@ -116,7 +116,7 @@ fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     heard.hub.told_broken(broken());
     assert_eq!(heard.events.try_recv(), Ok(SessionEvent::Broken(slot.place.clone(), "stuck".into())));
     assert!(heard.events.try_recv().is_err(), "a break is told twice");
-    assert_eq!(heard.hub.gone(std::slice::from_ref(&slot.place)), [(slot.place.clone(), Loss::Broken)]);
+    assert_eq!(heard.hub.gone(&[slot.place.clone()]), [(slot.place.clone(), Loss::Broken)]);
     let known = heard.hub.broken();
     assert_eq!(known, std::slice::from_ref(&slot.place));
     heard.hub.acknowledged(&known);
@@ -135,7 +135,7 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
     for slot in [&granted, &waits] {
         assert_eq!(slot.standing(), Standing::Lost(Loss::Broken));
         let place = slot.place.clone();
-        assert_eq!(heard.hub.gone(std::slice::from_ref(&place)), [(place, Loss::Broken)]);
+        assert_eq!(heard.hub.gone(&[place.clone()]), [(place, Loss::Broken)]);
     }
     assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
 }

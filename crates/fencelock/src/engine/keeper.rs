@@ -1,0 +1,225 @@
+//! The task that keeps one session alive, and hears what happens to it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
+
+use super::observe::{Event, Observers};
+use super::options::Retry;
+use super::session::Live;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Loss, Renewal, SessionEvent, clean};
+use crate::time::{Clock, Moment};
+
+/// Keeps one session alive until it is over. The only task that renews.
+pub(crate) struct Keeper {
+    live: Arc<Live>,
+    observers: Observers,
+    retry: Retry,
+    /// The newest moment that a renewal confirmed, and the ttl that counts from it.
+    confirmed: Moment,
+    ttl: Option<Duration>,
+    renew_interval: Duration,
+    next_renewal: Moment,
+    in_flight: Option<InFlight>,
+    failures: u32,
+    wall_lead: i128,
+}
+
+struct InFlight {
+    sent: Moment,
+    /// A doubt came up after it was sent, which its answer cannot settle.
+    doubted: bool,
+    answer: BoxFuture<'static, Result<Renewal>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        live: Arc<Live>,
+        (confirmed, ttl): (Moment, Option<Duration>),
+        observers: Observers,
+        retry: Retry,
+    ) -> Self {
+        let renew_interval = live.timing.renew_interval;
+        let next_renewal = confirmed.after(renew_interval);
+        let wall_lead = wall_lead(&*live.clock);
+        let (in_flight, failures) = (None, 0);
+        Self { live, observers, retry, confirmed, ttl, renew_interval, next_renewal, in_flight, failures, wall_lead }
+    }
+
+    /// Runs until the session is over.
+    pub(crate) async fn run(mut self, mut events: BoxStream<'static, SessionEvent>) {
+        let mut events_go_on = true;
+        let live = Arc::clone(&self.live);
+        loop {
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                _ = live.ended() => return,
+                event = events.next(), if events_go_on => match event {
+                    Some(event) => self.heard(event),
+                    None => events_go_on = false,
+                },
+                () = live.ends_sooner() => {}
+                answer = answer_of(&mut self.in_flight) => self.answered(answer),
+                () = live.clock.sleep_until(wake_at) => {}
+            }
+            self.look_at_the_clock();
+        }
+    }
+
+    fn wake_at(&self) -> Moment {
+        let timing = &self.live.timing;
+        let next = match &self.in_flight {
+            None => self.next_renewal,
+            Some(request) if self.live.suspect.load(Ordering::Acquire) => request.sent.after(timing.request_deadline),
+            Some(request) => request.sent.after(timing.renew_interval.min(timing.request_deadline)),
+        };
+        next.min(self.live.safe_until()).min(self.live.next_end())
+    }
+
+    fn heard(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Over => self.over(self.live.why_over()),
+            SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
+            SessionEvent::Broken(place, reason) => {
+                self.live.lose(place.request, Loss::Broken, Some(clean::reason(reason)))
+            }
+            SessionEvent::Doubtful => self.doubt(),
+        }
+    }
+
+    /// Only a renewal that is sent from now on tells how things are.
+    fn doubt(&mut self) {
+        self.next_renewal = self.live.clock.now();
+        if let Some(request) = &mut self.in_flight {
+            request.doubted = true;
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Renewal>) {
+        let Some(request) = self.in_flight.take() else { return };
+        match answer {
+            Ok(renewal) => self.confirmed(&request, renewal),
+            Err(error) if error.kind() == ErrorKind::Lost => self.over(self.live.why_over()),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn confirmed(&mut self, request: &InFlight, renewal: Renewal) {
+        // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
+        if self.live.clock.now() < self.live.safe_until() {
+            self.prove(renewal.confirmed, renewal.ttl);
+        }
+        self.failures = 0;
+        let live = &self.live;
+        live.was_answered(request.sent);
+        live.are_valid(renewal.valid);
+        if !request.doubted {
+            self.next_renewal = request.sent.after(self.renew_interval);
+            if live.suspect.swap(false, Ordering::AcqRel) {
+                self.observers.tell(Event::Confirmed);
+            }
+        }
+        for (place, loss) in renewal.gone {
+            live.lose(place.request, loss, None);
+        }
+    }
+
+    /// The session is certain from `confirmed` on, for the ttl that the store grants from now on.
+    fn prove(&mut self, confirmed: Moment, ttl: Option<Duration>) {
+        match ttl.filter(|ttl| self.ttl != Some(*ttl)) {
+            None => self.confirmed = self.confirmed.max(confirmed),
+            Some(ttl) => {
+                tracing::warn!(before = ?self.ttl, ?ttl, "the store grants another ttl than before");
+                (self.confirmed, self.ttl) = (confirmed, Some(ttl));
+                self.renew_interval = self.live.timing.renew_interval.min(ttl / 3);
+            }
+        }
+        self.live.is_safe_until(self.live.timing.safe_until(self.confirmed, self.ttl));
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.failures += 1;
+        self.observers.tell(Event::RenewalFailed(error));
+        tracing::debug!(%error, "renewal failed");
+        let pause = self.retry.pause(self.failures).min(self.live.timing.renew_interval);
+        self.next_renewal = self.live.clock.now().after(pause);
+        if self.failures > 1 {
+            self.suspect();
+        }
+    }
+
+    fn suspect(&self) {
+        if !self.live.suspect.swap(true, Ordering::AcqRel) {
+            self.observers.tell(Event::Suspect);
+        }
+    }
+
+    fn over(&self, loss: Loss) {
+        if self.live.end(loss) {
+            tracing::warn!(%loss, "the session is over");
+            self.observers.tell(Event::SessionLost(loss));
+        }
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let (now, timing) = (self.live.clock.now(), self.live.timing);
+        if now >= self.live.safe_until() {
+            return self.over(Loss::Unconfirmed);
+        }
+        self.live.lose_what_ended(now);
+        self.look_for_a_pause();
+        match &self.in_flight {
+            None if now >= self.next_renewal => self.send(now),
+            Some(request) if now >= request.sent.after(timing.request_deadline) => {
+                self.in_flight = None;
+                let error = Error::new(ErrorKind::Unreachable, "renew", "no answer within the request deadline");
+                self.failed(&error.outcome_unknown().retryable());
+            }
+            Some(request) if now >= request.sent.after(timing.renew_interval) => self.suspect(),
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, now: Moment) {
+        let live = Arc::clone(&self.live);
+        let answer = Box::pin(async move { live.session().renew(&*live).await });
+        self.in_flight = Some(InFlight { sent: now, doubted: false, answer });
+    }
+
+    /// A paused virtual machine's clocks both stand still; afterwards the wall clock is set right by its host, and has
+    /// then gained on ours. That (or any other jump) makes the session doubtful until it is confirmed anew.
+    fn look_for_a_pause(&mut self) {
+        let lead = wall_lead(&*self.live.clock);
+        let gained = lead - std::mem::replace(&mut self.wall_lead, lead);
+        if self.live.can_lapse() && gained > i128::try_from(self.live.timing.margin.as_nanos()).unwrap_or(i128::MAX) {
+            self.suspect();
+            self.doubt();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// Whoever stops renewing, ends the session: also when the runtime goes away under the task.
+    fn drop(&mut self) {
+        self.over(Loss::Unconfirmed);
+    }
+}
+
+async fn answer_of(in_flight: &mut Option<InFlight>) -> Result<Renewal> {
+    match in_flight {
+        Some(request) => (&mut request.answer).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// By how many nanoseconds the wall clock is ahead of ours; only its changes mean something.
+fn wall_lead(clock: &dyn Clock) -> i128 {
+    let wall = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    i128::try_from(wall).unwrap_or_default() - i128::from(clock.now().as_nanos())
+}

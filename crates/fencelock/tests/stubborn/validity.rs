@@ -1,0 +1,295 @@
+//! Grants with an end of their own, as those of a quorum or of a key with a ttl have: each is certain for itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::store::{
+    Capability, Entered, Entry, Grant, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal,
+    RequestId, Session, Standing, Store,
+};
+use fencelock::{Claim, Client, Clock, Guard, GuardState, Io, Loss, Moment, Name, Result};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::support::{ms, on_one_thread, secs, settle};
+
+/// How long each grant, and each renewal of one, is valid.
+const VALID: Duration = Duration::from_secs(6);
+/// What guards stop before it, with the default times.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// A memory store whose grants are valid for [`VALID`] from when they are asked for, those of a name that starts with `brief`
+/// for 2 s. Renewals leave out every name that starts with `stuck`. The session itself never expires, or only if asked to, for `ttl`.
+#[derive(Debug)]
+struct Leases {
+    store: MemoryStore,
+    ttl: Option<Duration>,
+    /// From now on renewals grant half of the ttl.
+    halves: Arc<AtomicBool>,
+}
+
+#[derive(Clone)]
+struct Lessor {
+    clock: Arc<dyn Clock>,
+    ttl: Option<Duration>,
+    halves: Arc<AtomicBool>,
+}
+
+impl Lessor {
+    fn valid(&self) -> Moment {
+        self.clock.now().after(VALID)
+    }
+}
+
+impl Store for Leases {
+    fn capability(&self) -> &Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(async move {
+            let lessor = Lessor { clock: opening.clock.clone(), ttl: self.ttl, halves: Arc::clone(&self.halves) };
+            // What is underneath outlives every test.
+            opening.ttl = secs(86_400);
+            let opened = self.store.open(opening).await?;
+            Ok(Opened { session: Arc::new(LeaseSession { session: opened.session, lessor }), ttl: self.ttl, ..opened })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
+    }
+}
+
+struct LeaseSession {
+    session: Arc<dyn Session>,
+    lessor: Lessor,
+}
+
+impl Session for LeaseSession {
+    fn over(&self) -> Option<Loss> {
+        self.session.over()
+    }
+
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        let valid = match entry.name.as_str().starts_with("brief") {
+            true => self.lessor.clock.now().after(secs(2)),
+            false => self.lessor.valid(),
+        };
+        Box::pin(async move {
+            Ok(match self.session.enter(entry).await? {
+                Entered::In(place) => Entered::In(Box::new(Lease { place, valid, lessor: self.lessor.clone() })),
+                refused => refused,
+            })
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        self.session.withdraw(name, id)
+    }
+
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        let valid = self.lessor.valid();
+        Box::pin(async move {
+            let renewal = self.session.renew(places).await?;
+            let renewed = places.all().into_iter().filter(|place| !place.name.as_str().starts_with("stuck"));
+            let ttl = self.lessor.ttl.filter(|_| self.lessor.halves.load(Ordering::SeqCst)).map(|ttl| ttl / 2);
+            Ok(Renewal { ttl, valid: renewed.map(|place| (place, valid)).collect(), ..renewal })
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.session.close()
+    }
+}
+
+struct Lease {
+    place: Box<dyn Place>,
+    valid: Moment,
+    lessor: Lessor,
+}
+
+impl Lease {
+    fn with_end(&self, standing: Standing) -> Standing {
+        match standing {
+            Standing::Granted(grant) => Standing::Granted(Grant { valid_until: Some(self.valid), ..grant }),
+            other => other,
+        }
+    }
+}
+
+impl Place for Lease {
+    fn id(&self) -> PlaceId {
+        self.place.id()
+    }
+
+    fn standing(&self) -> Standing {
+        self.with_end(self.place.standing())
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(async move {
+            let standing = self.place.next(until).await?;
+            self.valid = self.lessor.valid();
+            Ok(self.with_end(standing))
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        self.place.lighten(claim)
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        self.place.leave()
+    }
+}
+
+struct World {
+    store: MemoryStore,
+    clock: VirtualClock,
+    client: Client,
+    halves: Arc<AtomicBool>,
+}
+
+async fn world(ttl: Option<Duration>) -> World {
+    let (store, clock) = MemoryStore::with_virtual_clock();
+    let halves = Arc::<AtomicBool>::default();
+    let leases = Leases { store: store.clone(), ttl, halves: Arc::clone(&halves) };
+    let client = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(leases)).await.unwrap();
+    World { store, clock, client, halves }
+}
+
+impl World {
+    async fn hold(&self, name: &str) -> Guard {
+        self.client.mutex(name).unwrap().acquire().await.unwrap()
+    }
+
+    /// Moves the clock on, so slowly that everybody keeps up.
+    async fn pass(&self, duration: Duration) {
+        let end = self.clock.now().after(duration);
+        settle().await;
+        while self.clock.now() < end {
+            self.clock.advance(ms(100));
+            settle().await;
+        }
+    }
+}
+
+#[test]
+fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let (stuck, renewed) = (world.hold("stuck").await, world.hold("renewed").await);
+        assert_eq!(stuck.remaining(), Some(VALID - MARGIN));
+        world.pass(VALID - MARGIN - ms(100)).await;
+        assert_eq!(stuck.state(), GuardState::Held);
+        assert!(stuck.lost().now_or_never().is_none());
+        world.pass(ms(100)).await;
+        assert_eq!(
+            stuck.lost().now_or_never(),
+            Some(Loss::Unconfirmed),
+            "it is told when it ends, not when it is asked"
+        );
+        world.pass(secs(60)).await;
+        assert_eq!(renewed.state(), GuardState::Held);
+        assert_eq!(world.store.census().places, 1, "what was lost is left in the store as well");
+        renewed.release().await.unwrap();
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_ended_in_a_pause_is_lost_at_the_first_question() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let (first, second) = (world.hold("first").await, world.hold("second").await);
+        world.clock.advance(VALID - MARGIN);
+        // No task of ours has run since.
+        assert_eq!(first.remaining(), Some(Duration::ZERO));
+        assert_eq!(first.state(), GuardState::Lost(Loss::Unconfirmed));
+        assert!(second.check().is_err());
+        settle().await;
+        assert_eq!(world.store.census().places, 0);
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let held = world.hold("late").await;
+        world.store.slow_renewals(VALID);
+        world.pass(VALID * 3).await;
+        assert_eq!(held.lost().now_or_never(), Some(Loss::Unconfirmed));
+        assert_eq!(held.remaining(), Some(Duration::ZERO));
+        world.store.slow_renewals(Duration::ZERO);
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn remaining_is_the_least_of_the_session_the_grant_and_the_limit_of_the_hold() {
+    on_one_thread(async {
+        for (ttl, least) in [(Some(secs(10)), VALID - MARGIN), (Some(secs(6)), VALID - MARGIN), (None, VALID - MARGIN)]
+        {
+            let world = world(ttl).await;
+            assert_eq!(world.hold("job").await.remaining(), Some(least), "{ttl:?}");
+        }
+        let world = world(Some(secs(10))).await;
+        world.clock.advance(secs(2));
+        let held = world.hold("job").await;
+        assert_eq!(held.remaining(), Some(VALID - MARGIN));
+        let limited = world.client.mutex("limited").unwrap().max_hold(secs(3)).acquire().await.unwrap();
+        assert_eq!(limited.remaining(), Some(secs(3)));
+    });
+}
+
+#[test]
+fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
+    on_one_thread(async {
+        let world = world(Some(secs(10))).await;
+        world.halves.store(true, Ordering::SeqCst);
+        let held = world.hold("job").await;
+        // Renewed after 2.5 s: from then on the session lives for 5 s, and is renewed as often as that takes.
+        world.pass(ms(2_500)).await;
+        assert_eq!(held.remaining(), Some(secs(5) - MARGIN));
+        world.pass(secs(60)).await;
+        assert!(held.remaining().unwrap() > secs(2), "{:?}", held.remaining());
+        assert_eq!(held.state(), GuardState::Held);
+        held.release().await.unwrap();
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_grant_that_was_over_before_it_was_told_is_given_back() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let delayed = world.store.delay_next(fencelock::memory::Operation::Enter);
+        let lock = world.client.mutex("brief").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        delayed.caught().await;
+        // Within the request deadline, and more than the grant is certain for.
+        world.clock.advance(secs(3));
+        delayed.release();
+        settle().await;
+        let held = acquiring.await.unwrap().unwrap();
+        assert_eq!(held.remaining(), Some(VALID - MARGIN), "the next one, for which it waited");
+        held.release().await.unwrap();
+        world.client.close().await.unwrap();
+        assert_eq!(world.store.census(), Default::default());
+    });
+}
