@@ -1,5 +1,6 @@
 //! A client: one connection to a store, many locks.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,19 @@ pub enum Health {
     NoSession,
     /// The client was closed.
     Closed,
+}
+
+impl Health {
+    /// The worse of two.
+    fn or_worse(self, other: Self) -> Self {
+        let rank = |health: Self| match health {
+            Self::Confirmed(left) => (0, left.map(Reverse)),
+            Self::Suspect(left) => (1, left.map(Reverse)),
+            Self::NoSession => (2, None),
+            Self::Closed => (3, None),
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
 }
 
 impl Client {
@@ -198,24 +212,28 @@ impl Client {
     ///
     /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
     /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
+    ///
+    /// Where the parts of a store live and die by themselves, there is a session for each part that was wanted so far, and this is
+    /// the worst of them.
     #[must_use]
     pub fn health(&self) -> Health {
         if self.engine.is_closed() {
             return Health::Closed;
         }
-        match self.engine.current() {
+        let now = self.engine.clock.now();
+        let sessions = self.engine.sessions();
+        let all = sessions.iter().map(|live| match live {
             None => Health::NoSession,
-            Some(live) => {
-                let remaining = live.safe_until().left(self.engine.clock.now());
-                if live.is_suspect() { Health::Suspect(remaining) } else { Health::Confirmed(remaining) }
-            }
-        }
+            Some(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
+            Some(live) => Health::Confirmed(live.safe_until().left(now)),
+        });
+        all.reduce(Health::or_worse).unwrap_or(Health::NoSession)
     }
 
     /// How many places (held and waiting) this client keeps alive.
     #[must_use]
     pub fn places(&self) -> usize {
-        self.engine.current().map_or(0, |live| live.len())
+        self.engine.sessions().iter().flatten().map(|live| live.len()).sum()
     }
 
     /// Releases everything and ends the session. Guards that are still held are lost, with

@@ -1,5 +1,7 @@
 //! Stores and runtimes that never come to their senses: every loop pauses, every wait has its end.
 
+#[path = "stubborn/domains.rs"]
+mod domains;
 #[path = "stubborn/validity.rs"]
 mod validity;
 

@@ -17,7 +17,7 @@ use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Grant, Loss, RequestId, Standing};
+use crate::store::{Domain, Entered, Entry, Grant, Loss, RequestId, Standing};
 use crate::time::Moment;
 
 /// What an acquire asks for.
@@ -57,6 +57,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// What happens rarely (failures, refusals, opening a session) is boxed: its room would be taken in every future that waits.
 pub(crate) struct Acquire {
     engine: Arc<Engine>,
+    domain: Domain,
     wish: Wish,
     started: Moment,
     until: Moment,
@@ -104,7 +105,8 @@ impl Acquire {
             _ => until,
         };
         let (heard, look, failures) = (None, None, Failures::default());
-        Self { engine, wish, started, until, look_at, heard, look, failures }
+        let domain = engine.store.domain(&wish.name);
+        Self { engine, domain, wish, started, until, look_at, heard, look, failures }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -163,13 +165,13 @@ impl Acquire {
 
     /// The session; `None` after a failure that is worth another try.
     async fn session(&mut self) -> Result<Option<Arc<Live>>> {
-        if let Some(live) = self.engine.current() {
+        if let Some(live) = self.engine.current(self.domain) {
             return Ok(Some(live));
         }
         let engine = Arc::clone(&self.engine);
         let opened = tokio::select! {
             biased;
-            opened = Box::pin(engine.session()) => opened,
+            opened = Box::pin(engine.session(self.domain)) => opened,
             () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
         };
         match opened {

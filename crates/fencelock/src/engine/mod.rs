@@ -1,6 +1,7 @@
 //! The only loops, the only background work: one engine per client.
 
 pub(crate) mod acquire;
+mod domains;
 pub(crate) mod hold;
 pub(crate) mod io;
 mod keeper;
@@ -12,21 +13,22 @@ pub(crate) mod pending;
 mod session;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::future;
 use tokio_util::sync::CancellationToken;
 
+use self::domains::Domains;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
-use self::opening::Openings;
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Loss, Owner, RequestId, Store};
+use crate::store::{Domain, Loss, Owner, RequestId, Store};
 use crate::time::Clock;
 
 /// The longest that the drop of the last handle waits for clean-up under way.
@@ -43,8 +45,7 @@ pub(crate) struct Engine {
     pub(crate) observers: Observers,
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
-    live: RwLock<Option<Arc<Live>>>,
-    openings: Mutex<Openings>,
+    domains: Domains,
     looks: Looks,
     closed: CancellationToken,
     pending: Arc<Pending>,
@@ -69,8 +70,7 @@ impl Engine {
             observers,
             spawner,
             requests: AtomicU64::new(0),
-            live: RwLock::new(None),
-            openings: Mutex::default(),
+            domains: Domains::default(),
             looks: Looks::default(),
             closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),
@@ -82,10 +82,14 @@ impl Engine {
         RequestId { client: self.owner.client, number: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
-    /// The session, if one is open and certain.
-    pub(crate) fn current(&self) -> Option<Arc<Live>> {
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
-        live.filter(|live| live.over().is_none())
+    /// The session of a domain, if one is open and certain.
+    pub(crate) fn current(&self, domain: Domain) -> Option<Arc<Live>> {
+        self.domains.at(domain, |one| one.current())
+    }
+
+    /// The session of each domain that was wanted so far.
+    pub(crate) fn sessions(&self) -> Vec<Option<Arc<Live>>> {
+        self.domains.known().into_iter().map(|domain| self.current(domain)).collect()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -105,9 +109,9 @@ impl Engine {
         }
     }
 
-    /// Ends the present session, if there is one; its places are told at once.
-    fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
-        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
+    /// Ends the present session of a domain, if there is one; its places are told at once.
+    fn forget(&self, domain: Domain, loss: Loss) -> Option<Arc<Live>> {
+        let live = self.domains.at(domain, |one| one.replace(None))?;
         self.end(&live, loss);
         Some(live)
     }
@@ -131,15 +135,21 @@ impl Engine {
     /// Releases everything, and ends the session.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         self.closed.cancel();
-        let closed = self.close_current().await;
+        let closed = self.close_all().await;
         self.pending.wait().await;
         closed
     }
 
-    async fn close_current(&self) -> Result<()> {
-        self.opening_ended().await;
-        let is_certain = self.current().is_some();
-        let Some(live) = self.forget(Loss::Closed) else { return Ok(()) };
+    /// Closes the session of every domain, all at once; says what went wrong first.
+    async fn close_all(&self) -> Result<()> {
+        let domains = self.domains.known().into_iter();
+        future::join_all(domains.map(|domain| self.close_current(domain))).await.into_iter().collect()
+    }
+
+    async fn close_current(&self, domain: Domain) -> Result<()> {
+        self.opening_ended(domain).await;
+        let is_certain = self.current(domain).is_some();
+        let Some(live) = self.forget(domain, Loss::Closed) else { return Ok(()) };
         match self.close_session(&live).await {
             // What hung on a session that was over before was told then; it cannot end twice.
             Err(error) if !is_certain => tracing::debug!(%error, "a session that was over is not closed in the store"),
@@ -156,7 +166,7 @@ impl Engine {
             return;
         }
         self.closed.cancel();
-        let is_in_reach = self.current().is_some_and(|live| !live.is_suspect());
+        let is_in_reach = self.sessions().iter().flatten().any(|live| !live.is_suspect());
         let engine = Arc::clone(self);
         self.clean_up(async move {
             // What cannot be released by then goes with the session.
@@ -166,7 +176,7 @@ impl Engine {
                 () = engine.pending.wait_for_others(1) => {}
                 () = engine.clock.sleep_until(limit) => {}
             }
-            let _ = engine.close_current().await;
+            let _ = engine.close_all().await;
         });
         if is_in_reach && self.spawner.has_own_thread() && !io::on_own_thread() {
             self.pending.wait_blocking(LAST_DROP_LIMIT);

@@ -1,12 +1,12 @@
 //! Sessions are opened by the engine, once for all who wait for one, and again when one is lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::Shared;
+use futures_util::future::{Either, Shared};
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -16,13 +16,13 @@ use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::pause::spread;
-use crate::store::{self, Loss, Opened};
+use crate::store::{self, Domain, Loss, Opened};
 use crate::time::Moment;
 
 /// A session that is being opened by a task of the engine: it goes on whoever stops waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
-/// What all who need a session share: the opening under way, and when the next one may begin. However many wait, a store
+/// What all who need a session of one domain share: the opening under way, and when the next one may begin. However many wait, a store
 /// that fails is asked as often as by one.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
@@ -38,37 +38,36 @@ pub(super) struct Openings {
 }
 
 impl Engine {
-    /// The session; has one opened when there is none. All who come while one is being opened share the outcome.
-    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
-        if let Some(live) = self.current() {
+    /// The session of a domain; has one opened when there is none. All who come while one is being opened share the outcome.
+    pub(crate) async fn session(self: &Arc<Self>, domain: Domain) -> Result<Arc<Live>> {
+        if let Some(live) = self.current(domain) {
             return Ok(live);
         }
-        let opening = {
-            let mut openings = self.openings();
+        let opening = self.domains.at(domain, |one| {
+            let mut openings = one.openings();
             if self.is_closed() {
                 return Err(closed());
             }
-            if let Some(live) = self.current() {
-                return Ok(live);
+            if let Some(live) = one.current() {
+                return Ok(Either::Left(live));
             }
-            match openings.under_way.as_ref().filter(|opening| opening.peek().is_none()) {
+            Ok(Either::Right(match openings.under_way.as_ref().filter(|opening| opening.peek().is_none()) {
                 Some(opening) => opening.clone(),
                 None => {
                     let not_before = self.next_opening(&mut openings);
-                    openings.under_way.insert(self.start_opening(not_before)).clone()
+                    openings.under_way.insert(self.start_opening(domain, not_before)).clone()
                 }
-            }
-        };
-        opening.await.map_err(|error| error.again())
+            }))
+        });
+        match opening? {
+            Either::Left(live) => Ok(live),
+            Either::Right(opening) => opening.await.map_err(|error| error.again()),
+        }
     }
 
-    fn openings(&self) -> MutexGuard<'_, Openings> {
-        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Why there is no session, if the last opening failed.
-    pub(super) fn why_no_session(&self) -> Option<Error> {
-        self.openings().failed.as_ref().map(|error| error.again())
+    /// Why there is no session of a domain, if the last opening failed.
+    pub(super) fn why_no_session(&self, domain: Domain) -> Option<Error> {
+        self.domains.at(domain, |one| one.openings().failed.as_ref().map(|error| error.again()))
     }
 
     /// Counts another opening, and says when it may begin.
@@ -85,8 +84,8 @@ impl Engine {
         openings.not_before.replace(after_this).unwrap_or(now)
     }
 
-    fn opening_ended_with(&self, opened: &Result<Arc<Live>, Arc<Error>>) {
-        let (now, mut openings) = (self.clock.now(), self.openings());
+    fn opening_ended_with(&self, openings: &mut Openings, opened: &Result<Arc<Live>, Arc<Error>>) {
+        let now = self.clock.now();
         openings.under_way = None;
         // The first session that is lost early is followed by another at once.
         let failures = if opened.is_ok() { openings.in_vain.saturating_sub(1) } else { openings.in_vain };
@@ -96,7 +95,7 @@ impl Engine {
     }
 
     /// Starts the task that opens a session, and sleeps until then first.
-    fn start_opening(self: &Arc<Self>, not_before: Moment) -> SharedOpening {
+    fn start_opening(self: &Arc<Self>, domain: Domain, not_before: Moment) -> SharedOpening {
         let (done, outcome) = oneshot::channel();
         let engine = Arc::clone(self);
         self.spawner.spawn(async move {
@@ -105,11 +104,11 @@ impl Engine {
                 () = engine.closed.cancelled() => Err(closed()),
                 opened = async {
                     engine.clock.sleep_until(not_before).await;
-                    engine.open_session().await
+                    engine.open_session(domain).await
                 } => opened,
             };
             let opened = opened.map_err(Arc::new);
-            engine.opening_ended_with(&opened);
+            engine.domains.at(domain, |one| engine.opening_ended_with(&mut one.openings(), &opened));
             // Nobody may be waiting any more.
             let _ = done.send(opened);
         });
@@ -118,17 +117,21 @@ impl Engine {
         outcome.map(|opened| opened.unwrap_or_else(given_up)).boxed().shared()
     }
 
-    /// Completes when no session is being opened; after [`Engine::closed`], no other will be.
-    pub(super) async fn opening_ended(&self) {
-        let under_way = self.openings().under_way.take();
+    /// Completes when no session of a domain is being opened; after [`Engine::closed`], no other will be.
+    pub(super) async fn opening_ended(&self, domain: Domain) {
+        let under_way = self.domains.at(domain, |one| one.openings().under_way.take());
         if let Some(opening) = under_way {
             let _ = opening.await;
         }
     }
 
-    async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
-        self.forget(Loss::Unconfirmed);
-        let opened = self.in_time("open session", self.store.open(self.to_open_with())).await?;
+    async fn open_session(self: &Arc<Self>, domain: Domain) -> Result<Arc<Live>> {
+        self.forget(domain, Loss::Unconfirmed);
+        let opened = self.in_time("open session", self.store.open(self.to_open_with(domain))).await;
+        let opened = opened.map_err(|error| match domain {
+            Domain::FIRST => error,
+            other => error.with("domain", other),
+        })?;
         self.check_granted(&opened)?;
         let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
         let granted = (opened.confirmed, opened.ttl);
@@ -139,15 +142,16 @@ impl Engine {
             let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
-        self.close_when_over(&live);
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
+        self.close_when_over(domain, &live);
+        self.domains.at(domain, |one| one.replace(Some(Arc::clone(&live))));
         self.observers.tell(Event::SessionOpened);
         Ok(live)
     }
 
-    fn to_open_with(&self) -> store::Opening {
+    fn to_open_with(&self, domain: Domain) -> store::Opening {
         store::Opening {
             owner: self.owner.clone(),
+            domain,
             ttl: self.timing.ttl,
             request_deadline: self.timing.request_deadline,
             clock: Arc::clone(&self.clock),
@@ -172,7 +176,7 @@ impl Engine {
     }
 
     /// Once `live` is over, closes it in the store as well, so that what is left there goes early, and opens another.
-    fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
+    fn close_when_over(self: &Arc<Self>, domain: Domain, live: &Arc<Live>) {
         let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
         self.spawner.spawn(async move {
             if live.ended().await == Loss::Closed {
@@ -180,14 +184,14 @@ impl Engine {
             }
             let Some(engine) = engine.upgrade() else { return };
             let open_another = Arc::clone(&engine);
-            engine.spawner.spawn(async move { open_another.open_again().await });
+            engine.spawner.spawn(async move { open_another.open_again(domain).await });
             let _ = engine.close_session(&live).await;
         });
     }
 
     /// Tries until there is a session, or the client is closed: with the pauses of the retry policy, and once per ttl when
     /// that has failed for as long as an acquire would try.
-    async fn open_again(self: &Arc<Self>) {
+    async fn open_again(self: &Arc<Self>, domain: Domain) {
         let patient_until = self.clock.now().after(self.retry.give_up_after);
         let mut failures = 1;
         loop {
@@ -200,7 +204,7 @@ impl Engine {
                 () = self.closed.cancelled() => return,
                 () = self.clock.sleep_until(self.clock.now().after(pause)) => {}
             }
-            match self.session().await {
+            match self.session(domain).await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "no session could be opened in the background"),
             }
@@ -208,17 +212,17 @@ impl Engine {
         }
     }
 
-    /// Opens the first session. With a limit, what failed for a passing reason is tried again until then.
+    /// Opens the session of the first domain. With a limit, what failed for a passing reason is tried again until then.
     pub(crate) async fn connect(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
-            return self.session().await.map(drop);
+            return self.session(Domain::FIRST).await.map(drop);
         };
         let until = self.clock.now().after(limit);
         let (mut failures, mut last) = (0, None);
         while self.clock.now() < until {
             let opened = tokio::select! {
                 biased;
-                opened = self.session() => opened,
+                opened = self.session(Domain::FIRST) => opened,
                 () = self.clock.sleep_until(until) => break,
             };
             match opened {

@@ -27,8 +27,8 @@ impl Acquire {
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
         let last = self.failures.last.take();
-        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
-            return self.outage(last.or_else(|| self.engine.why_no_session()));
+        let Some(live) = self.engine.current(self.domain).filter(|live| !live.is_suspect()) else {
+            return self.outage(last.or_else(|| self.engine.why_no_session(self.domain)));
         };
         let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last) };
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));

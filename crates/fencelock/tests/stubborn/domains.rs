@@ -1,0 +1,177 @@
+//! A store of two parts that live and die by themselves: what becomes of one says nothing of the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::store::{Capability, Domain, Opened, Opening, Page, Queue, Store};
+use fencelock::{Client, Clock, ErrorKind, Event, Guard, GuardState, Health, Io, Loss, Name, Observer, Result};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::support::{ms, on_one_thread, secs, settle};
+
+/// Two ways to one memory store, which are cut, healed and expired one by one. Names that start with `b` go the second way.
+#[derive(Debug)]
+struct TwoParts([MemoryStore; 2]);
+
+const SECOND: Domain = Domain::new(1);
+
+impl TwoParts {
+    fn of(&self, domain: Domain) -> &MemoryStore {
+        &self.0[usize::try_from(domain.number()).unwrap()]
+    }
+}
+
+impl Store for TwoParts {
+    fn capability(&self) -> &Capability {
+        self.0[0].capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.0[0].clock()
+    }
+
+    fn domain(&self, name: &Name) -> Domain {
+        if name.as_str().starts_with('b') { SECOND } else { Domain::FIRST }
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        self.of(opening.domain).open(opening)
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.of(self.domain(name)).queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.0[0].names(prefix)
+    }
+}
+
+struct World {
+    parts: [MemoryStore; 2],
+    clock: VirtualClock,
+    client: Client,
+    lost: Arc<SessionsLost>,
+}
+
+#[derive(Default)]
+struct SessionsLost(AtomicUsize);
+
+impl Observer for SessionsLost {
+    fn observe(&self, event: &Event<'_>) {
+        if matches!(event, Event::SessionLost(_)) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+async fn world() -> World {
+    let (store, clock) = MemoryStore::with_virtual_clock();
+    let parts = [store.another_process(), store.another_process()];
+    let lost = Arc::<SessionsLost>::default();
+    let client = Client::builder().io(Io::CurrentRuntime).observer(lost.clone());
+    let client = client.connect_store(Arc::new(TwoParts(parts.clone()))).await.unwrap();
+    World { parts, clock, client, lost }
+}
+
+impl World {
+    async fn hold(&self, name: &str) -> Guard {
+        self.client.mutex(name).unwrap().acquire().await.unwrap()
+    }
+
+    fn sessions(&self) -> usize {
+        self.parts[0].census().sessions
+    }
+
+    fn sessions_lost(&self) -> usize {
+        self.lost.0.load(Ordering::SeqCst)
+    }
+
+    async fn pass(&self, duration: Duration) {
+        let end = self.clock.now().after(duration);
+        settle().await;
+        while self.clock.now() < end {
+            self.clock.advance(ms(100));
+            settle().await;
+        }
+    }
+}
+
+#[test]
+fn a_session_of_each_part_is_opened_when_it_is_first_wanted_and_kept_alive_by_itself() {
+    on_one_thread(async {
+        let world = world().await;
+        assert_eq!(world.sessions(), 1, "connecting opens the first");
+        let held = [world.hold("a").await, world.hold("b").await, world.hold("b2").await];
+        assert_eq!((world.sessions(), world.client.places()), (2, 3));
+        world.pass(secs(60)).await;
+        assert!(held.iter().all(|guard| guard.state() == GuardState::Held));
+        world.client.close().await.unwrap();
+        assert_eq!(world.parts[0].census(), Default::default());
+    });
+}
+
+#[test]
+fn the_end_of_one_parts_session_loses_only_its_places() {
+    on_one_thread(async {
+        for (ends, name, other) in [(0, "a", "b"), (1, "b", "a")] {
+            let world = world().await;
+            let (lost, kept) = (world.hold(name).await, world.hold(other).await);
+            world.parts[ends].expire_sessions();
+            settle().await;
+            assert_eq!(lost.lost().now_or_never(), Some(Loss::Expired));
+            assert_eq!((kept.state(), world.sessions_lost()), (GuardState::Held, 1));
+            assert_eq!(world.client.health(), Health::NoSession, "the worst of them is told");
+            world.pass(secs(1)).await;
+            assert!(matches!(world.client.health(), Health::Confirmed(_)), "another one was opened");
+            world.hold(name).await.release().await.unwrap();
+            world.pass(secs(60)).await;
+            kept.release().await.unwrap();
+            world.client.close().await.unwrap();
+            assert_eq!(world.parts[0].census(), Default::default());
+        }
+    });
+}
+
+#[test]
+fn a_part_that_falls_silent_makes_only_its_own_places_suspect_and_then_lost() {
+    on_one_thread(async {
+        let world = world().await;
+        let (held, silent) = (world.hold("a").await, world.hold("b").await);
+        world.parts[1].partition();
+        world.pass(secs(7)).await;
+        assert_eq!((held.state(), silent.state()), (GuardState::Held, GuardState::Suspect));
+        assert!(matches!(world.client.health(), Health::Suspect(Some(_))));
+        world.pass(secs(4)).await;
+        assert_eq!((held.state(), silent.state()), (GuardState::Held, GuardState::Lost(Loss::Unconfirmed)));
+        world.hold("a2").await.release().await.unwrap();
+        let tried = world.client.mutex("b2").unwrap().timeout(secs(2));
+        let trying = tokio::spawn(async move { tried.acquire().await.map(drop) });
+        world.pass(secs(8)).await;
+        assert_eq!(trying.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        held.release().await.unwrap();
+        world.parts[1].heal();
+        world.pass(secs(20)).await;
+        world.hold("b").await.release().await.unwrap();
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn closing_a_client_closes_every_part_that_answers_and_says_which_did_not() {
+    on_one_thread(async {
+        let world = world().await;
+        let (held, silent) = (world.hold("a").await, world.hold("b").await);
+        world.parts[1].crash();
+        let client = world.client.clone();
+        let closing = tokio::spawn(async move { client.close().await });
+        world.pass(secs(60)).await;
+        assert_eq!(closing.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        assert_eq!((held.state(), silent.state()), (GuardState::Lost(Loss::Closed), GuardState::Lost(Loss::Closed)));
+        assert_eq!(world.parts[0].census(), Default::default(), "the other one's expired");
+    });
+}
