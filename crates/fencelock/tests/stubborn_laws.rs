@@ -2,6 +2,8 @@
 
 #[path = "stubborn/domains.rs"]
 mod domains;
+#[path = "stubborn/news.rs"]
+mod news;
 #[path = "stubborn/validity.rs"]
 mod validity;
 

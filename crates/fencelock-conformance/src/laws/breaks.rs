@@ -43,7 +43,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     Ok(())
 }
 
-/// The holder is told that it was broken, and why; who comes later can read who broke what.
+/// The holder is told which grant was broken, and why; who comes later can read who broke what.
 pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Verdict {
     let (mut a, b) = (world.client().await?, world.client().await?);
     let (page, claim) = (name("page")?, world.whole);
@@ -55,7 +55,7 @@ pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Ver
     let gone = renewal.gone.iter().all(|(id, loss)| *id == held.id() && *loss == Loss::Broken);
     demand!(gone, "the renewal of a broken place says {renewal:?}");
     let told = world.within(PATIENCE, a.opened.events.next()).await;
-    let expected = fencelock::store::SessionEvent::Broken(held.id(), order.reason.clone());
+    let expected = fencelock::store::SessionEvent::Broken(order.grant(), order.reason.clone());
     demand!(told == Some(Some(expected)), "who was broken is told {told:?}");
     let kept = b.process.store.breaks(&page).await?;
     let [record] = &kept[..] else {

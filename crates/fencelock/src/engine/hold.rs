@@ -211,7 +211,7 @@ impl Hold {
             return loss;
         }
         let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
-        match breaks.into_iter().rfind(|order| order.place == self.id) {
+        match breaks.into_iter().rfind(|order| order.grant().is_of(&self.id, self.token)) {
             Some(order) => {
                 let _ = self.reason.set(clean::reason(order.reason));
                 Loss::Broken

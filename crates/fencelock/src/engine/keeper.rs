@@ -85,9 +85,9 @@ impl Keeper {
     fn heard(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Over => self.over(self.live.why_over()),
-            SessionEvent::Gone(place, loss) => self.live.lose(place.request, loss, None),
-            SessionEvent::Broken(place, reason) => {
-                self.live.lose(place.request, Loss::Broken, Some(clean::reason(reason)))
+            SessionEvent::Gone(grant, loss) => self.live.lose_grant(&grant, loss, None),
+            SessionEvent::Broken(grant, reason) => {
+                self.live.lose_grant(&grant, Loss::Broken, Some(clean::reason(reason)));
             }
             SessionEvent::Doubtful => self.doubt(),
         }
@@ -126,7 +126,7 @@ impl Keeper {
             }
         }
         for (place, loss) in renewal.gone {
-            live.lose(place.request, loss, None);
+            live.lose(place.request, loss, None, |_| true);
         }
     }
 

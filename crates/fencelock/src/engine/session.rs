@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::hold::Hold;
 use super::options::Timing;
 use crate::name::Name;
-use crate::store::{Loss, Opened, PlaceId, PlaceList, RequestId, Session};
+use crate::store::{GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// An open session, as guards and acquires see it.
@@ -232,9 +232,21 @@ impl Live {
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
-    /// One place is gone.
-    pub(super) fn lose(&self, request: RequestId, loss: Loss, reason: Option<Arc<str>>) {
+    /// One grant is gone, and not another one of the same request.
+    pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) {
+        self.lose(grant.place.request, loss, reason, |hold| grant.is_of(hold.id(), hold.token()));
+    }
+
+    /// One place is gone, if it is the one that is meant.
+    pub(super) fn lose(
+        &self,
+        request: RequestId,
+        loss: Loss,
+        reason: Option<Arc<str>>,
+        is_meant: impl FnOnce(&Hold) -> bool,
+    ) {
         let tracked = match self.places().entry(request) {
+            Slot::Occupied(place) if matches!(place.get(), Tracked::Held(hold) if !is_meant(hold)) => return,
             Slot::Occupied(place) => place.remove(),
             Slot::Vacant(_) => return,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{Contender, Owner, PlaceId};
+use super::{Contender, GrantId, Owner, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
@@ -52,6 +52,12 @@ impl Break {
             at,
         };
         order.check().map(|()| order)
+    }
+
+    /// The grant that it breaks.
+    #[must_use]
+    pub fn grant(&self) -> GrantId {
+        GrantId { place: self.place.clone(), token: self.token }
     }
 
     /// Refuses what cannot be told to the holder as it is, nor kept.

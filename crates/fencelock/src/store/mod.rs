@@ -137,9 +137,9 @@ pub enum SessionEvent {
     /// [`Session::close`] it may be left out.
     Over,
     /// One place is gone.
-    Gone(PlaceId, Loss),
+    Gone(GrantId, Loss),
     /// Somebody broke the grant of one place, for this reason.
-    Broken(PlaceId, Arc<str>),
+    Broken(GrantId, Arc<str>),
     /// Something may have happened that only a renewal can tell: renew now.
     Doubtful,
 }
@@ -329,6 +329,26 @@ pub struct PlaceId {
     pub name: Name,
     /// The request.
     pub request: RequestId,
+}
+
+/// Names one grant of one place.
+///
+/// One request may be granted twice: its `enter` is repeated because no answer came, and by then the first grant was broken.
+/// So whatever is told of a grant names its number as well, and says nothing of any other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GrantId {
+    /// The place.
+    pub place: PlaceId,
+    /// Its token; `None` where the store has none, and for a place that waits: then the place as it stands is meant.
+    pub token: Option<FencingToken>,
+}
+
+impl GrantId {
+    /// Whether this is the grant of `place` with that token.
+    #[must_use]
+    pub fn is_of(&self, place: &PlaceId, token: Option<FencingToken>) -> bool {
+        self.place == *place && (self.token.is_none() || token.is_none() || self.token == token)
+    }
 }
 
 /// Where a contender stands.

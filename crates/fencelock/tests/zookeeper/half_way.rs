@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::store::{
-    Entered, Entry, Left, Opened, Opening, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url,
+    Entered, Entry, GrantId, Left, Opened, Opening, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url,
 };
 use fencelock::{Claim, Error, ErrorKind, Loss, Name, Owner, SystemClock};
 use fencelock_testbed::zookeeper::shared;
@@ -110,7 +110,9 @@ async fn a_lighter_node_made_after_the_end_of_the_place_does_not_outlive_its_lea
     let mut place = near.writer("page", 1).await;
     near.delete_first("page").await;
     let event = soon(near.opened.events.next()).await;
-    assert_eq!(event, Some(SessionEvent::Gone(place.id(), Loss::Removed)));
+    let Standing::Granted(grant) = place.standing() else { panic!("{:?}", place.standing()) };
+    let gone = GrantId { place: place.id(), token: grant.token };
+    assert_eq!(event, Some(SessionEvent::Gone(gone, Loss::Removed)));
     near.proxy.hold(Way::Down);
     tokio::select! {
         lightened = place.lighten(Claim::READER) => panic!("no answer comes: {lightened:?}"),

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Identity};
 use crate::name::Name;
 use crate::store::{
-    Break, Entered, Entry, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent,
+    Break, Entered, Entry, GrantId, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent,
 };
 use crate::time::Clock;
 
@@ -45,6 +45,8 @@ pub(super) struct Core {
     file: Mutex<Option<OwnedFd>>,
     over: OnceLock<Loss>,
     withdrawn: Mutex<VecDeque<u64>>,
+    /// The grants whose break was told, so that no renewal leaves it to the events again.
+    told_breaks: Mutex<HashSet<GrantId>>,
     /// How often a waiting place of it looked at the store because something rang, or for the first time.
     #[cfg(test)]
     pub(super) looks: std::sync::atomic::AtomicU64,
@@ -84,6 +86,7 @@ impl Core {
             file: Mutex::new(Some(file)),
             over: OnceLock::new(),
             withdrawn: Mutex::default(),
+            told_breaks: Mutex::default(),
             #[cfg(test)]
             looks: Default::default(),
             bell: Bell::new(),
@@ -184,7 +187,11 @@ impl Core {
 
     /// Takes what was broken off the list: the events tell that, with the reason.
     pub(super) fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
-        let broken: Vec<_> = self.directory.breaks_of(self.id).into_iter().map(|broken| broken.place).collect();
+        let told = self.told_breaks();
+        let is_untold = |order: &Break| !told.contains(&order.grant());
+        let breaks = self.directory.breaks_of(self.id).into_iter();
+        let broken: Vec<_> = breaks.filter(is_untold).map(|order| order.place).collect();
+        drop(told);
         let before = gone.len();
         gone.retain(|(place, _)| !broken.contains(place));
         if gone.len() < before {
@@ -193,14 +200,18 @@ impl Core {
     }
 
     /// The breaks of this session's grants that took effect and were not told yet.
-    fn broken(&self, told: &mut HashSet<RequestId>) -> VecDeque<SessionEvent> {
+    fn broken(&self) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
-        for Break { place, reason, .. } in self.directory.breaks_of(self.id) {
-            if !self.holds(&place) && told.insert(place.request) {
-                events.push_back(SessionEvent::Broken(place, reason));
+        for order in self.directory.breaks_of(self.id) {
+            if !self.holds(&order.place) && self.told_breaks().insert(order.grant()) {
+                events.push_back(SessionEvent::Broken(order.grant(), order.reason));
             }
         }
         events
+    }
+
+    fn told_breaks(&self) -> MutexGuard<'_, HashSet<GrantId>> {
+        self.told_breaks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the ticket of a place is still there.
@@ -247,7 +258,6 @@ impl Core {
             bell: Arc<Bell>,
             _subscription: Option<Subscription>,
             broken: VecDeque<SessionEvent>,
-            told: HashSet<RequestId>,
             told_end: bool,
         }
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
@@ -261,7 +271,6 @@ impl Core {
             bell: Arc::clone(&self.bell),
             _subscription: subscription,
             broken: VecDeque::new(),
-            told: HashSet::new(),
             told_end: false,
         };
         Box::pin(futures_util::stream::unfold(events, |mut events| async move {
@@ -278,7 +287,7 @@ impl Core {
                 events.told_end = true;
                 return (loss != Loss::Closed).then_some((SessionEvent::Over, events));
             }
-            events.broken = core.broken(&mut events.told);
+            events.broken = core.broken();
             Some((events.broken.pop_front().unwrap_or(SessionEvent::Doubtful), events))
         }))
     }

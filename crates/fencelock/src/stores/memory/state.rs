@@ -12,8 +12,8 @@ use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
 use crate::store::{
-    Ahead, Break, Contender, Entry, Grant, Left, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId, SessionEvent,
-    Standing,
+    Ahead, Break, Contender, Entry, Grant, GrantId, Left, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId,
+    SessionEvent, Standing,
 };
 use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
@@ -344,11 +344,11 @@ impl State {
     pub(super) fn remove(&mut self, place: &PlaceId) -> bool {
         let line = self.lines.get(&place.name);
         let ticket = line.and_then(|line| line.tickets.iter().find(|ticket| ticket.id == place.request));
-        let Some(session) = ticket.map(|ticket| ticket.session) else {
+        let Some((session, token)) = ticket.map(|ticket| (ticket.session, ticket.grant().token)) else {
             return false;
         };
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.events.push_back(SessionEvent::Gone(place.clone(), Loss::Removed));
+            record.events.push_back(SessionEvent::Gone(GrantId { place: place.clone(), token }, Loss::Removed));
             self.wakes.extend(record.listener.take());
         }
         self.depart(&place.name, |ticket| ticket.id == place.request) > 0
@@ -364,7 +364,7 @@ impl State {
             return self.breaks.contains(&order);
         };
         if let Some(record) = self.sessions.get_mut(&session) {
-            record.events.push_back(SessionEvent::Broken(place.clone(), Arc::clone(&order.reason)));
+            record.events.push_back(SessionEvent::Broken(order.grant(), Arc::clone(&order.reason)));
             self.wakes.extend(record.listener.take());
         }
         if self.breaks.len() >= BREAKS {

@@ -8,7 +8,7 @@ use super::*;
 use crate::error::Outcome;
 use crate::queue::Claim;
 use crate::store::{
-    Entered, Entry, Left, Loss, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing, open_url,
+    Entered, Entry, GrantId, Left, Loss, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing, open_url,
 };
 use crate::time::Moment;
 
@@ -182,7 +182,9 @@ async fn a_place_taken_out_by_a_stranger_is_reported() {
     let mut opened = open(&store).await;
     let held = enter(&*opened.session, 1).await;
     assert!(store.remove(&held.id()));
-    assert_eq!(opened.events.next().await, Some(SessionEvent::Gone(held.id(), Loss::Removed)));
+    let Standing::Granted(grant) = held.standing() else { panic!("{:?}", held.standing()) };
+    let gone = GrantId { place: held.id(), token: grant.token };
+    assert_eq!(opened.events.next().await, Some(SessionEvent::Gone(gone, Loss::Removed)));
     assert_eq!(opened.session.renew(&[held.id()]).await.unwrap().gone, [(held.id(), Loss::Removed)]);
     assert!(!store.remove(&held.id()));
 }

@@ -19,7 +19,7 @@ use super::show::{self, or_nothing};
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
-use crate::store::{Break, PlaceId, RequestId};
+use crate::store::{Break, GrantId, RequestId};
 use crate::token::FencingToken;
 
 /// How many records are kept of one name.
@@ -198,14 +198,15 @@ async fn read_records(
     Ok(breaks)
 }
 
-/// Why the grant of a place was broken, if it was.
-pub(super) async fn reason(client: &wire::Client, config: &Config, place: &PlaceId) -> wire::Result<Option<Arc<str>>> {
+/// Why a grant was broken, if it was.
+pub(super) async fn reason(client: &wire::Client, config: &Config, grant: &GrantId) -> wire::Result<Option<Arc<str>>> {
+    let place = &grant.place;
     let directory = config.records(&place.name);
     let Some((mut records, _)) = or_nothing(client.get_children(&directory).await)? else { return Ok(None) };
     let part = part_of(place.request);
     records.retain(|record| record.contains(&part));
     let broken = read_records(client, &directory, &records, &place.name).await?;
-    Ok(broken.into_iter().rfind(|order| order.place == *place).map(|order| order.reason))
+    Ok(broken.into_iter().rfind(|order| grant.is_of(&order.place, order.token)).map(|order| order.reason))
 }
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::queue::Claim;
-    use crate::store::Owner;
+    use crate::store::{Owner, PlaceId};
 
     fn order() -> Break {
         let owner = |client| Owner { client, host: "db-1".to_owned(), pid: 7 };

@@ -16,7 +16,7 @@ use futures_util::stream::FuturesUnordered;
 use super::breaks;
 use super::session::Core;
 use super::table::{Beside, Node};
-use crate::store::{Loss, PlaceId, SessionEvent};
+use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
 
 /// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
 /// section costs no watch; somebody who deletes the node in it is noticed a moment later.
@@ -53,7 +53,7 @@ pub(super) struct Events {
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     asked: FuturesUnordered<Asked>,
     /// Places whose nodes somebody deleted, and why.
-    removed: FuturesUnordered<BoxFuture<'static, (PlaceId, Option<Arc<str>>)>>,
+    removed: FuturesUnordered<BoxFuture<'static, (GrantId, Option<Arc<str>>)>>,
     /// A look for requests that are in doubt.
     look: Option<BoxFuture<'static, ()>>,
     ended: bool,
@@ -107,16 +107,16 @@ impl Events {
     /// The next node of a holder that somebody else deleted.
     fn poll_removed(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         core.table.listen(cx.waker());
-        self.removed.extend(core.table.take_fired().into_iter().map(|place| why_removed(core, place)));
+        self.removed.extend(core.table.take_fired().into_iter().map(|(place, node)| why_removed(core, place, node)));
         self.ask_in_time(core, cx);
         while let Poll::Ready(Some((place, node, watched))) = self.asked.poll_next_unpin(cx) {
             self.answered(core, place, node, watched);
         }
-        let Poll::Ready(Some((place, reason))) = self.removed.poll_next_unpin(cx) else { return Poll::Pending };
-        core.table.forget(place.request);
+        let Poll::Ready(Some((grant, reason))) = self.removed.poll_next_unpin(cx) else { return Poll::Pending };
+        core.table.forget(grant.place.request);
         Poll::Ready(match reason {
-            Some(reason) => SessionEvent::Broken(place, reason),
-            None => SessionEvent::Gone(place, Loss::Removed),
+            Some(reason) => SessionEvent::Broken(grant, reason),
+            None => SessionEvent::Gone(grant, Loss::Removed),
         })
     }
 
@@ -164,7 +164,7 @@ impl Events {
                 (Wire::NoNode, Beside::Lighter(lighter)) => self.ask(core, place, lighter),
                 (Wire::NoNode, Beside::Nothing) => {
                     core.table.ending(place.request);
-                    self.removed.push(why_removed(core, place));
+                    self.removed.push(why_removed(core, place, node));
                 }
                 // Each of these takes a while, or a new connection: it is no loop without a pause.
                 (Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable, _) => {
@@ -199,14 +199,15 @@ impl Stream for Events {
 }
 
 /// Looks whether there is a record of a break, for no longer than a loss may be kept back for its reason.
-fn why_removed(core: &Arc<Core>, place: PlaceId) -> BoxFuture<'static, (PlaceId, Option<Arc<str>>)> {
+fn why_removed(core: &Arc<Core>, place: PlaceId, node: Node) -> BoxFuture<'static, (GrantId, Option<Arc<str>>)> {
+    let grant = GrantId { place, token: node.grant().token };
     let (client, config, clock) = (core.client.clone(), Arc::clone(&core.config), Arc::clone(&core.clock));
     Box::pin(async move {
         let at_the_latest = clock.now().after(REASON_WITHIN);
         let reason = tokio::select! {
-            reason = breaks::reason(&client, &config, &place) => reason.unwrap_or_default(),
+            reason = breaks::reason(&client, &config, &grant) => reason.unwrap_or_default(),
             () = clock.sleep_until(at_the_latest) => None,
         };
-        (place, reason)
+        (grant, reason)
     })
 }

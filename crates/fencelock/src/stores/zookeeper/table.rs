@@ -319,7 +319,7 @@ impl Table {
     }
 
     /// The places whose nodes were deleted since; each is to be forgotten once it is told why. A node that was written into is watched anew.
-    pub(super) fn take_fired(&self) -> Vec<PlaceId> {
+    pub(super) fn take_fired(&self) -> Vec<(PlaceId, Node)> {
         if !self.bell.fired.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
@@ -333,7 +333,7 @@ impl Table {
         for (id, event) in heard {
             match (event, inner.requests.get_mut(&id)) {
                 (WatchEvent::Deleted, Some(Known::Placed(placed))) if placed.lighter.is_none() => {
-                    gone.push(PlaceId { name: placed.name.clone(), request: id });
+                    gone.push((PlaceId { name: placed.name.clone(), request: id }, placed.node));
                     watches.push(placed.watch.take());
                     inner.end(id);
                 }

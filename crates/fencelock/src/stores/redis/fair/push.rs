@@ -15,8 +15,9 @@ use tokio::sync::{Notify, mpsc};
 use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
 use super::slot::{Slot, Stand};
 use crate::name::Name;
-use crate::store::{Ahead, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
+use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
 use crate::time::Moment;
+use crate::token::FencingToken;
 
 /// A waiting place is looked at this often: a message that was lost delays a grant by no more.
 pub(super) const REPAIR: Duration = Duration::from_secs(2);
@@ -294,7 +295,8 @@ impl Hub {
         let is_ours = slot.seq() == Some(broken.grant) || matches!(slot.stand(), Stand::Sent { .. });
         if is_ours {
             self.set(&slot, Stand::Gone(Loss::Broken));
-            self.tell(SessionEvent::Broken(broken.place, broken.reason));
+            let token = FencingToken::new(broken.grant, 0);
+            self.tell(SessionEvent::Broken(GrantId { place: broken.place, token }, broken.reason));
         }
     }
 

@@ -1,0 +1,71 @@
+//! News of a grant is of that grant: a request that was granted twice is not ended by what is told of its first grant.
+
+use std::sync::{Arc, Mutex};
+
+use fencelock::memory::MemoryStore;
+use fencelock::store::{Capability, GrantId, Opened, Opening, Page, PlaceId, Queue, RequestId, SessionEvent, Store};
+use fencelock::{Client, Clock, FencingToken, GuardState, Io, Loss, Name, Result};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::mpsc;
+
+use crate::support::{on_one_thread, settle};
+
+/// A memory store whose sessions are told what a test says.
+#[derive(Debug)]
+struct Gossip {
+    store: MemoryStore,
+    heard: Mutex<Option<mpsc::UnboundedReceiver<SessionEvent>>>,
+}
+
+impl Store for Gossip {
+    fn capability(&self) -> &Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(async move {
+            let opened = self.store.open(opening).await?;
+            let mut heard = self.heard.lock().unwrap().take().expect("there is one session");
+            let heard = stream::poll_fn(move |cx| heard.poll_recv(cx));
+            Ok(Opened { events: stream::select(heard, opened.events).boxed(), ..opened })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
+    }
+}
+
+#[test]
+fn news_of_an_older_grant_of_the_same_request_ends_no_later_one() {
+    on_one_thread(async {
+        let (store, _clock) = MemoryStore::with_virtual_clock();
+        let (tell, heard) = mpsc::unbounded_channel();
+        let gossip = Gossip { store, heard: Mutex::new(Some(heard)) };
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(gossip)).await.unwrap();
+        let held = client.mutex("job").unwrap().acquire().await.unwrap();
+        let id: RequestId = client.queue("job").await.unwrap().contenders[0].id;
+        let place = PlaceId { name: held.name().clone(), request: id };
+        let token = held.token().unwrap();
+        let grant = |token| GrantId { place: place.clone(), token };
+        let older = FencingToken::new(token.grant() - 1, 0);
+        tell.send(SessionEvent::Broken(grant(older), "stuck".into())).unwrap();
+        tell.send(SessionEvent::Gone(grant(older), Loss::Removed)).unwrap();
+        settle().await;
+        assert_eq!(held.state(), GuardState::Held);
+        tell.send(SessionEvent::Broken(grant(Some(token)), "stuck".into())).unwrap();
+        settle().await;
+        assert_eq!((held.lost().now_or_never(), held.break_reason()), (Some(Loss::Broken), Some("stuck")));
+        client.close().await.unwrap();
+    });
+}
