@@ -120,10 +120,10 @@ impl Client {
         Semaphore::new(self.clone(), Name::new(name)?, capacity)
     }
 
-    /// What the store promises.
+    /// What the store promises: after what was learned of its servers when the newest session was opened.
     #[must_use]
-    pub fn capability(&self) -> &Capability {
-        self.engine.store.capability()
+    pub fn capability(&self) -> Arc<Capability> {
+        self.engine.capability()
     }
 
     /// The times that this client lives by.

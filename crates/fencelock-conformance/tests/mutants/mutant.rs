@@ -150,7 +150,7 @@ impl Store for MutantStore {
                 clock,
                 bound,
             };
-            Ok(Opened { session: Arc::new(session), events, ttl: Some(ttl), confirmed })
+            Ok(Opened { session: Arc::new(session), events, ttl: Some(ttl), confirmed, capability: None })
         })
     }
 

@@ -132,7 +132,7 @@ impl Client {
 
     /// What the store promises.
     #[must_use]
-    pub fn capability(&self) -> &Capability {
+    pub fn capability(&self) -> Arc<Capability> {
         self.0.capability()
     }
 

@@ -13,8 +13,8 @@ pub(crate) mod pending;
 mod session;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::future;
@@ -28,7 +28,7 @@ use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Domain, Loss, Owner, RequestId, Store};
+use crate::store::{Capability, Domain, Loss, Owner, RequestId, Store};
 use crate::time::Clock;
 
 /// The longest that the drop of the last handle waits for clean-up under way.
@@ -46,6 +46,7 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     domains: Domains,
+    capability: RwLock<Arc<Capability>>,
     looks: Looks,
     closed: CancellationToken,
     pending: Arc<Pending>,
@@ -61,6 +62,7 @@ impl Engine {
         observers: Observers,
         spawner: Spawner,
     ) -> Self {
+        let capability = RwLock::new(Arc::new(store.capability().clone()));
         Self {
             store,
             clock,
@@ -71,6 +73,7 @@ impl Engine {
             spawner,
             requests: AtomicU64::new(0),
             domains: Domains::default(),
+            capability,
             looks: Looks::default(),
             closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),
@@ -80,6 +83,11 @@ impl Engine {
     /// A request id that was never used before.
     pub(crate) fn next_request(&self) -> RequestId {
         RequestId { client: self.owner.client, number: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    /// What the store promises, as far as is known by now.
+    pub(crate) fn capability(&self) -> Arc<Capability> {
+        Arc::clone(&self.capability.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The session of a domain, if one is open and certain.

@@ -1,7 +1,7 @@
 //! Sessions are opened by the engine, once for all who wait for one, and again when one is lost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -133,6 +133,9 @@ impl Engine {
             other => error.with("domain", other),
         })?;
         self.check_granted(&opened)?;
+        if let Some(refined) = &opened.capability {
+            *self.capability.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(refined);
+        }
         let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);

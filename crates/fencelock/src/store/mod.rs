@@ -57,7 +57,7 @@ use crate::token::FencingToken;
 /// A coordination store. Passive: it never sleeps, polls or retries on its own, except inside [`Place::next`] and the
 /// bounded re-drives of its protocol.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// What this store promises.
+    /// What this store promises before anybody connected; what the servers turned out to allow is in [`Opened::capability`].
     fn capability(&self) -> &Capability;
 
     /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock
@@ -127,6 +127,9 @@ pub struct Opened {
     pub ttl: Option<Duration>,
     /// The moment the ttl counts from: before the request that the store confirmed was sent.
     pub confirmed: Moment,
+    /// What the store promises after what it learned of its servers by connecting; `None` when that is what
+    /// [`Store::capability`] says. The pace is that of the store, whatever this says.
+    pub capability: Option<Arc<Capability>>,
 }
 
 /// Something that happened to a session or one of its places, unasked.

@@ -89,6 +89,7 @@ async fn a_restart_is_suspected_where_nobody_may_ask_for_it() {
         server(Settings { durable: true, ..Settings::default() }.with_user("blind", "on >p ~* &* +@all -info"));
     let url = format!("redis://blind:p@{}", server.address());
     let (holder, guard) = held(&url).await;
+    assert!(holder.capability().certainty.contains("INFO"), "{:?}", holder.capability());
     server.restart().unwrap();
     assert_eq!(soon(guard.lost()).await, Loss::PerhapsRestarted);
     let granted = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();

@@ -171,7 +171,8 @@ impl Store for FileStore {
         Box::pin(async move {
             let confirmed = opening.clock.now();
             let core = self.open_session(&opening.owner, opening.patience(), opening.clock)?;
-            Ok(Opened { events: core.events(), session: Arc::new(FileSession(core)), ttl: None, confirmed })
+            let (events, session) = (core.events(), Arc::new(FileSession(core)));
+            Ok(Opened { events, session, ttl: None, confirmed, capability: None })
         })
     }
 

@@ -281,7 +281,7 @@ impl Store for MemoryStore {
             let session = self.link.send(Operation::Open, None, open).await?;
             let core = Arc::new(Core::new(Arc::clone(&self.link), session, clock));
             let events = Arc::clone(&core).events();
-            Ok(Opened { session: Arc::new(MemorySession(core)), events, ttl: Some(ttl), confirmed })
+            Ok(Opened { session: Arc::new(MemorySession(core)), events, ttl: Some(ttl), confirmed, capability: None })
         })
     }
 

@@ -148,7 +148,8 @@ impl ZooKeeperStore {
         let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner));
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Events::new(events, granted, &core).boxed();
-        Ok(Opened { session: Arc::new(ZooKeeperSession(core)), events, ttl: Some(granted), confirmed })
+        let session = Arc::new(ZooKeeperSession(core));
+        Ok(Opened { session, events, ttl: Some(granted), confirmed, capability: None })
     }
 
     /// Says when the servers granted another ttl than was asked for, and refuses one too short to be certain of anything.

@@ -101,6 +101,11 @@ impl Member {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
+    /// Whether the server says which run of it this is.
+    pub(super) fn knows_the_run(&self) -> bool {
+        self.run_id.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// A server that was started anew may have forgotten what it confirmed, or remember what is over: nothing of the session
     /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, server: &Server, connection: &Connection) {

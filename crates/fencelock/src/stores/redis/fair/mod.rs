@@ -51,6 +51,14 @@ pub(super) static CAPABILITY: Capability = Capability {
     blocking: false,
 };
 
+/// What is promised to a user who may not ask the server which run of it this is.
+fn without_info() -> Capability {
+    Capability {
+        certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet), its wall clock does not jump ahead, and no connection breaks: this user may not run INFO, so nobody can tell whether the server behind a new connection was started anew",
+        ..CAPABILITY.clone()
+    }
+}
+
 /// The store on this server, whose keys begin with `prefix`.
 pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
     let layout = Arc::new(Layout::new(prefix));
@@ -85,10 +93,11 @@ impl RedisStore {
         let link = link(&self.config, user, Some(&member.opening));
         link.connection().await?;
         let confirmed = member.confirmed();
+        let capability = (!member.knows_the_run()).then(|| Arc::new(without_info()));
         let core = Arc::new(Core { link, member });
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed })
+        Ok(Opened { session: Arc::new(RedisSession(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
     /// The connection of the session opened last, or, if there is none any more, one that serves no session.
