@@ -172,7 +172,7 @@ impl Drill {
             Liveness::Process | Liveness::Memory => capability.detection_slack,
             _ => client.timing().ttl + capability.detection_slack,
         };
-        let laws = Laws::from(capability);
+        let laws = Laws::from(&*capability);
         client.close().await.map_err(in_words)?;
         Ok((laws, u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX)))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
-use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceId, Queue, Renewal, RequestId, Session, Store};
+use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
 use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Loss, Name, Observer, Result, blocking};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -155,7 +155,7 @@ impl Session for SlowSession {
         self.0.withdraw(name, id)
     }
 
-    fn renew(&self, places: Arc<[PlaceId]>) -> BoxFuture<'_, Result<Renewal>> {
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         self.0.renew(places)
     }
 

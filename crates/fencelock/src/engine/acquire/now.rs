@@ -44,9 +44,10 @@ impl Acquire {
             return Err(None);
         };
         let grant = match &answer {
-            Ok(Entered::In(place)) => place.standing().grant().filter(|_| attempt.live.over().is_none()),
+            Ok(Entered::In(place)) => place.standing().grant(),
             _ => None,
         };
+        let grant = grant.filter(|grant| attempt.live.over().is_none() && !self.is_too_late(*grant));
         match (grant, answer) {
             (Some(grant), Ok(Entered::In(place))) => {
                 attempt.stage = Stage::Placed(place);
