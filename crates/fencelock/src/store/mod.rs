@@ -418,14 +418,6 @@ impl Grant {
     }
 }
 
-impl Grant {
-    /// A grant with that token.
-    #[must_use]
-    pub const fn new(token: Option<FencingToken>) -> Self {
-        Self { token }
-    }
-}
-
 /// Why a place is gone although nobody gave it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::{
-    Capability, Entered, Entry, Grant, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal,
-    RequestId, Session, Standing, Store,
+    Capability, Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId,
+    Session, Standing, Store,
 };
 use fencelock::{Claim, Client, Clock, Guard, GuardState, Io, Loss, Moment, Name, Result};
 use futures_util::FutureExt;
@@ -123,7 +123,10 @@ struct Lease {
 impl Lease {
     fn with_end(&self, standing: Standing) -> Standing {
         match standing {
-            Standing::Granted(grant) => Standing::Granted(Grant { valid_until: Some(self.valid), ..grant }),
+            Standing::Granted(mut grant) => {
+                grant.valid_until = Some(self.valid);
+                Standing::Granted(grant)
+            }
             other => other,
         }
     }
