@@ -117,7 +117,8 @@ fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     let grant = GrantId { place: slot.place.clone(), token: FencingToken::new(7, 0) };
     assert_eq!(heard.events.try_recv(), Ok(SessionEvent::Broken(grant, "stuck".into())));
     assert!(heard.events.try_recv().is_err(), "a break is told twice");
-    assert_eq!(heard.hub.gone(&[slot.place.clone()]), [(slot.place.clone(), Loss::Broken)]);
+    let places = [slot.place.clone()];
+    assert_eq!(heard.hub.gone(&places), [(slot.place.clone(), Loss::Broken)]);
     let known = heard.hub.broken();
     assert_eq!(known, std::slice::from_ref(&slot.place));
     heard.hub.acknowledged(&known);
@@ -136,7 +137,8 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
     for slot in [&granted, &waits] {
         assert_eq!(slot.standing(), Standing::Lost(Loss::Broken));
         let place = slot.place.clone();
-        assert_eq!(heard.hub.gone(&[place.clone()]), [(place, Loss::Broken)]);
+        let places = [place.clone()];
+        assert_eq!(heard.hub.gone(&places), [(place, Loss::Broken)]);
     }
     assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
 }
