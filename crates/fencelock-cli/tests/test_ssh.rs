@@ -17,6 +17,8 @@ const PASSPHRASE: &str = "pass phrase";
 struct Server {
     child: Child,
     ssh: String,
+    /// Nobody else here takes it meanwhile.
+    _port: Port,
 }
 
 impl Drop for Server {
@@ -49,7 +51,6 @@ fn server(place: &Place) -> Server {
         address.ip()
     );
     write(place.path("sshd_config"), settings).unwrap();
-    drop(port);
     let mut sshd = Command::new("/usr/sbin/sshd");
     sshd.args(["-D", "-e", "-f"]).arg(place.path("sshd_config"));
     let child = sshd.stdin(Stdio::null()).stderr(std::fs::File::create(place.path("log")).unwrap()).spawn().unwrap();
@@ -60,7 +61,7 @@ fn server(place: &Place) -> Server {
         address.port(),
         address.ip()
     );
-    Server { child, ssh }
+    Server { child, ssh, _port: port }
 }
 
 /// Answers both questions: ssh asks them at `/dev/tty`, whatever its input is.
