@@ -4,6 +4,8 @@
 mod domains;
 #[path = "stubborn/news.rs"]
 mod news;
+#[path = "stubborn/pauses.rs"]
+mod pauses;
 #[path = "stubborn/validity.rs"]
 mod validity;
 

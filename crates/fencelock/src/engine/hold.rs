@@ -100,7 +100,8 @@ impl Hold {
             }
             let Some(strong) = hold.upgrade() else { return };
             strong.lose(loss);
-            if !strong.lingers() {
+            // A release that failed has left its guard, and the place, to its holder.
+            if strong.phase.get().is_end() && !strong.lingers() {
                 return;
             }
             drop(strong);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 
 use super::observe::{Event, Observers};
 use super::options::Retry;
@@ -65,7 +65,16 @@ impl Keeper {
                     None => events_go_on = false,
                 },
                 () = live.ends_sooner() => {}
-                answer = answer_of(&mut self.in_flight) => self.answered(answer),
+                answer = answer_of(&mut self.in_flight) => {
+                    // A store may have put into its events what it read in this answer: they say why a place is gone.
+                    while events_go_on && let Some(event) = events.next().now_or_never() {
+                        match event {
+                            Some(event) => self.heard(event),
+                            None => events_go_on = false,
+                        }
+                    }
+                    self.answered(answer);
+                }
                 () = live.clock.sleep_until(wake_at) => {}
             }
             self.look_at_the_clock();
@@ -140,7 +149,12 @@ impl Keeper {
                 self.renew_interval = self.live.timing.renew_interval.min(ttl / 3);
             }
         }
+        let before = self.live.safe_until();
         self.live.is_safe_until(self.live.timing.safe_until(self.confirmed, self.ttl));
+        // Somebody may have found, since the clock was read, that the end had come, and left all else to the end of the session.
+        if self.live.clock.now() >= before {
+            self.over(Loss::Unconfirmed);
+        }
     }
 
     fn failed(&mut self, error: &Error) {

@@ -406,7 +406,7 @@ pub struct Grant {
     /// The fencing token; `None` where the store has none.
     pub token: Option<FencingToken>,
     /// Until when it holds by itself, whatever becomes of its session; `None` where the session says all. On the clock of the
-    /// client that holds it, and `None` for what others hold. Renewed by [`Renewal::valid`].
+    /// client that holds it, and `None` for what others hold. Renewals may prolong it.
     pub valid_until: Option<Moment>,
 }
 

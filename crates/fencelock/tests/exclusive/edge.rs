@@ -36,6 +36,23 @@ fn a_lease_and_max_hold_count_from_the_grant_however_long_the_wait_was() {
 }
 
 #[test]
+fn max_hold_ends_a_grant_whose_release_failed_although_its_guard_is_kept() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let guard = whole(&process.client, "a").unwrap().max_hold(secs(6)).acquire().await.unwrap();
+        process.store.partition();
+        let releasing = tokio::spawn(async move { guard.release().await });
+        world.advance(secs(4)).await;
+        let kept = releasing.await.unwrap().unwrap_err();
+        process.store.heal();
+        world.advance(secs(4)).await;
+        world.assert_no_place_is_left().await;
+        drop(kept);
+    });
+}
+
+#[test]
 fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
     on_one_thread(async {
         let world = World::new();

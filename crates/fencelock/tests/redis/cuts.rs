@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::{Client, GuardState};
+use fencelock::{Client, GuardState, Loss};
 use fencelock_testbed::redis::shared;
 use fencelock_testbed::{Proxy, Way};
 
@@ -240,4 +240,18 @@ async fn a_release_while_the_way_is_cut_is_made_up_for() {
     drop(guard);
     link.proxy.heal();
     acquired(waiting).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_break_that_a_renewal_tells_of_keeps_its_reason() {
+    let link = Link::new();
+    let (holder, other) = (client(&link.url(), 20_000).await, client(&link.past(), 20_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    link.proxy.refuse();
+    link.proxy.reset();
+    let queue = other.queue("job").await.unwrap();
+    assert!(other.break_grant("job", &queue.contenders[0], "stuck").await.unwrap());
+    link.proxy.heal();
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+    assert_eq!(guard.break_reason(), Some("stuck"));
 }

@@ -1,0 +1,106 @@
+//! A thread that stands still between a look at the clock and what it does then.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use fencelock::memory::{MemoryStore, Operation, VirtualClock};
+use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
+use fencelock::{Client, Clock, Io, Moment, Name, Result};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::support::{ms, on_one_thread, secs, settle};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A clock after the next look at which something happens before whoever looked goes on.
+#[derive(Clone)]
+struct Paused(VirtualClock, Arc<Mutex<Option<Hook>>>);
+
+impl fmt::Debug for Paused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Clock for Paused {
+    fn now(&self) -> Moment {
+        let now = self.0.now();
+        let hook = self.1.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        now
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall()
+    }
+
+    fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()> {
+        self.0.sleep_until(at)
+    }
+}
+
+#[derive(Debug)]
+struct OnIt(MemoryStore, Paused);
+
+impl Store for OnIt {
+    fn capability(&self) -> &Capability {
+        self.0.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        Some(Arc::new(self.1.clone()))
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        self.0.open(opening)
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.0.queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.0.names(prefix)
+    }
+}
+
+#[test]
+fn a_session_that_was_found_over_while_a_renewal_was_taken_in_leaves_no_place() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let paused = Paused(clock.clone(), Arc::default());
+        let mine = store.another_process();
+        let options = Client::builder().io(Io::CurrentRuntime).request_deadline(secs(10));
+        let on_it: Arc<dyn Store> = Arc::new(OnIt(mine.clone(), paused.clone()));
+        let client = options.connect_store(on_it).await.unwrap();
+        let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+        let pass = async |duration: Duration| {
+            let end = clock.now().after(duration);
+            settle().await;
+            while clock.now() < end {
+                clock.advance(ms(100));
+                settle().await;
+            }
+        };
+        let late = mine.delay_next(Operation::Renew);
+        pass(ms(2600)).await;
+        late.caught().await;
+        pass(ms(6300)).await;
+        guard.check().unwrap();
+        // Between the look at the clock and the new end, the old one passes and the guard is dropped.
+        let inner = clock.clone();
+        *paused.1.lock().unwrap() = Some(Box::new(move || {
+            inner.advance(ms(300));
+            drop(guard);
+        }));
+        assert!(late.release());
+        settle().await;
+        assert!(paused.1.lock().unwrap().is_none(), "nobody looked at the clock");
+        pass(secs(30)).await;
+        assert_eq!(store.census().places, 0);
+    });
+}
