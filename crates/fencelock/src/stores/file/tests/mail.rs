@@ -159,22 +159,24 @@ async fn a_mailbox_that_is_filled_without_end_stops_nothing_else_on_the_thread()
     let store = store(&directory);
     let client = Client::on(&store);
     let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (path, session, over) = (mailbox(&directory, &client), client.core.id, Arc::clone(&is_over));
+    let written = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (path, session) = (mailbox(&directory, &client), client.core.id);
+    let (over, count) = (Arc::clone(&is_over), Arc::clone(&written));
     let flood = std::thread::spawn(move || {
         let mut letter = [0; 32];
         letter[8..16].copy_from_slice(&session.to_be_bytes());
         let pipe = rustix::fs::open(&path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
         // A limit of its own, so that a thread that is stopped for good fails the test.
-        let (start, mut number) = (std::time::Instant::now(), 0_u64);
+        let start = std::time::Instant::now();
         while !over.load(Ordering::SeqCst) && start.elapsed() < Duration::from_secs(20) {
-            number += 1;
+            let number = count.fetch_add(1, Ordering::SeqCst);
             letter[..8].copy_from_slice(&number.to_be_bytes());
             let _full = rustix::io::write(&pipe, &letter);
         }
         over.load(Ordering::SeqCst)
     });
-    for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    while written.load(Ordering::SeqCst) < 20_000 {
+        tokio::task::yield_now().await;
     }
     is_over.store(true, Ordering::SeqCst);
     assert!(flood.join().unwrap(), "nothing else ran while letters came");
