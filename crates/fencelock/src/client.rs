@@ -318,7 +318,7 @@ impl ClientBuilder {
 
     /// Opens the session when something is acquired, and not before: for a client that looks at queues and names, or breaks a
     /// grant, and so needs none. It writes nothing, so that a store will do that takes no locks from it: a server that cannot save
-    /// its data, a replica, a user who may only read.
+    /// its data, a replica, a user who may run no command that writes.
     ///
     /// [`ClientBuilder::connect`] asks the store nothing then: the first look tells whether it can be reached.
     pub fn session_when_needed(mut self, only_when_needed: bool) -> Self {
