@@ -1,5 +1,8 @@
 //! The signals that fencelock passes on to the command, and those that it leaves alone.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -23,6 +26,8 @@ const RELAYED: [Signal; 7] = [
 /// The signals that arrive from now on.
 pub(crate) struct Signals {
     arrived: mpsc::UnboundedReceiver<Signal>,
+    /// Set by the handlers: somebody asked for an end, and [`next`](Self::next) has not told it yet.
+    end_asked: Arc<AtomicBool>,
     stops: Stops,
 }
 
@@ -33,6 +38,7 @@ impl Signals {
     pub(crate) fn take_over() -> Outcome<Self> {
         let ignored = ignored();
         let (sender, arrived) = mpsc::unbounded_channel();
+        let end_asked = Arc::new(AtomicBool::new(false));
         let mut unblocked = SigSet::empty();
         for taken in RELAYED.into_iter().chain([Signal::SIGCHLD]) {
             if taken != Signal::SIGCHLD && ignored.contains(taken) {
@@ -40,15 +46,18 @@ impl Signals {
             }
             unblocked.add(taken);
             let kind = SignalKind::from_raw(taken as i32);
-            let mut stream =
-                signal(kind).map_err(|error| Failure::os(format_args!("cannot handle {taken}"), &error))?;
+            let not_handled = |error| Failure::os(format_args!("cannot handle {taken}"), &error);
+            if asks_for_an_end(taken) {
+                signal_hook::flag::register(taken as i32, end_asked.clone()).map_err(not_handled)?;
+            }
+            let mut stream = signal(kind).map_err(not_handled)?;
             let sender = sender.clone();
             tokio::spawn(async move { while stream.recv().await.is_some() && sender.send(taken).is_ok() {} });
         }
         // Whoever started us may have left them blocked; nothing would ever arrive.
         unblocked.thread_unblock().map_err(|error| Failure::os("cannot unblock signals", &error.into()))?;
         let stops = Stops::keep(&ignored).map_err(|error| Failure::os("cannot wait for signals", &error))?;
-        Ok(Self { arrived, stops })
+        Ok(Self { arrived, end_asked, stops })
     }
 
     /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -59,7 +68,12 @@ impl Signals {
         tokio::select! {
             biased;
             // The senders live as long as the runtime.
-            Some(signal) = self.arrived.recv() => signal,
+            Some(signal) = self.arrived.recv() => {
+                if asks_for_an_end(signal) {
+                    self.end_asked.store(false, Ordering::Relaxed);
+                }
+                signal
+            }
             signal = self.stops.next() => signal,
         }
     }
@@ -79,8 +93,12 @@ impl Signals {
         }
     }
 
-    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already.
+    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already. Nobody is stopped
+    /// who was asked to end and was not told it yet: a shell that ends a stopped job continues it once, and once only.
     pub(crate) fn stop(&self, signal: Signal) {
+        if self.end_asked.load(Ordering::Relaxed) {
+            return self.refuse(signal);
+        }
         self.stops.stop(signal);
     }
 
