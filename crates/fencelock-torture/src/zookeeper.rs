@@ -21,6 +21,9 @@ const HEADER: &[usize] = &[4, 4, 8, 4];
 /// The fields of a node's `Stat`, in bytes, as `zookeeper.jute` has them.
 const STAT: &[usize] = &[8, 8, 8, 8, 4, 4, 4, 8, 4, 4, 8];
 
+/// The memory of a server that is alone, in mebibytes: a hundred workers ask it at once for queues of more than a mebibyte each.
+const HEAP_ALONE: usize = 512;
+
 /// One server or three, with a parent node and ways to it of their own.
 #[derive(Debug)]
 pub struct ZooKeeper {
@@ -46,7 +49,8 @@ impl ZooKeeper {
     pub fn start(servers: usize) -> io::Result<Arc<Ensemble>> {
         let settings = Settings { servers, links: servers > 1, ..Settings::default() };
         // Without digests the data of a server that is alone can be changed by hand.
-        let settings = if servers > 1 { settings } else { settings.with("digest.enabled", false) };
+        let alone = |settings: Settings| settings.with("digest.enabled", false).heap(HEAP_ALONE);
+        let settings = if servers > 1 { settings } else { alone(settings) };
         // No test here is about the power going, and the disk is shared by all of them.
         Ensemble::start(settings.with("forceSync", "no")).map(Arc::new)
     }

@@ -65,6 +65,13 @@ impl Settings {
         self
     }
 
+    /// Memory of so many mebibytes for what a server keeps.
+    #[must_use]
+    pub fn heap(mut self, mebibytes: usize) -> Self {
+        self.java.push(format!("-Xmx{mebibytes}m"));
+        self
+    }
+
     /// A port for the server with this number: any one, or `usual` on a host of its own.
     pub(super) fn port(&self, number: usize, usual: u16) -> io::Result<Port> {
         match &self.network {

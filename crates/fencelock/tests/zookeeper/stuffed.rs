@@ -23,9 +23,7 @@ async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
 #[tokio::test]
 async fn twenty_thousand_nodes_of_a_stranger_keep_nobody_from_the_lock_and_are_shown() {
     // Usually the servers of tests have little memory: less than one such listing needs.
-    let mut settings = Settings::default();
-    settings.java.push("-Xmx512m".to_owned());
-    let server = Ensemble::start(settings).unwrap();
+    let server = Ensemble::start(Settings::default().heap(512)).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
     // Ten megabytes take their time on a machine that does much else.
     let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=60000")).await.unwrap();
