@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::memory::MemoryStore;
 use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
 use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use support::{World, ms, on_one_thread, secs, settle};
+use support::{World, ms, on_one_thread, pass, secs, settle};
 
 /// A memory store that misbehaves from the second session on.
 #[derive(Debug)]
@@ -147,14 +147,6 @@ impl Store for Stubborn {
 
 /// A third of the default ttl.
 const LAG: Duration = Duration::from_millis(3_333);
-
-async fn pass(clock: &VirtualClock, duration: Duration) {
-    let end = clock.now().after(duration);
-    while clock.now() < end {
-        clock.advance(ms(100));
-        settle().await;
-    }
-}
 
 #[test]
 fn whoever_finds_out_that_a_session_is_over_asks_it_why_and_everybody_is_told() {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::{Capability, Domain, Opened, Opening, Page, Queue, Store};
@@ -11,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use crate::support::{ms, on_one_thread, secs, settle};
+use crate::support::{on_one_thread, pass, secs, settle};
 
 /// Two ways to one memory store, which are cut, healed and expired one by one. Names that start with `b` go the second way.
 #[derive(Debug)]
@@ -90,15 +89,6 @@ impl World {
     fn sessions_lost(&self) -> usize {
         self.lost.0.load(Ordering::SeqCst)
     }
-
-    async fn pass(&self, duration: Duration) {
-        let end = self.clock.now().after(duration);
-        settle().await;
-        while self.clock.now() < end {
-            self.clock.advance(ms(100));
-            settle().await;
-        }
-    }
 }
 
 #[test]
@@ -108,7 +98,7 @@ fn a_session_of_each_part_is_opened_when_it_is_first_wanted_and_kept_alive_by_it
         assert_eq!(world.sessions(), 1, "connecting opens the first");
         let held = [world.hold("a").await, world.hold("b").await, world.hold("b2").await];
         assert_eq!((world.sessions(), world.client.places()), (2, 3));
-        world.pass(secs(60)).await;
+        pass(&world.clock, secs(60)).await;
         assert!(held.iter().all(|guard| guard.state() == GuardState::Held));
         world.client.close().await.unwrap();
         assert_eq!(world.parts[0].census(), Default::default());
@@ -126,10 +116,10 @@ fn the_end_of_one_parts_session_loses_only_its_places() {
             assert_eq!(lost.lost().now_or_never(), Some(Loss::Expired));
             assert_eq!((kept.state(), world.sessions_lost()), (GuardState::Held, 1));
             assert_eq!(world.client.health(), Health::NoSession, "the worst of them is told");
-            world.pass(secs(1)).await;
+            pass(&world.clock, secs(1)).await;
             assert!(matches!(world.client.health(), Health::Confirmed(_)), "another one was opened");
             world.hold(name).await.release().await.unwrap();
-            world.pass(secs(60)).await;
+            pass(&world.clock, secs(60)).await;
             kept.release().await.unwrap();
             world.client.close().await.unwrap();
             assert_eq!(world.parts[0].census(), Default::default());
@@ -143,19 +133,19 @@ fn a_part_that_falls_silent_makes_only_its_own_places_suspect_and_then_lost() {
         let world = world().await;
         let (held, silent) = (world.hold("a").await, world.hold("b").await);
         world.parts[1].partition();
-        world.pass(secs(7)).await;
+        pass(&world.clock, secs(7)).await;
         assert_eq!((held.state(), silent.state()), (GuardState::Held, GuardState::Suspect));
         assert!(matches!(world.client.health(), Health::Suspect(Some(_))));
-        world.pass(secs(4)).await;
+        pass(&world.clock, secs(4)).await;
         assert_eq!((held.state(), silent.state()), (GuardState::Held, GuardState::Lost(Loss::Unconfirmed)));
         world.hold("a2").await.release().await.unwrap();
         let tried = world.client.mutex("b2").unwrap().timeout(secs(2));
         let trying = tokio::spawn(async move { tried.acquire().await.map(drop) });
-        world.pass(secs(8)).await;
+        pass(&world.clock, secs(8)).await;
         assert_eq!(trying.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
         held.release().await.unwrap();
         world.parts[1].heal();
-        world.pass(secs(20)).await;
+        pass(&world.clock, secs(20)).await;
         world.hold("b").await.release().await.unwrap();
         world.client.close().await.unwrap();
     });
@@ -169,7 +159,7 @@ fn closing_a_client_closes_every_part_that_answers_and_says_which_did_not() {
         world.parts[1].crash();
         let client = world.client.clone();
         let closing = tokio::spawn(async move { client.close().await });
-        world.pass(secs(60)).await;
+        pass(&world.clock, secs(60)).await;
         assert_eq!(closing.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
         assert_eq!((held.state(), silent.state()), (GuardState::Lost(Loss::Closed), GuardState::Lost(Loss::Closed)));
         assert_eq!(world.parts[0].census(), Default::default(), "the other one's expired");

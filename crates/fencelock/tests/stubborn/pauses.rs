@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
 use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
@@ -10,7 +10,7 @@ use fencelock::{Client, Clock, Io, Moment, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use crate::support::{ms, on_one_thread, secs, settle};
+use crate::support::{ms, on_one_thread, pass, secs, settle};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -78,18 +78,10 @@ fn a_session_that_was_found_over_while_a_renewal_was_taken_in_leaves_no_place() 
         let on_it: Arc<dyn Store> = Arc::new(OnIt(mine.clone(), paused.clone()));
         let client = options.connect_store(on_it).await.unwrap();
         let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-        let pass = async |duration: Duration| {
-            let end = clock.now().after(duration);
-            settle().await;
-            while clock.now() < end {
-                clock.advance(ms(100));
-                settle().await;
-            }
-        };
         let late = mine.delay_next(Operation::Renew);
-        pass(ms(2600)).await;
+        pass(&clock, ms(2600)).await;
         late.caught().await;
-        pass(ms(6300)).await;
+        pass(&clock, ms(6300)).await;
         guard.check().unwrap();
         // Between the look at the clock and the new end, the old one passes and the guard is dropped.
         let inner = clock.clone();
@@ -100,7 +92,7 @@ fn a_session_that_was_found_over_while_a_renewal_was_taken_in_leaves_no_place() 
         assert!(late.release());
         settle().await;
         assert!(paused.1.lock().unwrap().is_none(), "nobody looked at the clock");
-        pass(secs(30)).await;
+        pass(&clock, secs(30)).await;
         assert_eq!(store.census().places, 0);
     });
 }

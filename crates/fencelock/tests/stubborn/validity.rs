@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use crate::support::{ms, on_one_thread, secs, settle};
+use crate::support::{ms, on_one_thread, pass, secs, settle};
 
 /// How long each grant, and each renewal of one, is valid.
 const VALID: Duration = Duration::from_secs(6);
@@ -177,16 +177,6 @@ impl World {
     async fn hold(&self, name: &str) -> Guard {
         self.client.mutex(name).unwrap().acquire().await.unwrap()
     }
-
-    /// Moves the clock on, so slowly that everybody keeps up.
-    async fn pass(&self, duration: Duration) {
-        let end = self.clock.now().after(duration);
-        settle().await;
-        while self.clock.now() < end {
-            self.clock.advance(ms(100));
-            settle().await;
-        }
-    }
 }
 
 #[test]
@@ -195,16 +185,16 @@ fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
         let world = world(None).await;
         let (stuck, renewed) = (world.hold("stuck").await, world.hold("renewed").await);
         assert_eq!(stuck.remaining(), Some(VALID - MARGIN));
-        world.pass(VALID - MARGIN - ms(100)).await;
+        pass(&world.clock, VALID - MARGIN - ms(100)).await;
         assert_eq!(stuck.state(), GuardState::Held);
         assert!(stuck.lost().now_or_never().is_none());
-        world.pass(ms(100)).await;
+        pass(&world.clock, ms(100)).await;
         assert_eq!(
             stuck.lost().now_or_never(),
             Some(Loss::Unconfirmed),
             "it is told when it ends, not when it is asked"
         );
-        world.pass(secs(60)).await;
+        pass(&world.clock, secs(60)).await;
         assert_eq!(renewed.state(), GuardState::Held);
         assert_eq!(world.store.census().places, 1, "what was lost is left in the store as well");
         renewed.release().await.unwrap();
@@ -234,7 +224,7 @@ fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
         let world = world(None).await;
         let held = world.hold("late").await;
         world.store.slow_renewals(VALID);
-        world.pass(VALID * 3).await;
+        pass(&world.clock, VALID * 3).await;
         assert_eq!(held.lost().now_or_never(), Some(Loss::Unconfirmed));
         assert_eq!(held.remaining(), Some(Duration::ZERO));
         world.store.slow_renewals(Duration::ZERO);
@@ -266,9 +256,9 @@ fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
         world.halves.store(true, Ordering::SeqCst);
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on the session lives for 5 s, and is renewed as often as that takes.
-        world.pass(ms(2_500)).await;
+        pass(&world.clock, ms(2_500)).await;
         assert_eq!(held.remaining(), Some(secs(5) - MARGIN));
-        world.pass(secs(60)).await;
+        pass(&world.clock, secs(60)).await;
         assert!(held.remaining().unwrap() > secs(2), "{:?}", held.remaining());
         assert_eq!(held.state(), GuardState::Held);
         held.release().await.unwrap();

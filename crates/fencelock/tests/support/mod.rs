@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::Store;
-use fencelock::{Client, Event, Io, Observer};
+use fencelock::{Client, Clock as _, Event, Io, Observer};
 
 /// Runs `test` on a runtime of one thread.
 pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
@@ -19,6 +19,16 @@ pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
 pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Moves `clock` on by a tenth of a second at a time, each time until nobody can go on.
+pub(crate) async fn pass(clock: &VirtualClock, duration: Duration) {
+    let end = clock.now().after(duration);
+    settle().await;
+    while clock.now() < end {
+        clock.advance(ms(100));
+        settle().await;
     }
 }
 
@@ -49,7 +59,6 @@ impl World {
 
     /// Moves the clock on, stopping wherever somebody wakes.
     pub(crate) async fn advance(&self, duration: Duration) {
-        use fencelock::Clock;
         let end = self.clock.now().after(duration);
         settle().await;
         while self.clock.now() < end {
