@@ -15,7 +15,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the working tree under `root`: what is not text, built, or hidden (but `.ci` and `.cargo`) is left out.
+    /// Reads the working tree under `root`: what is not text, built, or hidden (but `.ci`, `.cargo` and `.github`) is left out.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         read_folder(root, "", &mut files).map_err(|error| format!("reading {}: {error}", root.display()))?;
@@ -66,7 +66,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo" | ".gitignore");
+        let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo" | ".github" | ".gitignore");
         // Cargo marks what it builds into, wherever that is.
         if hidden || entry.path().join("CACHEDIR.TAG").exists() {
             continue;
