@@ -166,6 +166,9 @@ fn a_queue_that_cannot_be_read_is_a_row_and_the_others_are_listed() {
     let queue = by_hand(&["KEYS", "*:queue:bad"]);
     assert_eq!(by_hand(&["SET", queue.trim_end(), "what no fencelock wrote"]), "OK\n", "{queue}");
     let holder = place.holder("good");
+    // No lock has such a name, and no lock is in such a bucket.
+    assert_eq!(by_hand(&["HSET", &queue.trim_end().replace("queue:bad", "bucket"), "a//b", "by hand"]), "1\n");
+    assert_eq!(by_hand(&["SET", "fencelock:2:{000}:bucket", "what no fencelock wrote"]), "OK\n");
     let listed = output(&mut place.fencelock(&["ls"]));
     let (table, said) = (stdout(&listed), stderr(&listed));
     let lines: Vec<_> = table.lines().collect();
@@ -174,6 +177,7 @@ fn a_queue_that_cannot_be_read_is_a_row_and_the_others_are_listed() {
     let alone = code(&output(&mut place.fencelock(&["show", "bad"])));
     assert_eq!((code(&listed), said.contains("not every lock can be read, bad")), (alone, true), "{said}");
     assert_ne!(alone, 0);
+    assert!(said.contains("fencelock:2:{000}:bucket"), "{said}");
     let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert!(listed[0]["error"].is_string() && listed[1]["error"].is_null(), "{listed}");

@@ -93,6 +93,12 @@ pub(super) async fn names(
     let mut names = Vec::new();
     for (part, listed) in unlisted.iter_mut().zip(listed) {
         names.extend(listed.names);
+        for key in listed.foreign {
+            tracing::warn!(
+                key,
+                "this key is of another type than a bucket of names: no lock in it can be had or listed until it is deleted"
+            );
+        }
         part.from = Swept { bucket: part.from.bucket + listed.swept.bucket, ..listed.swept };
     }
     unlisted.retain(|part| part.from.bucket < part.upto);

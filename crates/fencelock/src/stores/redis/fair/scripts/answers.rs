@@ -167,6 +167,8 @@ pub(in crate::stores::redis::fair) struct InShort {
 pub(in crate::stores::redis::fair) struct Named {
     /// A name may come twice.
     pub(in crate::stores::redis::fair) names: Vec<Name>,
+    /// Buckets that are keys of another type: nobody can have a lock there.
+    pub(in crate::stores::redis::fair) foreign: Vec<String>,
     /// How far that came.
     pub(in crate::stores::redis::fair) swept: Swept,
 }

@@ -1,7 +1,8 @@
 -- Names of some buckets that somebody alive queues for, a bounded number of fields at a time. Writes nothing.
 -- KEYS: buckets. ARGV: prefix of the names, prefix of session keys, where the first bucket was left off ('0' for its
 -- beginning), how many fields.
--- Answers how many buckets were gone through, where the next one was left off, and the names; a name may come twice.
+-- Answers how many buckets were gone through, where the next one was left off, the names, and the buckets that are keys of
+-- another type; a name may come twice.
 local start, at, left = ARGV[1], ARGV[3], tonumber(ARGV[4])
 prefix = ARGV[2]
 
@@ -23,10 +24,15 @@ local function look_at(bucket, field, record)
   if not is_sound or is_used then used[#used + 1] = field end
 end
 
-local through = 0
+local through, foreign = 0, {}
 for _, bucket in ipairs(KEYS) do
   repeat
-    local page = call('HSCAN', bucket, at, 'COUNT', 64)
+    -- A key of another type is no bucket of ours, and keeps nobody from the names in the others.
+    local page = redis.pcall('HSCAN', bucket, at, 'COUNT', 64)
+    if page.err then
+      if not string.find(page.err, 'WRONGTYPE', 1, true) then error(page.err, 0) end
+      page, foreign[#foreign + 1] = { '0', {} }, bucket
+    end
     local fields = page[2]
     for index = 1, #fields, 2 do look_at(bucket, fields[index], fields[index + 1]) end
     at, left = page[1], left - #fields / 2
@@ -34,4 +40,4 @@ for _, bucket in ipairs(KEYS) do
   if at == '0' then through = through + 1 end
   if left <= 0 then break end
 end
-return { through, at, used }
+return { through, at, used, foreign }

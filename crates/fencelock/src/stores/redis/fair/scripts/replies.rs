@@ -199,7 +199,10 @@ pub(super) fn shown(answer: Value) -> Result<Page> {
         let mut answer = items(answer)?.into_iter();
         let mut next = || number(&answer.next()?);
         let (queued, dead, skipped, at_end) = (next()?, next()?, next()?, next()? == 1);
-        let last = text(&answer.next()?).and_then(|last| last.parse().ok());
+        let last = match answer.next()? {
+            last if text(&last) == Some("") => None,
+            last => Some(number(&last)?),
+        };
         let places = answer.map(contender).collect::<Option<_>>()?;
         Some(Page { queued, dead, skipped, at_end, last, places })
     };
@@ -226,12 +229,15 @@ pub(super) fn in_short(answer: Value) -> Result<InShort> {
 }
 
 pub(super) fn names(answer: Value) -> Result<Named> {
+    // What is no name is no lock, whoever wrote it there.
     let name = |value: &Value| Name::new(text(value)?).ok();
+    let key = |value: &Value| text(value).map(str::to_owned);
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
         let (bucket, cursor) = (number(&answer.next()?)?, text(&answer.next()?)?.to_owned());
-        let names = items(answer.next()?)?.iter().map(name).collect::<Option<_>>()?;
-        Some(Named { swept: Swept { bucket, cursor }, names })
+        let names = items(answer.next()?)?.iter().filter_map(name).collect();
+        let foreign = items(answer.next()?)?.iter().map(key).collect::<Option<_>>()?;
+        Some(Named { swept: Swept { bucket, cursor }, names, foreign })
     };
     read(answer).ok_or_else(strange)
 }
