@@ -5,9 +5,9 @@ mod common;
 use std::process::{Output, Stdio};
 use std::time::SystemTime;
 
-use common::{Place, Running, code, stderr, stdout, written};
-use fencelock_testbed::KINDS;
-use fencelock_testbed::redis::{Server, Settings};
+use common::{Place, Running, code, stderr, stdout, until, written};
+use fencelock_testbed::redis::{Role, Server, Settings};
+use fencelock_testbed::{KINDS, Proxy};
 use nix::sys::signal::Signal;
 
 /// A command that goes on for ever, under the lock `job`.
@@ -98,14 +98,67 @@ fn a_lock_that_the_server_forgot_is_told_as_that() {
 fn a_lock_whose_server_was_started_anew_is_told_once_and_as_certain_as_it_is() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
-    // No `--quiet`, which leaves out what the library warns of.
-    let script = "echo $$ > pid; while :; do sleep 0.02; done";
-    let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
-    written(&place.path("pid"));
+    let holder = warned(&place);
     server.restart().unwrap();
     assert_eq!(
         said(&place, &holder.end()),
         "fencelock: the lock job in STORE was lost at TIME, the command is stopped: the server was started anew and may have forgotten it\n"
+    );
+}
+
+/// A command that goes on for ever, under the lock `job`, without `--quiet`: that leaves out what the library warns of.
+fn warned(place: &Place) -> Running {
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    holder
+}
+
+#[test]
+fn a_lock_whose_server_was_replaced_by_its_replica_is_told_once_and_as_that() {
+    let primary = Server::start(Settings::default()).unwrap();
+    let replica = Server::start(Settings::role(Role::ReplicaOf(primary.address()))).unwrap();
+    let way = Proxy::start(primary.address()).unwrap();
+    let place = Place::with_store(format!("redis://{}?ttl_ms=4000", way.address()));
+    let holder = warned(&place);
+    // It runs for longer than a session of this ttl can be without a renewal.
+    until("the replica ran for long enough and has the lock", || {
+        let uptime: u64 = replica.info("uptime_in_seconds").unwrap().parse().unwrap();
+        let sessions = replica.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len();
+        (uptime > 8 && sessions == 1).then_some(())
+    });
+    replica.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    way.lead_to(replica.address());
+    way.reset();
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: another server answers in the place of the one that granted it, and may not know of it\n"
+    );
+}
+
+#[test]
+fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
+    let [one, other] = [(); 2].map(|()| Server::start(Settings::default()).unwrap());
+    let place = Place::with_store(format!("{}?ttl_ms=4000", one.url()));
+    let holder = warned(&place);
+    let primary = other.address();
+    one.ask(&["REPLICAOF", &primary.ip().to_string(), &primary.port().to_string()]).unwrap();
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: the server is a replica now, and its primary may not know of it\n"
+    );
+}
+
+#[test]
+fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let holder = warned(&place);
+    let bucket = server.ask(&["KEYS", "*:bucket"]).unwrap().items()[0].to_string();
+    assert_eq!(server.ask(&["DEL", &bucket]).unwrap().number(), Some(1));
+    assert_eq!(
+        said(&place, &holder.end()),
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: somebody removed it from the store\n"
     );
 }
 

@@ -426,6 +426,8 @@ pub enum Loss {
     Expired,
     /// The server became a replica, and what it granted may be unknown to the server that is the primary now.
     Demoted,
+    /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
+    Replaced,
     /// The server was started anew and may have forgotten what it granted.
     Restarted,
     /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
@@ -446,9 +448,10 @@ pub enum Loss {
 
 impl Loss {
     /// Each of them, in their order.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Expired,
         Self::Demoted,
+        Self::Replaced,
         Self::Restarted,
         Self::PerhapsRestarted,
         Self::Unconfirmed,
@@ -465,6 +468,7 @@ impl fmt::Display for Loss {
         f.write_str(match self {
             Self::Expired => "the session expired in the store",
             Self::Demoted => "the server is a replica now, and its primary may not know of it",
+            Self::Replaced => "another server answers in the place of the one that granted it, and may not know of it",
             Self::Restarted => "the server was started anew and may have forgotten it",
             Self::PerhapsRestarted => {
                 "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"

@@ -67,7 +67,7 @@ pub(super) struct Member {
     pub(super) janitor: Arc<Janitor>,
     /// The newest epoch of the session that we know; 0 before it is open.
     epoch: AtomicU64,
-    /// Before the request was sent that opened the session, or resumed it last.
+    /// Before the newest request was sent that was answered with the session alive.
     confirmed: AtomicU64,
     /// Which run of the server it met last.
     run_id: Mutex<Option<String>>,
@@ -96,9 +96,14 @@ impl Member {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// When the request was sent that opened the session, or resumed it last.
+    /// When the newest request was sent that was answered with the session alive.
     pub(super) fn confirmed(&self) -> Moment {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// The server answered what was sent then: the session lives.
+    pub(super) fn confirm(&self, sent: Moment) {
+        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
 
     /// Whether the server says which run of it this is.
@@ -106,7 +111,7 @@ impl Member {
         self.run_id.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// A server that was started anew may have forgotten what it confirmed, or remember what is over: nothing of the session
+    /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: nothing of the session
     /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, server: &Server, connection: &Connection) {
         let mut last = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,6 +120,8 @@ impl Member {
         let loss = match (before, &server.run_id) {
             _ if self.epoch() == 0 => return,
             (Some(before), Some(now)) if before == *now => return,
+            // It ran beside the one that confirmed the session last.
+            (Some(_), Some(_)) if server.ran_before(self.opening.clock.now().since(self.confirmed())) => Loss::Replaced,
             (Some(_), Some(_)) => Loss::Restarted,
             _ => Loss::PerhapsRestarted,
         };
@@ -144,7 +151,7 @@ impl Member {
                 }
             }
         }
-        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+        self.confirm(sent);
         Ok(())
     }
 
@@ -194,7 +201,7 @@ impl LinkUser for Member {
     /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
     fn demoted(&self) {
         if self.hub.end(Over::Here, Loss::Demoted) {
-            tracing::warn!("the server is a replica now: the session and its locks are lost");
+            tracing::warn!(loss = %Loss::Demoted, "the session and its locks are lost");
         }
     }
 

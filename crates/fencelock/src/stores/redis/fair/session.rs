@@ -64,6 +64,7 @@ impl Core {
             self.member.hub.end(Over::There, Loss::Expired);
             return Err(over("renew"));
         }
+        self.member.confirm(sent);
         self.member.hub.acknowledged(&known);
         Ok(Renewal { gone: self.member.hub.gone(places), ..Renewal::at(sent) })
     }
@@ -75,7 +76,7 @@ impl Core {
         broken.into_iter().for_each(|broken| self.member.hub.told_broken(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
-                tracing::warn!(bucket = held.bucket, "a bucket of names was lost, and the locks in it");
+                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "a bucket of names was lost, and the locks in it");
                 self.member.hub.lost_bucket(*held, lost.born);
             }
         }

@@ -1,5 +1,7 @@
 //! What a server says of itself, and whether it can be trusted with locks.
 
+use std::time::Duration;
+
 use super::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -15,6 +17,8 @@ pub(crate) struct Server {
     primary: Option<String>,
     /// Another one after every start.
     pub(crate) run_id: Option<String>,
+    /// For how long the process runs, in whole seconds of its own clock.
+    uptime: Option<Duration>,
     loading: bool,
     /// Of all keys, in bytes; 0 for no limit.
     memory_limit: u64,
@@ -34,6 +38,7 @@ impl Server {
             role: field("role"),
             primary,
             run_id: field("run_id"),
+            uptime: field("uptime_in_seconds").and_then(|uptime| uptime.parse().ok()).map(Duration::from_secs),
             loading: field("loading").is_some_and(|loading| loading == "1"),
             memory_limit: field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
             eviction: field("maxmemory_policy"),
@@ -43,6 +48,11 @@ impl Server {
     /// Whether another server decides.
     pub(crate) fn is_replica(&self) -> bool {
         self.role.as_deref() == Some("slave")
+    }
+
+    /// Whether it ran already so long ago. It counts whole seconds, and its own start by those: two less are not told apart.
+    pub(crate) fn ran_before(&self, ago: Duration) -> bool {
+        self.uptime.is_some_and(|uptime| uptime > ago.saturating_add(Duration::from_secs(2)))
     }
 
     /// Refuses a server that cannot keep locks, or, with `only_looks`, cannot show any, and says what to use instead.
@@ -119,6 +129,14 @@ mod tests {
         check(&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "noeviction")]).unwrap();
         assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
         Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap(), false).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_ran_before_is_told_from_one_that_was_started_since() {
+        let ran =
+            |uptime: &str| Server::read(&format!("uptime_in_seconds:{uptime}\r\n")).ran_before(Duration::from_secs(5));
+        assert!(ran("8") && !ran("7") && !ran("0") && !ran("x"));
+        assert!(!Server::read("").ran_before(Duration::ZERO));
     }
 
     #[test]

@@ -3,7 +3,12 @@
 -- KEYS: session, buckets. ARGV: ttl in ms, for each bucket the lowest number that the session holds there, then the broken
 -- grants that the client knows of.
 local fields = redis.call('HLEN', KEYS[1])
-if fields == 0 then return {0} end
+if fields == 0 then
+  -- A replica has another server's keys, and not this session. Asked to write, it says what it is.
+  local refused = redis.pcall('DEL', KEYS[1])
+  if type(refused) == 'table' and string.find(refused.err, 'READONLY', 1, true) then redis.call('DEL', KEYS[1]) end
+  return {0}
+end
 local lost, reply, known = {}, { 1 }, {}
 for index = 2, #KEYS do
   -- A key of another type is no bucket of ours.
