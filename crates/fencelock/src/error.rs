@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Conflict,
     /// The lock was lost, or the session it hung on.
     Lost,
-    /// The store cannot be reached, or did not answer within the request deadline.
+    /// The store cannot be reached, did not answer within the request deadline, or grants too late for its grants to be used.
     Unreachable,
     /// The store refused: permissions, credentials, read-only.
     Denied,

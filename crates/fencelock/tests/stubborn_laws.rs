@@ -2,6 +2,8 @@
 
 #[path = "stubborn/domains.rs"]
 mod domains;
+#[path = "stubborn/late.rs"]
+mod late;
 #[path = "stubborn/news.rs"]
 mod news;
 #[path = "stubborn/pauses.rs"]

@@ -1,6 +1,8 @@
 //! The one acquire loop, for queue and race layouts alike.
 
 mod attempt;
+mod failures;
+mod late;
 mod now;
 mod refusal;
 
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::attempt::{Attempt, Stage};
+use self::failures::Failures;
 use self::now::Begun;
 use super::Engine;
 use super::hold::Hold;
@@ -67,14 +70,8 @@ pub(crate) struct Acquire {
     heard: Option<Moment>,
     look: Option<Answer>,
     failures: Failures,
-}
-
-/// The failures since the last success.
-#[derive(Default)]
-struct Failures {
-    count: u32,
-    first: Option<Moment>,
-    last: Option<Error>,
+    /// Grants in a row that were told too late to be used.
+    late_grants: Failures,
 }
 
 /// What became of one entry into the queue.
@@ -82,6 +79,8 @@ enum Round {
     Done(Arc<Hold>),
     /// The place went away while waiting: enter again, at the tail.
     Again(Loss),
+    /// The grant came too late to be used, and was given back.
+    Late(Error),
 }
 
 impl Wish {
@@ -104,9 +103,9 @@ impl Acquire {
             Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
             _ => until,
         };
-        let (heard, look, failures) = (None, None, Failures::default());
+        let (heard, look, failures, late_grants) = (None, None, Failures::default(), Failures::default());
         let domain = engine.store.domain(&wish.name);
-        Self { engine, domain, wish, started, until, look_at, heard, look, failures }
+        Self { engine, domain, wish, started, until, look_at, heard, look, failures, late_grants }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -141,26 +140,15 @@ impl Acquire {
                     if self.is_late() {
                         return Err(Box::pin(self.timed_out(None)).await);
                     }
-                    // What was heard of the place that went away says nothing of the next one.
-                    (self.heard, self.look) = (None, None);
+                }
+                Round::Late(error) => {
+                    Box::pin(self.came_late(error)).await?;
+                    self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause: Loss::Unconfirmed });
                 }
             }
+            // What was heard of the place that went away says nothing of the next one.
+            (self.heard, self.look) = (None, None);
         }
-    }
-
-    /// A place that went away with its session is entered anew at once; if that is all that ever happens, with pauses,
-    /// and not for ever.
-    async fn went_away(&mut self, cause: Loss) -> Result<()> {
-        let error = Error::new(ErrorKind::Lost, "acquire", "the session was over before it had the lock");
-        let error = error.with("cause", cause).retryable();
-        if self.failures.count > 0 && !self.is_late() {
-            return self.failed(error).await;
-        }
-        self.failures.count += 1;
-        self.failures.first.get_or_insert(self.engine.clock.now());
-        // A place that was taken out says nothing against the store.
-        self.failures.last = (cause != Loss::Removed).then_some(error);
-        Ok(())
     }
 
     /// The session; `None` after a failure that is worth another try.
@@ -192,8 +180,11 @@ impl Acquire {
         }
         loop {
             match attempt.standing() {
-                Standing::Granted(grant) if attempt.live.over().is_some() || self.is_too_late(grant) => {
-                    return Ok(Round::Again(Loss::Unconfirmed));
+                Standing::Granted(_) if attempt.live.over().is_some() => return Ok(Round::Again(Loss::Unconfirmed)),
+                Standing::Granted(grant) if self.is_too_late(grant) => {
+                    let error = self.too_late(grant);
+                    Box::pin(attempt.give_back(self.until)).await;
+                    return Ok(Round::Late(error));
                 }
                 Standing::Granted(grant) => {
                     let hold = self.granted(&mut attempt, grant, known_since);
@@ -327,48 +318,8 @@ impl Acquire {
         Ok(None)
     }
 
-    fn succeeded(&mut self) {
-        self.heard = Some(self.engine.clock.now());
-        self.failures = Failures::default();
-    }
-
-    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure
-    /// ends the outage as well.
-    fn forget_what_passed(&mut self, live: &Live) {
-        if self.failures.first.is_some_and(|first| live.answered() > first) {
-            self.failures = Failures::default();
-        }
-    }
-
-    /// Whether the grant's own validity was over by the time it was told.
-    fn is_too_late(&self, grant: Grant) -> bool {
-        grant.valid_until.is_some() && self.engine.clock.now() >= self.engine.timing.own_end(grant)
-    }
-
     fn is_late(&self) -> bool {
         self.engine.clock.now() >= self.until
-    }
-
-    /// Pauses before another try, or gives the error back when another try cannot help or the time is over.
-    async fn failed(&mut self, error: Error) -> Result<()> {
-        let now = self.engine.clock.now();
-        let first = *self.failures.first.get_or_insert(now);
-        let hopeless = !error.is_retryable() || now.since(first) >= self.engine.retry.give_up_after;
-        if hopeless || now >= self.until || self.engine.is_closed() {
-            return Err(error.with("name", &self.wish.name));
-        }
-        self.failures.count += 1;
-        self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
-        let again = now.after(self.engine.retry.pause(self.failures.count)).min(self.until);
-        self.engine.clock.sleep_until(again).await;
-        if !self.is_late() {
-            self.failures.last = Some(error);
-            return Ok(());
-        }
-        match error.kind() {
-            ErrorKind::Lost => Err(self.outage(Some(error))),
-            _ => Err(error.with("name", &self.wish.name)),
-        }
     }
 
     fn granted(&self, attempt: &mut Attempt, grant: Grant, known_since: Moment) -> Arc<Hold> {

@@ -128,7 +128,8 @@ pub struct Retry {
     pub shortest_pause: Duration,
     /// The longest pause; not under the shortest.
     pub longest_pause: Duration,
-    /// An acquire whose requests failed for this long without one success in between reports the error.
+    /// An acquire whose requests failed for this long without one success in between reports the error; so does one that was
+    /// granted the lock again and again for this long, each time too late to use it.
     pub give_up_after: Duration,
 }
 

@@ -406,7 +406,8 @@ pub struct Grant {
     /// The fencing token; `None` where the store has none.
     pub token: Option<FencingToken>,
     /// Until when it holds by itself, whatever becomes of its session; `None` where the session says all. On the clock of the
-    /// client that holds it, and `None` for what others hold. Renewals may prolong it.
+    /// client that holds it, and `None` for what others hold. Renewals may prolong or shorten it. A grant that is told later than
+    /// the margin before this is left at once, and counts as a failure of the store.
     pub valid_until: Option<Moment>,
 }
 

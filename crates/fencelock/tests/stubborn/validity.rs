@@ -1,7 +1,7 @@
 //! Grants with an end of their own, as those of a quorum or of a key with a ttl have: each is certain for itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
@@ -17,30 +17,38 @@ use futures_util::stream::BoxStream;
 use crate::support::{ms, on_one_thread, pass, secs, settle};
 
 /// How long each grant, and each renewal of one, is valid.
-const VALID: Duration = Duration::from_secs(6);
+pub(super) const VALID: Duration = Duration::from_secs(6);
 /// What guards stop before it, with the default times.
-const MARGIN: Duration = Duration::from_secs(1);
+pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
-/// A memory store whose grants are valid for [`VALID`] from when they are asked for, those of a name that starts with `brief`
-/// for 2 s. Renewals leave out every name that starts with `stuck`. The session itself never expires, or only if asked to, for `ttl`.
+/// A memory store whose grants are valid for [`VALID`] (or what [`World::grants_for`] says) from when they are asked for, those of
+/// a name that starts with `brief` for 2 s. Renewals leave out every name that starts with `stuck`. The session itself never expires, or only if asked to, for `ttl`.
 #[derive(Debug)]
 struct Leases {
     store: MemoryStore,
     ttl: Option<Duration>,
+    terms: Arc<Terms>,
+}
+
+/// What a test changes, and what it counts.
+#[derive(Debug, Default)]
+struct Terms {
     /// From now on renewals grant half of the ttl.
-    halves: Arc<AtomicBool>,
+    halves: AtomicBool,
+    valid_ms: AtomicU64,
+    entered: AtomicU32,
 }
 
 #[derive(Clone)]
 struct Lessor {
     clock: Arc<dyn Clock>,
     ttl: Option<Duration>,
-    halves: Arc<AtomicBool>,
+    terms: Arc<Terms>,
 }
 
 impl Lessor {
     fn valid(&self) -> Moment {
-        self.clock.now().after(VALID)
+        self.clock.now().after(ms(self.terms.valid_ms.load(Ordering::SeqCst)))
     }
 }
 
@@ -55,7 +63,7 @@ impl Store for Leases {
 
     fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
-            let lessor = Lessor { clock: opening.clock.clone(), ttl: self.ttl, halves: Arc::clone(&self.halves) };
+            let lessor = Lessor { clock: opening.clock.clone(), ttl: self.ttl, terms: Arc::clone(&self.terms) };
             // What is underneath outlives every test.
             opening.ttl = secs(86_400);
             let opened = self.store.open(opening).await?;
@@ -83,6 +91,7 @@ impl Session for LeaseSession {
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        self.lessor.terms.entered.fetch_add(1, Ordering::SeqCst);
         let valid = match entry.name.as_str().starts_with("brief") {
             true => self.lessor.clock.now().after(secs(2)),
             false => self.lessor.valid(),
@@ -104,7 +113,7 @@ impl Session for LeaseSession {
         Box::pin(async move {
             let renewal = self.session.renew(places).await?;
             let renewed = places.all().into_iter().filter(|place| !place.name.as_str().starts_with("stuck"));
-            let ttl = self.lessor.ttl.filter(|_| self.lessor.halves.load(Ordering::SeqCst)).map(|ttl| ttl / 2);
+            let ttl = self.lessor.ttl.filter(|_| self.lessor.terms.halves.load(Ordering::SeqCst)).map(|ttl| ttl / 2);
             Ok(Renewal { ttl, valid: renewed.map(|place| (place, valid)).collect(), ..renewal })
         })
     }
@@ -158,22 +167,34 @@ impl Place for Lease {
     }
 }
 
-struct World {
-    store: MemoryStore,
-    clock: VirtualClock,
-    client: Client,
-    halves: Arc<AtomicBool>,
+pub(super) struct World {
+    pub(super) store: MemoryStore,
+    pub(super) clock: VirtualClock,
+    pub(super) client: Client,
+    terms: Arc<Terms>,
 }
 
-async fn world(ttl: Option<Duration>) -> World {
+pub(super) async fn world(ttl: Option<Duration>) -> World {
     let (store, clock) = MemoryStore::with_virtual_clock();
-    let halves = Arc::<AtomicBool>::default();
-    let leases = Leases { store: store.clone(), ttl, halves: Arc::clone(&halves) };
+    let terms = Arc::<Terms>::default();
+    let leases = Leases { store: store.clone(), ttl, terms: Arc::clone(&terms) };
     let client = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(leases)).await.unwrap();
-    World { store, clock, client, halves }
+    let world = World { store, clock, client, terms };
+    world.grants_for(VALID);
+    world
 }
 
 impl World {
+    /// From now on grants and renewals are valid for that long.
+    pub(super) fn grants_for(&self, valid: Duration) {
+        self.terms.valid_ms.store(u64::try_from(valid.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// How often the store was asked for a place.
+    pub(super) fn entered(&self) -> u32 {
+        self.terms.entered.load(Ordering::SeqCst)
+    }
+
     async fn hold(&self, name: &str) -> Guard {
         self.client.mutex(name).unwrap().acquire().await.unwrap()
     }
@@ -253,7 +274,7 @@ fn remaining_is_the_least_of_the_session_the_grant_and_the_limit_of_the_hold() {
 fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
     on_one_thread(async {
         let world = world(Some(secs(10))).await;
-        world.halves.store(true, Ordering::SeqCst);
+        world.terms.halves.store(true, Ordering::SeqCst);
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on the session lives for 5 s, and is renewed as often as that takes.
         pass(&world.clock, ms(2_500)).await;
@@ -279,8 +300,11 @@ fn a_grant_that_was_over_before_it_was_told_is_given_back() {
         world.clock.advance(secs(3));
         delayed.release();
         settle().await;
+        assert_eq!(world.store.census().places, 0, "given back before another is asked for");
+        world.clock.advance(ms(20));
+        settle().await;
         let held = acquiring.await.unwrap().unwrap();
-        assert_eq!(held.remaining(), Some(VALID - MARGIN), "the next one, for which it waited");
+        assert_eq!(held.remaining(), Some(secs(2) - MARGIN), "the next one");
         held.release().await.unwrap();
         world.client.close().await.unwrap();
         assert_eq!(world.store.census(), Default::default());

@@ -7,6 +7,7 @@ use super::super::observe::Event;
 use super::super::session::{Live, WaitSlot};
 use crate::name::Name;
 use crate::store::{Loss, Place, PlaceId, Standing};
+use crate::time::Moment;
 
 /// One request in flight; dropped before its end, it undoes itself in the background.
 pub(super) struct Attempt {
@@ -44,6 +45,24 @@ impl Attempt {
     /// The last request took no effect; nothing is in the store unless an earlier one was never answered.
     pub(super) fn refused(&mut self) {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
+    }
+
+    /// Leaves the place, and waits for that until then: whoever enters again must not queue behind its own place. What does not
+    /// come about by then is left to the drop.
+    pub(super) async fn give_back(&mut self, until: Moment) {
+        if std::mem::take(&mut self.tracked) {
+            self.live.untrack(self.id.request);
+        }
+        let Stage::Placed(place) = &mut self.stage else { return };
+        let left = tokio::select! {
+            biased;
+            left = self.engine.in_time("leave", place.leave()) => left,
+            () = self.engine.clock.sleep_until(until) => return,
+            _ = self.live.ended() => return,
+        };
+        if left.is_ok() {
+            self.stage = Stage::Fresh;
+        }
     }
 
     /// Puts the waiting place under renewal.

@@ -1,10 +1,12 @@
 //! Why an acquire ends without the lock: others have it, or the store was not heard of.
 
 use super::super::look::LATEST;
+use super::super::session::Live;
 use super::{Acquire, QUIET, WAIT_IS_OVER, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{Ahead, Contention, RequestId};
+use crate::time::Moment;
 
 impl Acquire {
     /// Refuses to wait behind more waiters than was allowed. A store may count some who have left when somebody joins, so
@@ -26,11 +28,20 @@ impl Acquire {
 
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let last = self.failures.last.take();
+        let (last, late) = (self.failures.last.take(), self.late_grants.last.take());
         let Some(live) = self.engine.current(self.domain).filter(|live| !live.is_suspect()) else {
-            return self.outage(last.or_else(|| self.engine.why_no_session(self.domain)));
+            return self.outage(last.or_else(|| self.engine.why_no_session(self.domain)).or(late));
         };
-        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last) };
+        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last.or(late)) };
+        match (self.behind_others(&live, heard, mine).await, late) {
+            // The lock was had before the others had it: too late.
+            (error, Some(late)) if error.is_contention() => error.caused_by(late),
+            (error, _) => error,
+        }
+    }
+
+    /// Others have the lock, unless a look at the queue says that the store is away.
+    async fn behind_others(&mut self, live: &Live, heard: Moment, mine: Option<RequestId>) -> Error {
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
         let told = self.engine.told(look, self.until).await;
         // Late timers are not the store's silence.

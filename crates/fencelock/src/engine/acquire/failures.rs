@@ -1,0 +1,83 @@
+//! What fails for a passing reason is tried again, with pauses, until that has gone on for too long.
+
+use super::super::observe::Event;
+use super::super::session::Live;
+use super::Acquire;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Loss;
+use crate::time::Moment;
+
+/// The failures since the last success.
+#[derive(Default)]
+pub(super) struct Failures {
+    pub(super) count: u32,
+    pub(super) first: Option<Moment>,
+    pub(super) latest: Option<Moment>,
+    pub(super) last: Option<Error>,
+}
+
+impl Failures {
+    /// Counts another one. Gives back how many there are, and when the first one was.
+    pub(super) fn another(&mut self, now: Moment) -> (u32, Moment) {
+        self.count = self.count.saturating_add(1);
+        self.latest = Some(now);
+        (self.count, *self.first.get_or_insert(now))
+    }
+}
+
+impl Acquire {
+    /// A place that went away with its session is entered anew at once; if that is all that ever happens, with pauses,
+    /// and not for ever.
+    pub(super) async fn went_away(&mut self, cause: Loss) -> Result<()> {
+        let error = Error::new(ErrorKind::Lost, "acquire", "the session was over before it had the lock");
+        let error = error.with("cause", cause).retryable();
+        if self.failures.count > 0 && !self.is_late() {
+            return self.failed(error).await;
+        }
+        self.failures.another(self.engine.clock.now());
+        // A place that was taken out says nothing against the store.
+        self.failures.last = (cause != Loss::Removed).then_some(error);
+        Ok(())
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.heard = Some(self.engine.clock.now());
+        self.failures = Failures::default();
+    }
+
+    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure
+    /// ends the outage as well.
+    pub(super) fn forget_what_passed(&mut self, live: &Live) {
+        if self.failures.first.is_some_and(|first| live.answered() > first) {
+            self.failures = Failures::default();
+        }
+    }
+
+    /// Counts a failure and pauses before another try, or gives the error back when another try cannot help or the time is over.
+    pub(super) async fn failed(&mut self, error: Error) -> Result<()> {
+        let failed = self.failures.another(self.engine.clock.now());
+        let error = self.pause_after(failed, error).await?;
+        self.failures.last = Some(error);
+        Ok(())
+    }
+
+    /// Pauses after that many failures since then, and gives back the last one to be kept; or fails with it when another try
+    /// cannot help or the time is over.
+    pub(super) async fn pause_after(&self, (count, first): (u32, Moment), error: Error) -> Result<Error> {
+        let now = self.engine.clock.now();
+        let hopeless = !error.is_retryable() || now.since(first) >= self.engine.retry.give_up_after;
+        if hopeless || now >= self.until || self.engine.is_closed() {
+            return Err(error.with("name", &self.wish.name));
+        }
+        self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
+        let again = now.after(self.engine.retry.pause(count)).min(self.until);
+        self.engine.clock.sleep_until(again).await;
+        if !self.is_late() {
+            return Ok(error);
+        }
+        match error.kind() {
+            ErrorKind::Lost => Err(self.outage(Some(error))),
+            _ => Err(error.with("name", &self.wish.name)),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A grant that is over by its own end, or all but over, when the client is told of it: nobody can use it.
+
+use super::{Acquire, Failures};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Grant;
+
+impl Acquire {
+    /// Whether the grant's own validity was over by the time it was told, or closer to its end than the margin.
+    pub(super) fn is_too_late(&self, grant: Grant) -> bool {
+        grant.valid_until.is_some() && self.engine.clock.now() >= self.engine.timing.own_end(grant)
+    }
+
+    pub(super) fn too_late(&self, grant: Grant) -> Error {
+        let message = "the store granted the lock too late to use it: no more than the margin was left of the grant's own validity; \
+                       set a longer ttl or a shorter margin, or see why the store is slow";
+        let timing = &self.engine.timing;
+        let left = grant.valid_until.and_then(|end| end.left(self.engine.clock.now())).unwrap_or_default();
+        Error::new(ErrorKind::Unreachable, "acquire", message)
+            .with("left", format!("{left:?}"))
+            .with("margin", format!("{:?}", timing.margin))
+            .with("ttl", format!("{:?}", timing.ttl))
+            .retryable()
+    }
+
+    /// Pauses before another entry into the queue, or gives the error back: when the acquire was for a single try, and when
+    /// grants have come too late for as long as other failures may last.
+    ///
+    /// Only a usable grant is a success here: the store answers every request in between. A wait that went on for longer
+    /// than failures may last, before it ended in another late grant, begins anew as well.
+    pub(super) async fn came_late(&mut self, error: Error) -> Result<()> {
+        if !self.wish.queues() {
+            return Err(error.with("name", &self.wish.name));
+        }
+        let now = self.engine.clock.now();
+        if self.late_grants.latest.is_some_and(|last| now.since(last) >= self.engine.retry.give_up_after) {
+            self.late_grants = Failures::default();
+        }
+        let failed = self.late_grants.another(now);
+        let error = self.pause_after(failed, error).await?;
+        self.late_grants.last = Some(error);
+        Ok(())
+    }
+}
