@@ -213,8 +213,8 @@ impl Client {
     /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
     /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
     ///
-    /// Where the parts of a store live and die by themselves, there is a session for each part that was wanted so far, and this is
-    /// the worst of them.
+    /// Where the parts of a store live and die by themselves, there is a session for each part, opened when it is first wanted, and
+    /// this is the worst of them. A part whose first session could not be opened counts from when one is.
     #[must_use]
     pub fn health(&self) -> Health {
         if self.engine.is_closed() {

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::opening::Openings;
 use super::session::Live;
-use crate::store::Domain;
+use crate::store::{Capability, Domain};
 
 /// The session of one domain, and what those share who need one.
 #[derive(Debug, Default)]
 pub(super) struct OneDomain {
     live: RwLock<Option<Arc<Live>>>,
     openings: Mutex<Openings>,
+    /// Whether a session of it was ever open.
+    was_open: AtomicBool,
+    /// What its newest session says that the servers allow, where that is not what the store says.
+    refined: RwLock<Option<Arc<Capability>>>,
 }
 
 impl OneDomain {
@@ -22,8 +27,23 @@ impl OneDomain {
         live.filter(|live| live.over().is_none())
     }
 
-    pub(super) fn replace(&self, live: Option<Arc<Live>>) -> Option<Arc<Live>> {
-        std::mem::replace(&mut *self.live.write().unwrap_or_else(PoisonError::into_inner), live)
+    /// The present session is this one from now on.
+    pub(super) fn begin(&self, live: Arc<Live>) {
+        self.was_open.store(true, Ordering::Release);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    /// There is no present session from now on; gives back the one that there was.
+    pub(super) fn take(&self) -> Option<Arc<Live>> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn promises(&self, refined: Option<&Arc<Capability>>) {
+        *self.refined.write().unwrap_or_else(PoisonError::into_inner) = refined.cloned();
+    }
+
+    fn refined(&self) -> Option<Arc<Capability>> {
+        self.refined.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn openings(&self) -> MutexGuard<'_, Openings> {
@@ -55,6 +75,19 @@ impl Domains {
     pub(super) fn known(&self) -> Vec<Domain> {
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
         std::iter::once(Domain::FIRST).chain(others.keys().copied()).collect()
+    }
+
+    /// The domains of which a session was open so far, the first one always.
+    pub(super) fn once_open(&self) -> Vec<Domain> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let once_open = others.iter().filter(|(_, one)| one.was_open.load(Ordering::Acquire));
+        std::iter::once(Domain::FIRST).chain(once_open.map(|(domain, _)| *domain)).collect()
+    }
+
+    /// What the first domain promises whose servers turned out to allow something else than the store says.
+    pub(super) fn refined(&self) -> Option<Arc<Capability>> {
+        let others = || self.others.read().unwrap_or_else(PoisonError::into_inner);
+        self.first.refined().or_else(|| others().values().find_map(|one| one.refined()))
     }
 }
 

@@ -13,8 +13,8 @@ pub(crate) mod pending;
 mod session;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::future;
@@ -46,7 +46,8 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     domains: Domains,
-    capability: RwLock<Arc<Capability>>,
+    /// What the store promises before anybody connected.
+    promised: Arc<Capability>,
     looks: Looks,
     closed: CancellationToken,
     pending: Arc<Pending>,
@@ -62,7 +63,7 @@ impl Engine {
         observers: Observers,
         spawner: Spawner,
     ) -> Self {
-        let capability = RwLock::new(Arc::new(store.capability().clone()));
+        let promised = Arc::new(store.capability().clone());
         Self {
             store,
             clock,
@@ -73,7 +74,7 @@ impl Engine {
             spawner,
             requests: AtomicU64::new(0),
             domains: Domains::default(),
-            capability,
+            promised,
             looks: Looks::default(),
             closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),
@@ -87,7 +88,7 @@ impl Engine {
 
     /// What the store promises, as far as is known by now.
     pub(crate) fn capability(&self) -> Arc<Capability> {
-        Arc::clone(&self.capability.read().unwrap_or_else(PoisonError::into_inner))
+        self.domains.refined().unwrap_or_else(|| Arc::clone(&self.promised))
     }
 
     /// The session of a domain, if one is open and certain.
@@ -95,9 +96,9 @@ impl Engine {
         self.domains.at(domain, |one| one.current())
     }
 
-    /// The session of each domain that was wanted so far.
+    /// The session of each domain of which one was open so far.
     pub(crate) fn sessions(&self) -> Vec<Option<Arc<Live>>> {
-        self.domains.known().into_iter().map(|domain| self.current(domain)).collect()
+        self.domains.once_open().into_iter().map(|domain| self.current(domain)).collect()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -119,7 +120,7 @@ impl Engine {
 
     /// Ends the present session of a domain, if there is one; its places are told at once.
     fn forget(&self, domain: Domain, loss: Loss) -> Option<Arc<Live>> {
-        let live = self.domains.at(domain, |one| one.replace(None))?;
+        let live = self.domains.at(domain, |one| one.take())?;
         self.end(&live, loss);
         Some(live)
     }

@@ -1,7 +1,7 @@
 //! Sessions are opened by the engine, once for all who wait for one, and again when one is lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -133,9 +133,7 @@ impl Engine {
             other => error.with("domain", other),
         })?;
         self.check_granted(&opened)?;
-        if let Some(refined) = &opened.capability {
-            *self.capability.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(refined);
-        }
+        self.domains.at(domain, |one| one.promises(opened.capability.as_ref()));
         let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
@@ -146,7 +144,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
         self.close_when_over(domain, &live);
-        self.domains.at(domain, |one| one.replace(Some(Arc::clone(&live))));
+        self.domains.at(domain, |one| one.begin(Arc::clone(&live)));
         self.observers.tell(Event::SessionOpened);
         Ok(live)
     }

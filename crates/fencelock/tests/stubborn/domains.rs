@@ -1,7 +1,7 @@
 //! A store of two parts that live and die by themselves: what becomes of one says nothing of the other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::{Capability, Domain, Opened, Opening, Page, Queue, Store};
@@ -14,7 +14,10 @@ use crate::support::{on_one_thread, pass, secs, settle};
 
 /// Two ways to one memory store, which are cut, healed and expired one by one. Names that start with `b` go the second way.
 #[derive(Debug)]
-struct TwoParts([MemoryStore; 2]);
+struct TwoParts([MemoryStore; 2], Arc<Refined>);
+
+/// What each part says of itself when a session is opened.
+type Refined = Mutex<[Option<Arc<Capability>>; 2]>;
 
 const SECOND: Domain = Domain::new(1);
 
@@ -38,7 +41,9 @@ impl Store for TwoParts {
     }
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        self.of(opening.domain).open(opening)
+        let part = usize::try_from(opening.domain.number()).unwrap();
+        let capability = self.1.lock().unwrap()[part].clone();
+        Box::pin(async move { Ok(Opened { capability, ..self.0[part].open(opening).await? }) })
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
@@ -55,6 +60,7 @@ struct World {
     clock: VirtualClock,
     client: Client,
     lost: Arc<SessionsLost>,
+    refined: Arc<Refined>,
 }
 
 #[derive(Default)]
@@ -69,12 +75,16 @@ impl Observer for SessionsLost {
 }
 
 async fn world() -> World {
+    world_where(Arc::default()).await
+}
+
+async fn world_where(refined: Arc<Refined>) -> World {
     let (store, clock) = MemoryStore::with_virtual_clock();
     let parts = [store.another_process(), store.another_process()];
     let lost = Arc::<SessionsLost>::default();
     let client = Client::builder().io(Io::CurrentRuntime).observer(lost.clone());
-    let client = client.connect_store(Arc::new(TwoParts(parts.clone()))).await.unwrap();
-    World { parts, clock, client, lost }
+    let client = client.connect_store(Arc::new(TwoParts(parts.clone(), Arc::clone(&refined)))).await.unwrap();
+    World { parts, clock, client, lost, refined }
 }
 
 impl World {
@@ -163,5 +173,63 @@ fn closing_a_client_closes_every_part_that_answers_and_says_which_did_not() {
         assert_eq!(closing.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
         assert_eq!((held.state(), silent.state()), (GuardState::Lost(Loss::Closed), GuardState::Lost(Loss::Closed)));
         assert_eq!(world.parts[0].census(), Default::default(), "the other one's expired");
+    });
+}
+
+#[test]
+fn what_a_part_turned_out_to_promise_stays_until_its_next_session_says_otherwise() {
+    on_one_thread(async {
+        let whole = Capability::clone(MemoryStore::new().capability());
+        let mut less = whole.clone();
+        less.wake_bound = secs(9);
+        let world = world_where(Arc::new(Mutex::new([Some(Arc::new(less.clone())), None]))).await;
+        assert_eq!(*world.client.capability(), less);
+        world.hold("b").await.release().await.unwrap();
+        assert_eq!(*world.client.capability(), less, "the other part promises what it always did");
+        for (said, told) in [(None, &whole), (Some(Arc::new(less.clone())), &less)] {
+            world.refined.lock().unwrap()[0] = said;
+            world.parts[0].expire_sessions();
+            pass(&world.clock, secs(1)).await;
+            assert_eq!(*world.client.capability(), *told);
+        }
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn the_health_of_a_client_comes_back_with_a_part_in_which_nobody_acquires() {
+    on_one_thread(async {
+        for ends in [0, 1] {
+            let world = world().await;
+            let held = [world.hold("a").await, world.hold("b").await];
+            world.parts[ends].partition();
+            pass(&world.clock, secs(90)).await;
+            assert_eq!(world.client.health(), Health::NoSession);
+            assert_eq!(held[ends].state(), GuardState::Lost(Loss::Unconfirmed));
+            world.parts[ends].heal();
+            pass(&world.clock, secs(12)).await;
+            assert!(matches!(world.client.health(), Health::Confirmed(_)), "{:?}", world.client.health());
+        }
+    });
+}
+
+#[test]
+fn a_part_whose_first_session_could_not_be_opened_is_no_lost_session() {
+    on_one_thread(async {
+        let world = world().await;
+        world.parts[1].partition();
+        let tried = world.client.mutex("b").unwrap().timeout(secs(2));
+        let trying = tokio::spawn(async move { tried.acquire().await.map(drop) });
+        settle().await;
+        assert!(matches!(world.client.health(), Health::Confirmed(_)), "while it is being opened");
+        pass(&world.clock, secs(8)).await;
+        assert_eq!(trying.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
+        assert!(matches!(world.client.health(), Health::Confirmed(_)), "the session that there is goes on");
+        world.parts[1].heal();
+        world.hold("b").await.release().await.unwrap();
+        world.parts[1].expire_sessions();
+        settle().await;
+        assert_eq!(world.client.health(), Health::NoSession, "now there was one");
+        world.client.close().await.unwrap();
     });
 }
