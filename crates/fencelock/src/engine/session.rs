@@ -202,12 +202,13 @@ impl Live {
         self.places().len()
     }
 
-    /// Notes until when these places are valid by themselves. What ended before that stays so.
+    /// Notes until when these places are valid by themselves, which may be sooner than before. What ended before that stays so.
     pub(super) fn are_valid(&self, valid: Vec<(PlaceId, Moment)>) {
         let places = self.places();
         for (place, until) in valid {
             if let Some(Tracked::Held(hold)) = places.get(&place.request) {
                 hold.is_valid_until(until);
+                self.next_end.fetch_min(hold.own_end().as_nanos(), Ordering::AcqRel);
             }
         }
     }

@@ -288,6 +288,23 @@ fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
 }
 
 #[test]
+fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let held = world.hold("job").await;
+        // Renewed after 2.5 s: from then on it is certain for 2.1 s, and the next renewal would come 0.4 s later.
+        world.grants_for(ms(3_100));
+        pass(&world.clock, ms(2_500)).await;
+        assert_eq!(held.remaining(), Some(ms(2_100)));
+        world.store.partition();
+        pass(&world.clock, ms(2_000)).await;
+        assert!(held.lost().now_or_never().is_none());
+        pass(&world.clock, ms(100)).await;
+        assert_eq!(held.lost().now_or_never(), Some(Loss::Unconfirmed), "not at the next wake");
+    });
+}
+
+#[test]
 fn a_grant_that_was_over_before_it_was_told_is_given_back() {
     on_one_thread(async {
         let world = world(None).await;
