@@ -121,6 +121,7 @@ impl Acquire {
     fn tell_granted(&self, hold: &Hold) {
         let waited = self.engine.clock.now().since(self.started);
         self.engine.observers.tell(Event::Granted { name: &self.wish.name, token: hold.token(), waited });
+        hold.grant_was_told();
     }
 
     async fn rounds(&mut self, mut begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
@@ -174,7 +175,7 @@ impl Acquire {
     /// One entry: from the tail of the queue to the grant, or to the loss of the place.
     async fn round(&mut self, begun: Box<Begun>) -> Result<Round> {
         let Begun { mut attempt, mut known_since, answer } = *begun;
-        let mut slot = None;
+        let mut slot: Option<Arc<WaitSlot>> = None;
         if let Some(over) = self.enter(&mut attempt, answer).await? {
             return Ok(Round::Again(over));
         }
@@ -189,8 +190,8 @@ impl Acquire {
                 Standing::Granted(grant) => {
                     let hold = self.granted(&mut attempt, grant, known_since);
                     // News of the place's end may have come after the grant, when it was still a waiter's.
-                    if let Some(cause) = slot.as_deref().and_then(WaitSlot::cause) {
-                        hold.lose(cause);
+                    if let Some(slot) = &slot {
+                        slot.hand_on(&hold);
                     }
                     return Ok(Round::Done(hold));
                 }

@@ -2,6 +2,7 @@
 
 mod now;
 mod phase;
+mod told;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::phase::{Current, Phase};
+use self::told::Told;
 use super::Engine;
 use super::observe::Event;
 use super::session::Live;
@@ -52,6 +54,7 @@ pub(crate) struct Hold {
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
     phase: Current,
+    told: Told,
     /// Of a grant that was broken.
     reason: OnceLock<Arc<str>>,
     /// Made for the first who waits for the end: most locks are held and given back without.
@@ -77,6 +80,7 @@ impl Hold {
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicU32::new(1),
             phase: Current::held(),
+            told: Told::nothing(),
             reason: OnceLock::new(),
             lost: OnceLock::new(),
             live: Arc::clone(&live),
@@ -229,10 +233,25 @@ impl Hold {
         }
         self.tell_end();
         tracing::warn!(name = %self.id.name, %loss, "lock lost");
-        self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+        if self.told.lost() {
+            self.tell_lost(loss);
+        }
         if !self.lingers() || self.is_unshared() {
             self.leave_in_background();
         }
+    }
+
+    /// Observers were told of the grant.
+    pub(super) fn grant_was_told(&self) {
+        if self.told.granted()
+            && let Some(loss) = self.cause()
+        {
+            self.tell_lost(loss);
+        }
+    }
+
+    fn tell_lost(&self, loss: Loss) {
+        self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
     }
 
     fn held(&self) -> Duration {
@@ -333,7 +352,7 @@ impl Hold {
         if let Some(loss) = gone {
             let loss = self.phase.found_gone(loss);
             self.tell_end();
-            self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+            self.tell_lost(loss);
             return Err(self.lost_before(loss));
         }
         match left {

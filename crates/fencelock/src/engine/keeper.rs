@@ -94,9 +94,11 @@ impl Keeper {
     fn heard(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Over => self.over(self.live.why_over()),
-            SessionEvent::Gone(grant, loss) => self.live.lose_grant(&grant, loss, None),
+            SessionEvent::Gone(grant, loss) => self.live.lose_grant(&grant, loss),
             SessionEvent::Broken(grant, reason) => {
-                self.live.lose_grant(&grant, Loss::Broken, Some(clean::reason(reason)));
+                if !self.live.was_broken(&grant, clean::reason(reason)) {
+                    self.doubt();
+                }
             }
             SessionEvent::Doubtful => self.doubt(),
         }

@@ -20,6 +20,9 @@ static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 /// with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): it would wait for `limit` in vain. On the library's own threads, in an
 /// observer, it does not wait: it says at once whether there is nothing to wait for.
 ///
+/// What another thread is giving back by itself at that moment, as uncontended releases on `memory:` and `file:` are, is not under
+/// way for this: whoever needs it waits for that thread. Both stores end such a place with its process.
+///
 /// ```
 /// use std::sync::LazyLock;
 /// use std::time::Duration;

@@ -17,6 +17,7 @@ use super::options::Timing;
 use crate::name::Name;
 use crate::store::{GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session};
 use crate::time::{Clock, Moment};
+use crate::token::FencingToken;
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {
@@ -49,6 +50,8 @@ enum Tracked {
 #[derive(Debug, Default)]
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
+    /// The newest grant of the same request that is known to be broken, and why: perhaps one that the waiter has not heard of yet.
+    broken: Mutex<Option<(FencingToken, Arc<str>)>>,
     /// Of the one task that waits.
     waiter: AtomicWaker,
 }
@@ -59,9 +62,26 @@ impl WaitSlot {
         self.waiter.wake();
     }
 
-    /// Why the place is gone, if it is.
-    pub(crate) fn cause(&self) -> Option<Loss> {
-        self.cause.get().copied()
+    fn broken(&self) -> MutexGuard<'_, Option<(FencingToken, Arc<str>)>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_broken(&self, token: FencingToken, reason: Arc<str>) {
+        let mut broken = self.broken();
+        if broken.as_ref().is_none_or(|(before, _)| *before < token) {
+            *broken = Some((token, reason));
+        }
+    }
+
+    /// Tells a hold what was heard of its place while that was still a waiter's.
+    pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
+        let broken = self.broken().take().filter(|(token, _)| hold.token() == Some(*token));
+        if let Some((_, reason)) = broken {
+            hold.lose_for(Loss::Broken, Some(reason));
+        }
+        if let Some(cause) = self.cause.get() {
+            hold.lose(*cause);
+        }
     }
 
     /// Completes when the place is gone.
@@ -233,9 +253,20 @@ impl Live {
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
+    /// A grant was broken. Where its place waits, that may be an older grant of the same request, or one that the waiter has not
+    /// heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can tell what is so now.
+    pub(super) fn was_broken(&self, grant: &GrantId, reason: Arc<str>) -> bool {
+        if let (Some(token), Some(Tracked::Waiting(_, slot))) = (grant.token, self.places().get(&grant.place.request)) {
+            slot.is_broken(token, reason);
+            return false;
+        }
+        self.lose(grant.place.request, Loss::Broken, Some(reason), |hold| grant.is_of(hold.id(), hold.token()));
+        true
+    }
+
     /// One grant is gone, and not another one of the same request.
-    pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) {
-        self.lose(grant.place.request, loss, reason, |hold| grant.is_of(hold.id(), hold.token()));
+    pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss) {
+        self.lose(grant.place.request, loss, None, |hold| grant.is_of(hold.id(), hold.token()));
     }
 
     /// One place is gone, if it is the one that is meant.

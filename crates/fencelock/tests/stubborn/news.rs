@@ -10,7 +10,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 
-use crate::support::{on_one_thread, settle};
+use crate::support::{Events, on_one_thread, pass, secs, settle};
 
 /// A memory store whose sessions are told what a test says.
 #[derive(Debug)]
@@ -66,6 +66,55 @@ fn news_of_an_older_grant_of_the_same_request_ends_no_later_one() {
         tell.send(SessionEvent::Broken(grant(Some(token)), "stuck".into())).unwrap();
         settle().await;
         assert_eq!((held.lost().now_or_never(), held.break_reason()), (Some(Loss::Broken), Some("stuck")));
+        client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn news_of_an_older_grant_ends_no_waiter_of_the_same_request() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let (tell, heard) = mpsc::unbounded_channel();
+        let gossip = Gossip { store: store.another_process(), heard: Mutex::new(Some(heard)) };
+        let events = Events::default();
+        let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::new(events.clone()));
+        let client = options.connect_store(Arc::new(gossip)).await.unwrap();
+        let rival = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(store.another_process())).await;
+        let rival = rival.unwrap();
+        for news_is_older in [true, false] {
+            let held = rival.mutex("job").unwrap().acquire().await.unwrap();
+            let lock = client.mutex("job").unwrap();
+            let acquiring = tokio::spawn(async move { lock.acquire().await });
+            settle().await;
+            let id = client.queue("job").await.unwrap().contenders[1].id;
+            let place = PlaceId { name: held.name().clone(), request: id };
+            // What is told before the grant is heard of may be of that very grant, or of one before it.
+            let token = held.token().unwrap();
+            let told = if news_is_older { token } else { FencingToken::new(token.grant() + 1, 0).unwrap() };
+            let told = GrantId { place: place.clone(), token: Some(told) };
+            tell.send(SessionEvent::Broken(told, "stuck".into())).unwrap();
+            pass(&clock, secs(3)).await;
+            let queued: Vec<_> = client.queue("job").await.unwrap().contenders.into_iter().map(|one| one.id).collect();
+            assert_eq!(queued.get(1), Some(&id), "it keeps its place");
+            held.release().await.unwrap();
+            settle().await;
+            let granted = acquiring.await.unwrap().unwrap();
+            match news_is_older {
+                true => assert_eq!(granted.state(), GuardState::Held),
+                false => assert_eq!(
+                    (granted.lost().now_or_never(), granted.break_reason()),
+                    (Some(Loss::Broken), Some("stuck"))
+                ),
+            }
+            drop(granted);
+            settle().await;
+        }
+        let told = events.all();
+        let of_locks: Vec<&str> = told
+            .iter()
+            .filter_map(|event| ["Granted", "Released", "Lost"].into_iter().find(|kind| event.starts_with(kind)))
+            .collect();
+        assert_eq!(of_locks, ["Granted", "Released", "Granted", "Lost"], "no end is told before its grant");
         client.close().await.unwrap();
     });
 }
