@@ -17,6 +17,7 @@ mod shell;
 mod test;
 mod tidy;
 mod torture;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,11 @@ const VERBS: &[Verb] = &[
         name: "torture",
         help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers; torture redis --experiment WHAT: shows what no lock there can promise",
         run: torture::run,
+    },
+    Verb {
+        name: "versions",
+        help: "versions [STORE [VERSION]]: a store's tests on other versions of its server, which it fetches",
+        run: versions::run,
     },
     Verb {
         name: "advisories",

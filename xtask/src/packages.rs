@@ -12,6 +12,7 @@ use fencelock_testbed::{Network, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, Z
 use crate::shell::{self, Result};
 
 /// Something that is there when `probe` succeeds, and comes with `package` when it is not.
+#[derive(Debug)]
 pub(crate) struct Need {
     pub(crate) probe: &'static [&'static str],
     pub(crate) package: &'static str,

@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod redis;
 mod scratch;
 mod server;
+pub mod versions;
 mod wait;
 pub mod zookeeper;
 

@@ -53,7 +53,7 @@ fn a_clock_jumps_forth_and_back_and_keys_expire_by_it() {
 
 #[test]
 fn a_server_heals_from_a_pause_a_script_without_end_and_clients_that_wait() {
-    let server = Server::start(Settings::default().with("busy-reply-threshold 20")).unwrap();
+    let server = Server::start(Settings::default().with("lua-time-limit 20")).unwrap();
     server.pause();
     server.heal().unwrap();
     server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();

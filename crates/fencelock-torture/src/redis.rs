@@ -66,7 +66,7 @@ impl Servers {
     fn start(kinds: &[bool]) -> io::Result<Self> {
         let start = |is_durable: &bool| {
             // Soon enough that a script without end is noticed as such.
-            let settings = Settings { own_clock: *is_durable, ..Settings::default() }.with("busy-reply-threshold 100");
+            let settings = Settings { own_clock: *is_durable, ..Settings::default() }.with("lua-time-limit 100");
             // No test here is about the power going: what was written outlives the process.
             let durable = |settings: Settings| settings.with("appendonly yes").with("appendfsync no");
             let settings = if *is_durable { durable(settings) } else { settings };

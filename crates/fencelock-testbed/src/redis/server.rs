@@ -14,6 +14,7 @@ use crate::packages::REDIS;
 use crate::ports::Port;
 use crate::process::{Process, bound};
 use crate::scratch::Scratch;
+use crate::versions::redis_server;
 use crate::{PATIENCE, wait_until};
 
 /// What has to be installed for [`Settings::own_clock`], besides the server.
@@ -46,7 +47,9 @@ impl Server {
         server.restart()?;
         server.wait_until_serving()?;
         if server.settings.role == Role::ClusterNode {
-            server.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+            let all = (0..16_384).map(|slot| slot.to_string()).collect::<Vec<_>>();
+            server
+                .ask(&["CLUSTER", "ADDSLOTS"].into_iter().chain(all.iter().map(String::as_str)).collect::<Vec<_>>())?;
             let is_ok = || server.ask(&["CLUSTER", "INFO"]).is_ok_and(|info| info.to_string().contains("state:ok"));
             if !wait_until(PATIENCE, is_ok) {
                 return Err(io::Error::other("a node of a cluster that has all slots is not content"));
@@ -136,8 +139,8 @@ impl Server {
         self.kill();
         let log = File::options().create(true).append(true).open(self.log())?;
         let mut command = match &self.settings.host {
-            None => bound("redis-server"),
-            Some((network, host)) => network.command(*host, "redis-server"),
+            None => bound(redis_server()),
+            Some((network, host)) => network.command(*host, &redis_server()),
         };
         command.arg(self.directory.path().join("redis.conf"));
         if matches!(self.settings.role, Role::SentinelOf(_)) {

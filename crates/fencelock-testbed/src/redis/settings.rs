@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Network;
+use crate::versions::asks_for_debug_commands;
 
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
@@ -93,7 +94,8 @@ impl Settings {
 
     fn data(&self, directory: &Path) -> Vec<String> {
         let mut lines = vec![format!("unixsocket {}", directory.join("socket").display())];
-        lines.extend(["save \"\"", "enable-debug-command yes", "databases 4096"].map(str::to_owned));
+        lines.extend(["save \"\"", "databases 4096"].map(str::to_owned));
+        lines.extend(asks_for_debug_commands().then(|| "enable-debug-command yes".to_owned()));
         if self.durable {
             lines.extend(["appendonly yes", "appendfsync always"].map(str::to_owned));
         }

@@ -12,11 +12,8 @@ use std::time::Duration;
 use super::snapshot;
 use crate::ports::Port;
 use crate::process::{Process, bound};
+use crate::versions::zookeeper_class_path;
 use crate::{Network, PATIENCE, wait_until};
-
-/// The last two are what the first needs for TLS and does not name itself.
-const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
-                          /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
 /// What a server takes part as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +111,7 @@ impl Server {
                 ["showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS"]
                     .map(|option| format!("-Dorg.slf4j.simpleLogger.{option}")),
             )
-            .args(["-cp", CLASS_PATH])
+            .args(["-cp", &zookeeper_class_path()])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.join("zoo.cfg"))
             .current_dir(&self.directory)

@@ -41,7 +41,7 @@ async fn scripts_that_the_server_forgot_are_taught_again() {
 
 #[tokio::test]
 async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
-    let server = server(Settings::default().with("busy-reply-threshold 20"));
+    let server = server(Settings::default().with("lua-time-limit 20"));
     let (client, seen) = observed(&server.url(), 30_000).await;
     client.mutex("before").unwrap().acquire().await.unwrap().release().await.unwrap();
     busy(&server);
@@ -60,7 +60,7 @@ async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
 
 #[tokio::test]
 async fn a_server_busy_beyond_a_session_costs_its_locks_and_their_holders_are_told_before_anybody_else_has_them() {
-    let server = server(Settings::default().with("busy-reply-threshold 20"));
+    let server = server(Settings::default().with("lua-time-limit 20"));
     let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let waiting = acquiring(&rival, "job");
@@ -359,7 +359,7 @@ async fn names_with_braces_quotes_and_any_script_are_locks_of_their_own() {
 #[tokio::test]
 async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
     for durable in [true, false] {
-        let server = server(Settings { durable, ..Settings::default() }.with("busy-reply-threshold 60000"));
+        let server = server(Settings { durable, ..Settings::default() }.with("lua-time-limit 60000"));
         let way = Proxy::start(server.address()).unwrap();
         let (client, other) =
             (client(&format!("redis://{}", way.address()), 4000).await, client(&server.url(), 4000).await);

