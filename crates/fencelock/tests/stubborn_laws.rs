@@ -20,8 +20,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::memory::MemoryStore;
-use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
-use fencelock::{Client, Clock, Error, ErrorKind, Event, Io, Loss, Name, Observer, Result, Retry};
+use fencelock::store::{
+    Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId, Session,
+    Standing, Store,
+};
+use fencelock::{Claim, Client, Clock, Error, ErrorKind, Event, Io, Loss, Moment, Name, Observer, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -32,7 +35,8 @@ use support::{World, ms, on_one_thread, pass, secs, settle};
 struct Stubborn {
     store: MemoryStore,
     opened: AtomicU32,
-    renewed: Arc<AtomicU32>,
+    /// Renewals; where it evicts, entries.
+    asked: Arc<AtomicU32>,
     how: How,
     over: Arc<AtomicBool>,
 }
@@ -51,12 +55,14 @@ enum How {
     ProvesThePast,
     /// The first session is over once it is told to be: an `enter` finds that out, and no event tells of it.
     TellsOnlyWhoAsks,
+    /// Every session, also the first: whoever enters is taken out at once, before anybody hears of the place.
+    Evicts,
 }
 
 impl Stubborn {
     fn new(store: &MemoryStore, how: How) -> Arc<Self> {
-        let (over, renewed) = (Arc::default(), Arc::default());
-        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), renewed, how, over })
+        let (over, asked) = (Arc::default(), Arc::default());
+        Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), asked, how, over })
     }
 }
 
@@ -81,6 +87,12 @@ impl Session for StubbornSession {
             How::TellsOnlyWhoAsks if self.over().is_some() => {
                 Box::pin(async { Err(Error::new(ErrorKind::Lost, "enter", "the server was started anew")) })
             }
+            How::Evicts => Box::pin(async {
+                self.3.fetch_add(1, Ordering::SeqCst);
+                let Entered::In(mut place) = self.0.enter(entry).await? else { unreachable!("nobody else is there") };
+                place.leave().await?;
+                Ok(Entered::In(Box::new(Evicted(place))))
+            }),
             _ => self.0.enter(entry),
         }
     }
@@ -90,7 +102,7 @@ impl Session for StubbornSession {
     }
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        self.3.fetch_add(1, Ordering::SeqCst);
+        self.3.fetch_add(u32::from(self.1 != How::Evicts), Ordering::SeqCst);
         let lag = if self.1 == How::ProvesThePast { LAG } else { Duration::ZERO };
         Box::pin(async move {
             let renewal = self.0.renew(places).await?;
@@ -103,6 +115,30 @@ impl Session for StubbornSession {
             How::BriefAndSilent => Box::pin(std::future::pending()),
             _ => self.0.close(),
         }
+    }
+}
+
+struct Evicted(Box<dyn Place>);
+
+impl Place for Evicted {
+    fn id(&self) -> PlaceId {
+        self.0.id()
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::Lost(Loss::Removed)
+    }
+
+    fn next(&mut self, _: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(std::future::ready(Ok(self.standing())))
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        self.0.lighten(claim)
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        self.0.leave()
     }
 }
 
@@ -126,12 +162,10 @@ impl Store for Stubborn {
             let opened = self.store.open(opening).await?;
             let session = match before {
                 1.. if matches!(self.how, How::ClosedOnceOver | How::TellsOnlyWhoAsks) => opened.session,
-                0 if !matches!(self.how, How::ClosedOnceOver | How::ProvesThePast | How::TellsOnlyWhoAsks) => {
-                    opened.session
-                }
+                0 if matches!(self.how, How::Honest | How::NeverIn | How::BriefAndSilent) => opened.session,
                 _ => {
-                    let (over, renewed) = (Arc::clone(&self.over), Arc::clone(&self.renewed));
-                    Arc::new(StubbornSession(opened.session, self.how, over, renewed)) as Arc<dyn Session>
+                    let (over, asked) = (Arc::clone(&self.over), Arc::clone(&self.asked));
+                    Arc::new(StubbornSession(opened.session, self.how, over, asked)) as Arc<dyn Session>
                 }
             };
             Ok(Opened { session, ..opened })
@@ -177,6 +211,26 @@ fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         pass(&clock, secs(40)).await;
         assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+        client.close().await.unwrap();
+        assert_eq!(store.census(), Default::default());
+    });
+}
+
+#[test]
+fn an_acquire_whose_every_place_is_taken_out_at_once_pauses_and_gives_up() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::Evicts);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        let entered = stubborn.asked.load(Ordering::SeqCst);
+        assert!(entered <= 2, "entered {entered} times while time stood still");
+        pass(&clock, secs(40)).await;
+        assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+        let entered = stubborn.asked.load(Ordering::SeqCst);
+        assert!(entered < 60, "entered {entered} times in 30 s");
         client.close().await.unwrap();
         assert_eq!(store.census(), Default::default());
     });
@@ -281,7 +335,7 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
             assert_eq!(guard.state(), fencelock::GuardState::Held);
             assert!(guard.remaining().unwrap() <= secs(9));
         }
-        let renewed = stubborn.renewed.load(Ordering::SeqCst);
+        let renewed = stubborn.asked.load(Ordering::SeqCst);
         assert!((20..=24).contains(&renewed), "a minute took {renewed} renewals, one each 2.5 s");
         // Certain for what was proved and no longer: the last renewal was sent at most 2.5 s ago.
         stubborn.store.partition();

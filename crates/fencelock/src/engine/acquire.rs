@@ -70,6 +70,8 @@ pub(crate) struct Acquire {
     heard: Option<Moment>,
     look: Option<Answer>,
     failures: Failures,
+    /// Places in a row that went away soon after they were taken, although the store answered.
+    gone: Failures,
     /// Grants in a row that were told too late to be used.
     late_grants: Failures,
 }
@@ -103,9 +105,10 @@ impl Acquire {
             Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
             _ => until,
         };
-        let (heard, look, failures, late_grants) = (None, None, Failures::default(), Failures::default());
+        let (heard, look) = (None, None);
+        let (failures, gone, late_grants) = Default::default();
         let domain = engine.store.domain(&wish.name);
-        Self { engine, domain, wish, started, until, look_at, heard, look, failures, late_grants }
+        Self { engine, domain, wish, started, until, look_at, heard, look, failures, gone, late_grants }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.

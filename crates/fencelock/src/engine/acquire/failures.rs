@@ -1,5 +1,7 @@
 //! What fails for a passing reason is tried again, with pauses, until that has gone on for too long.
 
+use std::time::Duration;
+
 use super::super::observe::Event;
 use super::super::session::Live;
 use super::Acquire;
@@ -23,20 +25,44 @@ impl Failures {
         self.latest = Some(now);
         (self.count, *self.first.get_or_insert(now))
     }
+
+    /// Begins anew where the latest one is longer ago than that.
+    pub(super) fn forget_after(&mut self, quiet: Duration, now: Moment) {
+        if self.latest.is_some_and(|latest| now.since(latest) > quiet) {
+            *self = Self::default();
+        }
+    }
 }
 
 impl Acquire {
-    /// A place that went away with its session is entered anew at once; if that is all that ever happens, with pauses,
-    /// and not for ever.
+    /// A place that went away, alone or with its session, is entered anew at once; if that is all that ever happens, with
+    /// pauses, and not for ever.
     pub(super) async fn went_away(&mut self, cause: Loss) -> Result<()> {
-        let error = Error::new(ErrorKind::Lost, "acquire", "the session was over before it had the lock");
-        let error = error.with("cause", cause).retryable();
+        let was_removed = cause == Loss::Removed;
+        let message = match was_removed {
+            true => "its place was taken out of the queue before it had the lock",
+            false => "the session was over before it had the lock",
+        };
+        let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
         if self.failures.count > 0 && !self.is_late() {
             return self.failed(error).await;
         }
+        let now = self.engine.clock.now();
+        // A pause, and a place that was there for a while.
+        self.gone.forget_after(self.engine.retry.longest_pause * 2, now);
+        let (gone, since) = self.gone.another(now);
+        let error = match gone {
+            2.. if !self.is_late() => match self.pause_after((gone - 1, since), error).await {
+                Ok(error) => error,
+                // The store is there: who has the lock is for the end of the wait to say.
+                Err(_) if was_removed && self.is_late() => return Ok(()),
+                Err(error) => return Err(error),
+            },
+            _ => error,
+        };
         self.failures.another(self.engine.clock.now());
         // A place that was taken out says nothing against the store.
-        self.failures.last = (cause != Loss::Removed).then_some(error);
+        self.failures.last = (!was_removed).then_some(error);
         Ok(())
     }
 

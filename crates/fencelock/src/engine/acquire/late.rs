@@ -1,6 +1,6 @@
 //! A grant that is over by its own end, or all but over, when the client is told of it: nobody can use it.
 
-use super::{Acquire, Failures};
+use super::Acquire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Grant;
 
@@ -32,9 +32,7 @@ impl Acquire {
             return Err(error.with("name", &self.wish.name));
         }
         let now = self.engine.clock.now();
-        if self.late_grants.latest.is_some_and(|last| now.since(last) >= self.engine.retry.give_up_after) {
-            self.late_grants = Failures::default();
-        }
+        self.late_grants.forget_after(self.engine.retry.give_up_after, now);
         let failed = self.late_grants.another(now);
         let error = self.pause_after(failed, error).await?;
         self.late_grants.last = Some(error);
