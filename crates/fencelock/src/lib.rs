@@ -136,8 +136,8 @@ pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
 pub use store::{
-    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Foreign, Grant, Liveness, Loss, Order, Owner,
-    Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Domain, Foreign, Grant, Liveness, Loss, Order,
+    Owner, Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
 };
 #[cfg(feature = "file")]
 pub use stores::file;

@@ -133,7 +133,7 @@ impl Keeper {
         if !request.doubted {
             self.next_renewal = request.sent.after(self.renew_interval);
             if live.suspect.swap(false, Ordering::AcqRel) {
-                self.observers.tell(Event::Confirmed);
+                self.observers.tell(Event::Confirmed { domain: live.domain });
             }
         }
         for (place, loss) in renewal.gone {
@@ -161,7 +161,7 @@ impl Keeper {
 
     fn failed(&mut self, error: &Error) {
         self.failures += 1;
-        self.observers.tell(Event::RenewalFailed(error));
+        self.observers.tell(Event::RenewalFailed { domain: self.live.domain, error });
         tracing::debug!(%error, "renewal failed");
         let pause = self.retry.pause(self.failures).min(self.live.timing.renew_interval);
         self.next_renewal = self.live.clock.now().after(pause);
@@ -172,14 +172,14 @@ impl Keeper {
 
     fn suspect(&self) {
         if !self.live.suspect.swap(true, Ordering::AcqRel) {
-            self.observers.tell(Event::Suspect);
+            self.observers.tell(Event::Suspect { domain: self.live.domain });
         }
     }
 
     fn over(&self, loss: Loss) {
         if self.live.end(loss) {
             tracing::warn!(%loss, "the session is over");
-            self.observers.tell(Event::SessionLost(loss));
+            self.observers.tell(Event::SessionLost { domain: self.live.domain, cause: loss });
         }
     }
 

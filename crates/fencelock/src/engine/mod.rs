@@ -114,7 +114,7 @@ impl Engine {
 
     fn end(&self, live: &Live, loss: Loss) {
         if live.end(loss) {
-            self.observers.tell(Event::SessionLost(loss));
+            self.observers.tell(Event::SessionLost { domain: live.domain, cause: loss });
         }
     }
 

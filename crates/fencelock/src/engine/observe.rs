@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::name::Name;
-use crate::store::{Ahead, Loss};
+use crate::store::{Ahead, Domain, Loss};
 use crate::token::FencingToken;
 
 /// Hears of every event in the life of a client's locks, failures included.
@@ -23,15 +23,34 @@ pub trait Observer: Send + Sync + 'static {
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A session was opened.
-    SessionOpened,
+    SessionOpened {
+        /// The part of the store that it is with; the same one for all, where the store is not divided.
+        domain: Domain,
+    },
     /// A session is over; every lock on it is lost.
-    SessionLost(Loss),
+    SessionLost {
+        /// The part of the store that it was with.
+        domain: Domain,
+        /// Why.
+        cause: Loss,
+    },
     /// A renewal failed; the session goes on as long as it is certain.
-    RenewalFailed(&'a Error),
-    /// No renewal was confirmed for longer than usual: the locks are still held, but doubtful.
-    Suspect,
+    RenewalFailed {
+        /// The part of the store that was asked.
+        domain: Domain,
+        /// Why.
+        error: &'a Error,
+    },
+    /// No renewal was confirmed for longer than usual: the locks on this session are still held, but doubtful.
+    Suspect {
+        /// The part of the store that it is with.
+        domain: Domain,
+    },
     /// The session is confirmed again.
-    Confirmed,
+    Confirmed {
+        /// The part of the store that it is with.
+        domain: Domain,
+    },
     /// An acquire queues behind others.
     Waiting {
         /// The lock.

@@ -134,7 +134,7 @@ impl Engine {
         })?;
         self.check_granted(&opened)?;
         self.domains.at(domain, |one| one.promises(opened.capability.as_ref()));
-        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
+        let live = Live::new(domain, &opened, Arc::clone(&self.clock), self.timing);
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(opened.events));
@@ -145,7 +145,7 @@ impl Engine {
         }
         self.close_when_over(domain, &live);
         self.domains.at(domain, |one| one.begin(Arc::clone(&live)));
-        self.observers.tell(Event::SessionOpened);
+        self.observers.tell(Event::SessionOpened { domain });
         Ok(live)
     }
 

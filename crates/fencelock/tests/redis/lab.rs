@@ -116,7 +116,7 @@ impl Observer for Seen {
         match event {
             Event::Requeued { cause, .. } => self.requeued.lock().unwrap().push(*cause),
             Event::Retried { error, .. } => self.retried.lock().unwrap().push(error.to_string()),
-            Event::SessionLost(cause) => self.lost.lock().unwrap().push(*cause),
+            Event::SessionLost { cause, .. } => self.lost.lock().unwrap().push(*cause),
             _ => {}
         }
     }

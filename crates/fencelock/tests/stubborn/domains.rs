@@ -1,6 +1,5 @@
 //! A store of two parts that live and die by themselves: what becomes of one says nothing of the other.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencelock::memory::{MemoryStore, VirtualClock};
@@ -63,13 +62,14 @@ struct World {
     refined: Arc<Refined>,
 }
 
+/// The parts whose sessions were lost, in that order.
 #[derive(Default)]
-struct SessionsLost(AtomicUsize);
+struct SessionsLost(Mutex<Vec<Domain>>);
 
 impl Observer for SessionsLost {
     fn observe(&self, event: &Event<'_>) {
-        if matches!(event, Event::SessionLost(_)) {
-            self.0.fetch_add(1, Ordering::SeqCst);
+        if let Event::SessionLost { domain, .. } = event {
+            self.0.lock().unwrap().push(*domain);
         }
     }
 }
@@ -96,8 +96,8 @@ impl World {
         self.parts[0].census().sessions
     }
 
-    fn sessions_lost(&self) -> usize {
-        self.lost.0.load(Ordering::SeqCst)
+    fn sessions_lost(&self) -> Vec<Domain> {
+        self.lost.0.lock().unwrap().clone()
     }
 }
 
@@ -118,13 +118,13 @@ fn a_session_of_each_part_is_opened_when_it_is_first_wanted_and_kept_alive_by_it
 #[test]
 fn the_end_of_one_parts_session_loses_only_its_places() {
     on_one_thread(async {
-        for (ends, name, other) in [(0, "a", "b"), (1, "b", "a")] {
+        for (ends, domain, name, other) in [(0, Domain::FIRST, "a", "b"), (1, SECOND, "b", "a")] {
             let world = world().await;
             let (lost, kept) = (world.hold(name).await, world.hold(other).await);
             world.parts[ends].expire_sessions();
             settle().await;
             assert_eq!(lost.lost().now_or_never(), Some(Loss::Expired));
-            assert_eq!((kept.state(), world.sessions_lost()), (GuardState::Held, 1));
+            assert_eq!((kept.state(), world.sessions_lost()), (GuardState::Held, vec![domain]));
             assert_eq!(world.client.health(), Health::NoSession, "the worst of them is told");
             pass(&world.clock, secs(1)).await;
             assert!(matches!(world.client.health(), Health::Confirmed(_)), "another one was opened");
