@@ -1,7 +1,9 @@
 //! One grant, as long as it is held: the place, who shares it, and how it ends.
 
+mod lighten;
 mod now;
 mod phase;
+mod release;
 mod told;
 
 use std::fmt;
@@ -16,14 +18,11 @@ use self::told::Told;
 use super::Engine;
 use super::observe::Event;
 use super::session::Live;
-use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::error::{Error, ErrorKind};
 use crate::queue::Claim;
-use crate::store::{Grant, Left, Loss, Place, PlaceId, checks, clean};
+use crate::store::{Grant, Loss, Place, PlaceId};
 use crate::time::Moment;
 use crate::token::FencingToken;
-
-/// How often one release asks, within one request deadline, as long as each connection ends before its answer.
-const LEAVES_AT_MOST: u32 = 3;
 
 /// What a guard can say about its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,21 +209,6 @@ impl Hold {
         self.lose(loss);
     }
 
-    /// A request found the place gone: by a break that nobody has told of yet, or else.
-    async fn why_gone(&self) -> Loss {
-        if let Some(loss) = self.live.over() {
-            return loss;
-        }
-        let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
-        match breaks.into_iter().rfind(|order| order.grant().is_of(&self.id, self.token)) {
-            Some(order) => {
-                let _ = self.reason.set(clean::reason(order.reason));
-                Loss::Broken
-            }
-            None => Loss::Removed,
-        }
-    }
-
     /// Marks the lock lost, tells everybody, and leaves the place in the background: at once, or if its time was up, once
     /// the last guard is gone. The first cause stays.
     pub(crate) fn lose(self: &Arc<Self>, loss: Loss) {
@@ -283,97 +267,6 @@ impl Hold {
         self.guards.load(Ordering::Acquire) == 0
     }
 
-    /// Makes the claim lighter: again and again while that failed for a passing reason, as long as an acquire would.
-    ///
-    /// After an error the place has the one claim or the other.
-    pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {
-        checks::lighter(self.claim, claim)?;
-        tokio::select! {
-            biased;
-            lightened = self.lighten_patiently(claim) => lightened,
-            () = self.lost().cancelled() => Err(match self.cause() {
-                Some(loss) => self.lost_before(loss),
-                None => self.released_before(),
-            }),
-        }
-    }
-
-    async fn lighten_patiently(self: &Arc<Self>, claim: Claim) -> Result<()> {
-        let give_up = self.engine.clock.now().after(self.engine.retry.give_up_after);
-        let mut failures = 0;
-        loop {
-            let error = match self.lighten_once(claim).await {
-                Ok(()) => {
-                    self.engine.observers.tell(Event::Downgraded { name: &self.id.name });
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            if error.kind() == ErrorKind::Lost {
-                let loss = self.why_gone().await;
-                self.lose(loss);
-            }
-            if let GuardState::Lost(loss) = self.state() {
-                return Err(self.lost_before(loss));
-            }
-            if !error.is_retryable() || self.engine.clock.now() >= give_up {
-                return Err(error.with("name", &self.id.name));
-            }
-            self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
-            failures += 1;
-            self.engine.pause_after(failures).await;
-        }
-    }
-
-    async fn lighten_once(&self, claim: Claim) -> Result<()> {
-        let mut slot = self.place.lock().await;
-        match slot.as_mut() {
-            Some(place) => self.engine.in_time("downgrade", place.lighten(claim)).await,
-            None => Err(self.released_before()),
-        }
-    }
-
-    /// Gives the place up, whoever shares it. Repeatable: a failure forgets nothing.
-    ///
-    /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
-    pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
-        self.phase.give_up();
-        self.live.untrack(self.id.request);
-        let left = self.leave().await;
-        if let Some(loss) = self.cause() {
-            return Err(self.lost_before(loss));
-        }
-        let gone = match left {
-            Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
-            // Whatever the store says of a session that is over: its end may have come before our request.
-            Err(_) => self.live.over(),
-            _ => None,
-        };
-        if let Some(loss) = gone {
-            let loss = self.phase.found_gone(loss);
-            self.tell_end();
-            self.tell_lost(loss);
-            return Err(self.lost_before(loss));
-        }
-        match left {
-            Ok(Some(_)) => {
-                self.tell_released();
-                Ok(())
-            }
-            Ok(None) => Ok(()),
-            Err(error) => {
-                self.engine.observers.tell(Event::ReleaseFailed { name: &self.id.name, error: &error });
-                Err(error)
-            }
-        }
-    }
-
-    fn tell_released(&self) {
-        self.phase.left();
-        self.tell_end();
-        self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
-    }
-
     pub(crate) fn lost_before(&self, loss: Loss) -> Error {
         let error = Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name);
         match self.reason() {
@@ -384,81 +277,6 @@ impl Hold {
 
     pub(crate) fn released_before(&self) -> Error {
         Error::new(ErrorKind::Closed, "lock", "it was released").with("name", &self.id.name)
-    }
-
-    /// `None` when it was left before.
-    async fn leave(&self) -> Result<Option<Left>> {
-        let mut slot = self.place.lock().await;
-        let Some(place) = slot.as_mut() else { return Ok(None) };
-        let left = self.engine.in_time("release", self.leave_place(place.as_mut())).await?;
-        *slot = None;
-        Ok(Some(left))
-    }
-
-    /// Asks again at once where the connection ended before the answer came: the next connection can tell, and a healthy store ends
-    /// connections, too (a server of ZooKeeper when another one has been given the session).
-    async fn leave_place(&self, place: &mut dyn Place) -> Result<Left> {
-        let mut asked = 0;
-        loop {
-            // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
-            let was_sent_before = self.phase.sends();
-            asked += 1;
-            let error = match place.leave().await {
-                Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
-                Ok(left) => return Ok(left),
-                Err(error) => error,
-            };
-            match error.outcome() {
-                Outcome::Unknown if asked < LEAVES_AT_MOST && error.is_retryable() && self.live.over().is_none() => {
-                    self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
-                }
-                Outcome::NotApplied if !was_sent_before => {
-                    self.phase.not_sent();
-                    return Err(error);
-                }
-                // Whatever the last one says of itself, one before it may have worked.
-                _ => return Err(error.outcome_unknown()),
-            }
-        }
-    }
-
-    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
-    /// or the session is over.
-    pub(crate) fn leave_in_background(self: &Arc<Self>) {
-        if self.cause().is_some() {
-            self.live.untrack(self.id.request);
-        }
-        if self.place.try_lock().is_ok_and(|place| place.is_none()) {
-            return; // Left already, as before most drops of a guard: no work for a task.
-        }
-        if self.live.over().is_some() {
-            return; // Whoever closes the session in the store ends everything that hangs on it.
-        }
-        if self.release_now().is_some() {
-            return;
-        }
-        let hold = Arc::clone(self);
-        self.engine.clean_up(async move {
-            let mut failures = 0;
-            while hold.place_is_there().await {
-                if hold.cause().is_some() {
-                    if hold.leave().await.is_ok() {
-                        return;
-                    }
-                } else if hold.release().await.is_ok() || hold.cause().is_some() {
-                    return;
-                }
-                if hold.live.over().is_some() {
-                    return;
-                }
-                failures += 1;
-                hold.engine.pause_after(failures).await;
-            }
-        });
-    }
-
-    async fn place_is_there(&self) -> bool {
-        self.place.lock().await.is_some()
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) mod checks;
 pub(crate) mod clean;
 mod contention;
 mod guess;
+mod ids;
 mod opening;
+mod place;
 mod registry;
 mod url;
 mod view;
@@ -44,7 +46,9 @@ pub use self::any::AnyStore;
 pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
+pub use self::ids::{GrantId, Owner, PlaceId, RequestId};
 pub use self::opening::{Domain, Opening, Tasks};
+pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 pub use self::view::{Beside, Contender, Foreign, Page, Queue, Waits};
@@ -52,7 +56,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::time::{Clock, Moment};
-use crate::token::FencingToken;
 
 /// A coordination store. Passive: it never sleeps, polls or retries on its own, except inside [`Place::next`] and the
 /// bounded re-drives of its protocol.
@@ -231,47 +234,6 @@ impl<const N: usize> PlaceList for [PlaceId; N] {
     }
 }
 
-/// One place in one queue, with the store's private cursor. Dropping it ends the subscription, not the place.
-pub trait Place: Send {
-    /// Which place this is.
-    fn id(&self) -> PlaceId;
-
-    /// The standing as last told, without I/O.
-    fn standing(&self) -> Standing;
-
-    /// Returns when the standing may have changed, with the new one; at once if the store already differs; at `until`
-    /// at the latest, with the standing as it is then. Once granted, it returns at once. An error of
-    /// [`ErrorKind::Lost`] means that the whole session is over.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point and called again.
-    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>>;
-
-    /// Replaces the claim of a granted place by a lighter one of the same capacity, or by itself, keeping the place. Counts as a departure. Repeatable; an
-    /// error of [`ErrorKind::Lost`] means that the place is gone.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point. The place has one of the two claims then, and [`Place::leave`] gives it up.
-    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>>;
-
-    /// Gives up this place, and no later one of the same name. Repeatable.
-    fn leave(&mut self) -> BoxFuture<'_, Result<Left>>;
-
-    /// [`Place::leave`] on the caller's own thread, as [`Session::enter_now`] is to [`Session::enter`].
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        None
-    }
-}
-
-/// What `leave` found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// The place was there and is gone now.
-    Released,
-    /// It was gone already.
-    AlreadyGone,
-}
-
 /// The answer to [`Session::enter`].
 pub enum Entered {
     /// A place in the queue, granted or waiting.
@@ -302,214 +264,4 @@ pub struct Entry {
 impl Entry {
     /// The longest purpose, in bytes.
     pub const MAX_PURPOSE: usize = Contender::MAX_PURPOSE;
-}
-
-/// Names one request of one client; no two requests ever share one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId {
-    /// A random number that the client drew when it was made.
-    pub client: u64,
-    /// The number of the request within the client, from 1.
-    pub number: u64,
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}-{:x}", self.client, self.number)
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Names one place: a lock and the request that took it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PlaceId {
-    /// The lock.
-    pub name: Name,
-    /// The request.
-    pub request: RequestId,
-}
-
-/// Names one grant of one place.
-///
-/// One request may be granted twice: its `enter` is repeated because no answer came, and by then the first grant was broken.
-/// So whatever is told of a grant names its number as well, and says nothing of any other.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct GrantId {
-    /// The place.
-    pub place: PlaceId,
-    /// Its token; `None` where the store has none, and for a place that waits: then the place as it stands is meant.
-    pub token: Option<FencingToken>,
-}
-
-impl GrantId {
-    /// Whether this is the grant of `place` with that token.
-    #[must_use]
-    pub fn is_of(&self, place: &PlaceId, token: Option<FencingToken>) -> bool {
-        self.place == *place && (self.token.is_none() || token.is_none() || self.token == token)
-    }
-}
-
-/// Where a contender stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It holds the lock.
-    Granted(Grant),
-    /// It waits; who is ahead, where the store can tell.
-    Waiting(Option<Ahead>),
-    /// The place is gone.
-    Lost(Loss),
-}
-
-impl Standing {
-    pub(crate) fn grant(self) -> Option<Grant> {
-        match self {
-            Self::Granted(grant) => Some(grant),
-            Self::Waiting(_) | Self::Lost(_) => None,
-        }
-    }
-}
-
-/// How many contenders are ahead. Some of them may have left already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ahead {
-    /// Those that hold the lock.
-    pub holders: u32,
-    /// Those that wait.
-    pub waiters: u32,
-}
-
-impl Ahead {
-    /// That many.
-    #[must_use]
-    pub const fn new(holders: u32, waiters: u32) -> Self {
-        Self { holders, waiters }
-    }
-
-    /// So many in all, of whom this many hold the lock.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
-    pub(crate) fn of(all: usize, holders: usize) -> Self {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Self { holders: number(holders), waiters: number(all.saturating_sub(holders)) }
-    }
-}
-
-/// A grant, as the store numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Grant {
-    /// The fencing token; `None` where the store has none.
-    pub token: Option<FencingToken>,
-    /// Until when it holds by itself, whatever becomes of its session; `None` where the session says all. On the clock of the
-    /// client that holds it, and `None` for what others hold. Renewals may prolong or shorten it. A grant that is told later than
-    /// the margin before this is left at once, and counts as a failure of the store.
-    pub valid_until: Option<Moment>,
-}
-
-impl Grant {
-    /// A grant that holds as long as its session does.
-    #[must_use]
-    pub const fn new(token: Option<FencingToken>) -> Self {
-        Self { token, valid_until: None }
-    }
-}
-
-/// Why a place is gone although nobody gave it up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The session expired in the store.
-    Expired,
-    /// The server became a replica, and what it granted may be unknown to the server that is the primary now.
-    Demoted,
-    /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
-    Replaced,
-    /// The server was started anew and may have forgotten what it granted.
-    Restarted,
-    /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
-    PerhapsRestarted,
-    /// No renewal was confirmed until the margin before the ttl ran out: a rival may be granted soon.
-    Unconfirmed,
-    /// Somebody removed the place from the store.
-    Removed,
-    /// Somebody broke the grant with a force-release.
-    Broken,
-    /// The lease that was asked for is over.
-    LeaseOver,
-    /// The grant was held for `max_hold`.
-    HeldTooLong,
-    /// The client was closed.
-    Closed,
-}
-
-impl Loss {
-    /// Each of them, in their order.
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Expired,
-        Self::Demoted,
-        Self::Replaced,
-        Self::Restarted,
-        Self::PerhapsRestarted,
-        Self::Unconfirmed,
-        Self::Removed,
-        Self::Broken,
-        Self::LeaseOver,
-        Self::HeldTooLong,
-        Self::Closed,
-    ];
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "the session expired in the store",
-            Self::Demoted => "the server is a replica now, and its primary may not know of it",
-            Self::Replaced => "another server answers in the place of the one that granted it, and may not know of it",
-            Self::Restarted => "the server was started anew and may have forgotten it",
-            Self::PerhapsRestarted => {
-                "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"
-            }
-            Self::Unconfirmed => "no renewal was confirmed in time",
-            Self::Removed => "somebody removed it from the store",
-            Self::Broken => "it was broken by a force-release",
-            Self::LeaseOver => "its lease is over",
-            Self::HeldTooLong => "it was held for max_hold",
-            Self::Closed => "the client was closed",
-        })
-    }
-}
-
-/// Who a client is, as others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Owner {
-    /// A random number, the `client` of all its request ids.
-    pub client: u64,
-    /// The host's name, or what another client calls itself; empty when opaque.
-    pub host: String,
-    /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
-    pub pid: u32,
-}
-
-impl Owner {
-    /// The client of that number, on `host` (empty when opaque), in the process `pid` (0 when opaque).
-    #[must_use]
-    pub fn new(client: u64, host: impl Into<String>, pid: u32) -> Self {
-        Self { client, host: host.into(), pid }
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.pid, &*self.host) {
-            (_, "") => write!(f, "client {:016x}", self.client),
-            (0, host) => f.write_str(host),
-            (pid, host) => write!(f, "pid {pid} on {host}"),
-        }
-    }
 }

@@ -1,0 +1,144 @@
+//! How a place is given up: by its holder, who hears of the outcome, or in the background.
+
+use std::sync::Arc;
+
+use super::super::observe::Event;
+use super::Hold;
+use crate::error::{Outcome, Result};
+use crate::store::{Left, Loss, Place, clean};
+
+/// How often one release asks, within one request deadline, as long as each connection ends before its answer.
+const LEAVES_AT_MOST: u32 = 3;
+
+impl Hold {
+    /// Gives the place up, whoever shares it. Repeatable: a failure forgets nothing.
+    ///
+    /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
+        self.phase.give_up();
+        self.live.untrack(self.id.request);
+        let left = self.leave().await;
+        if let Some(loss) = self.cause() {
+            return Err(self.lost_before(loss));
+        }
+        let gone = match left {
+            Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
+            // Whatever the store says of a session that is over: its end may have come before our request.
+            Err(_) => self.live.over(),
+            _ => None,
+        };
+        if let Some(loss) = gone {
+            let loss = self.phase.found_gone(loss);
+            self.tell_end();
+            self.tell_lost(loss);
+            return Err(self.lost_before(loss));
+        }
+        match left {
+            Ok(Some(_)) => {
+                self.tell_released();
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                self.engine.observers.tell(Event::ReleaseFailed { name: &self.id.name, error: &error });
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn tell_released(&self) {
+        self.phase.left();
+        self.tell_end();
+        self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
+    }
+
+    /// A request found the place gone: by a break that nobody has told of yet, or else.
+    pub(super) async fn why_gone(&self) -> Loss {
+        if let Some(loss) = self.live.over() {
+            return loss;
+        }
+        let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
+        match breaks.into_iter().rfind(|order| order.grant().is_of(&self.id, self.token)) {
+            Some(order) => {
+                let _ = self.reason.set(clean::reason(order.reason));
+                Loss::Broken
+            }
+            None => Loss::Removed,
+        }
+    }
+
+    /// `None` when it was left before.
+    async fn leave(&self) -> Result<Option<Left>> {
+        let mut slot = self.place.lock().await;
+        let Some(place) = slot.as_mut() else { return Ok(None) };
+        let left = self.engine.in_time("release", self.leave_place(place.as_mut())).await?;
+        *slot = None;
+        Ok(Some(left))
+    }
+
+    /// Asks again at once where the connection ended before the answer came: the next connection can tell, and a healthy store ends
+    /// connections, too (a server of ZooKeeper when another one has been given the session).
+    async fn leave_place(&self, place: &mut dyn Place) -> Result<Left> {
+        let mut asked = 0;
+        loop {
+            // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
+            let was_sent_before = self.phase.sends();
+            asked += 1;
+            let error = match place.leave().await {
+                Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
+                Ok(left) => return Ok(left),
+                Err(error) => error,
+            };
+            match error.outcome() {
+                Outcome::Unknown if asked < LEAVES_AT_MOST && error.is_retryable() && self.live.over().is_none() => {
+                    self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
+                }
+                Outcome::NotApplied if !was_sent_before => {
+                    self.phase.not_sent();
+                    return Err(error);
+                }
+                // Whatever the last one says of itself, one before it may have worked.
+                _ => return Err(error.outcome_unknown()),
+            }
+        }
+    }
+
+    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
+    /// or the session is over.
+    pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        if self.cause().is_some() {
+            self.live.untrack(self.id.request);
+        }
+        if self.place.try_lock().is_ok_and(|place| place.is_none()) {
+            return; // Left already, as before most drops of a guard: no work for a task.
+        }
+        if self.live.over().is_some() {
+            return; // Whoever closes the session in the store ends everything that hangs on it.
+        }
+        if self.release_now().is_some() {
+            return;
+        }
+        let hold = Arc::clone(self);
+        self.engine.clean_up(async move {
+            let mut failures = 0;
+            while hold.place_is_there().await {
+                if hold.cause().is_some() {
+                    if hold.leave().await.is_ok() {
+                        return;
+                    }
+                } else if hold.release().await.is_ok() || hold.cause().is_some() {
+                    return;
+                }
+                if hold.live.over().is_some() {
+                    return;
+                }
+                failures += 1;
+                hold.engine.pause_after(failures).await;
+            }
+        });
+    }
+
+    async fn place_is_there(&self) -> bool {
+        self.place.lock().await.is_some()
+    }
+}

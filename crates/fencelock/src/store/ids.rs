@@ -1,0 +1,86 @@
+//! The names of those who take part: clients, their requests, the places and the grants.
+
+use std::fmt;
+
+use crate::name::Name;
+use crate::token::FencingToken;
+
+/// Who a client is, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Owner {
+    /// A random number, the `client` of all its request ids.
+    pub client: u64,
+    /// The host's name, or what another client calls itself; empty when opaque.
+    pub host: String,
+    /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
+    pub pid: u32,
+}
+
+impl Owner {
+    /// The client of that number, on `host` (empty when opaque), in the process `pid` (0 when opaque).
+    #[must_use]
+    pub fn new(client: u64, host: impl Into<String>, pid: u32) -> Self {
+        Self { client, host: host.into(), pid }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pid, &*self.host) {
+            (_, "") => write!(f, "client {:016x}", self.client),
+            (0, host) => f.write_str(host),
+            (pid, host) => write!(f, "pid {pid} on {host}"),
+        }
+    }
+}
+
+/// Names one request of one client; no two requests ever share one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    /// A random number that the client drew when it was made.
+    pub client: u64,
+    /// The number of the request within the client, from 1.
+    pub number: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:x}", self.client, self.number)
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Names one place: a lock and the request that took it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlaceId {
+    /// The lock.
+    pub name: Name,
+    /// The request.
+    pub request: RequestId,
+}
+
+/// Names one grant of one place.
+///
+/// One request may be granted twice: its `enter` is repeated because no answer came, and by then the first grant was broken.
+/// So whatever is told of a grant names its number as well, and says nothing of any other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GrantId {
+    /// The place.
+    pub place: PlaceId,
+    /// Its token; `None` where the store has none, and for a place that waits: then the place as it stands is meant.
+    pub token: Option<FencingToken>,
+}
+
+impl GrantId {
+    /// Whether this is the grant of `place` with that token.
+    #[must_use]
+    pub fn is_of(&self, place: &PlaceId, token: Option<FencingToken>) -> bool {
+        self.place == *place && (self.token.is_none() || token.is_none() || self.token == token)
+    }
+}
