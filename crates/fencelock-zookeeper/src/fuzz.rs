@@ -29,6 +29,7 @@ pub fn records(bytes: &[u8]) {
     let _ = response::created(&mut reader());
     let _ = response::data(&mut reader());
     let _ = response::children(&mut reader());
+    let _ = response::paths(&mut reader());
     let _ = response::acl(&mut reader());
     let _ = response::notification(&mut reader());
     let _ = multi::response(&mut reader());
@@ -103,6 +104,7 @@ fn questions(client: &Client) -> Vec<AnyAnswer> {
         any(client.multi(&several)),
         any(client.remove_watches("/b", Watched::Node)),
         any(client.confirm()),
+        any(client.own_ephemerals("/a")),
     ]
 }
 
@@ -175,7 +177,7 @@ mod tests {
             super::connection(&seed[1..], seed[0].into())
         };
         for name in ["answers", "answers-in-pieces", "errors"] {
-            assert_eq!(answered(name), 11, "{name}");
+            assert_eq!(answered(name), 12, "{name}");
         }
         assert_eq!(answered("multi-refused"), 9);
     }

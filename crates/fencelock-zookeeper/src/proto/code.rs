@@ -34,7 +34,7 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         -5 => (ErrorKind::BadArguments, "the server could not read the request"),
         -6 => (
             ErrorKind::Unimplemented,
-            "the server does not know this operation: it is older than ZooKeeper 3.5, or configured without it",
+            "the server does not know this operation: it is older than what the operation needs (ZooKeeper 3.5 or newer), or configured without it",
         ),
         -7 => (ErrorKind::ServerFailed, "the operation timed out inside the server"),
         -8 => (ErrorKind::BadArguments, "the server refused an argument"),

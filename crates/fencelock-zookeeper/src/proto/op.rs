@@ -20,6 +20,7 @@ pub(crate) enum Op {
     CreateContainer = 19,
     Auth = 100,
     SetWatches = 101,
+    OwnEphemerals = 103,
     Close = -11,
 }
 
@@ -51,6 +52,7 @@ impl Op {
             Self::RemoveWatches => "remove watches",
             Self::Auth => "authenticate",
             Self::SetWatches => "set watches",
+            Self::OwnEphemerals => "get own ephemeral nodes",
             Self::Close => "close the session",
         }
     }

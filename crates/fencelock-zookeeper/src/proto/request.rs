@@ -69,7 +69,7 @@ pub(crate) fn remove_watches(chroot: &str, path: &str, watched: Watched) -> Fram
     Frame::on_path(Op::RemoveWatches, chroot, path, 4).with(|record| record.int(kind))
 }
 
-/// `sync` and `get ACL` are only a path.
+/// `sync`, `get ACL` and the question for ephemeral nodes are only a path.
 pub(crate) fn path_only(op: Op, chroot: &str, path: &str) -> Frame {
     Frame::on_path(op, chroot, path, 0).finish()
 }

@@ -39,6 +39,7 @@ mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
 mod many;
+mod older;
 mod outage;
 mod reach;
 mod requests;

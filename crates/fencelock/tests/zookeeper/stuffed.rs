@@ -2,11 +2,13 @@
 
 use fencelock::store::Page;
 use fencelock::{Client, ErrorKind};
-use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
+use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
 use crate::lab::{Lab, acquired, acquiring, observed, soon};
+use crate::older::Older;
 
 /// Puts so many nodes with names of so many bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
 async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
@@ -89,4 +91,76 @@ async fn who_waits_already_keeps_its_place_when_the_queue_does_not_fit_into_an_a
 #[tokio::test]
 async fn who_waits_by_listing_keeps_its_place_as_well() {
     waiters_stay("&handover=list").await;
+}
+
+/// Waits until so many nodes are under the lock `job`.
+async fn until_count(lab: &Lab, count: i32) {
+    soon(async {
+        while lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children != count {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// An acquire whose create takes effect and is not answered, below a parent that its session cannot list: given up, or refused.
+async fn unanswered(lab: &Lab, near: &Client, proxy: &Proxy, is_given_up: bool) {
+    proxy.hold(Way::Down);
+    let waiting = acquiring(near, "job");
+    until_count(lab, 61).await;
+    if is_given_up {
+        waiting.abort();
+    }
+    proxy.reset();
+    proxy.release();
+    if !is_given_up {
+        let refused = soon(waiting).await.unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_node_of_a_request_without_an_answer_is_taken_back_from_a_parent_that_cannot_be_listed() {
+    for is_given_up in [false, true] {
+        let lab = Lab::new().await;
+        let proxy = Proxy::start(shared().address()).unwrap();
+        let url = format!("zk://{}{}?tick_ms=500&ttl_ms=30000&max_answer_bytes=4096", proxy.address(), lab.parent);
+        let near = Client::connect(&url).await.unwrap();
+        lab.put("job/first", CreateMode::Persistent).await;
+        lab.delete("job/first").await;
+        stuff(&lab, "job", 60, 80).await;
+        unanswered(&lab, &near, &proxy, is_given_up).await;
+        until_count(&lab, 60).await;
+        // Nobody is kept waiting by what was left.
+        let far = lab.client("").await;
+        soon(far.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    }
+}
+
+/// Two requests without an answer, on a server that does not tell a session its own nodes; says how often it was asked for them.
+async fn listed(hangs_up: bool) -> usize {
+    let lab = Lab::new().await;
+    let older = Older::new(shared().address(), hangs_up).await;
+    let proxy = Proxy::start(older.address).unwrap();
+    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=30000", proxy.address(), lab.parent);
+    let near = Client::connect(&url).await.unwrap();
+    lab.put("job/first", CreateMode::Persistent).await;
+    lab.delete("job/first").await;
+    stuff(&lab, "job", 60, 8).await;
+    for _ in 0..2 {
+        unanswered(&lab, &near, &proxy, true).await;
+        until_count(&lab, 60).await;
+    }
+    soon(near.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    older.refusals()
+}
+
+#[tokio::test]
+async fn servers_before_3_6_have_the_parent_listed_to_take_a_request_back() {
+    assert_ne!(listed(false).await, 0, "it was never asked");
+}
+
+#[tokio::test]
+async fn what_hangs_up_on_a_request_that_it_does_not_know_has_the_parent_listed() {
+    assert_ne!(listed(true).await, 0, "it was never asked");
 }

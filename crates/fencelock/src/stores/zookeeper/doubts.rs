@@ -4,6 +4,8 @@
 //! on, and apply that create. Its node is of a session that lives and of no place: it keeps others waiting, and nobody leaves it. So
 //! a request that was looked for in vain is looked for again, with the renewals that follow. As long as every request is answered
 //! there are none, and nothing is asked.
+//!
+//! A request is looked for among the nodes of our session, which the servers tell: a parent that somebody filled need not be listed.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,20 +13,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
+use fencelock_zookeeper as wire;
+use fencelock_zookeeper::ErrorKind as Wire;
 use futures_util::future;
 use futures_util::task::AtomicWaker;
 
-use super::layout::request_of;
+use super::fault::fault;
+use super::layout::{own_number, request_of};
+use super::path::Home;
 use super::session::Core;
+use super::show::or_nothing;
 use super::table::Nodes;
+use crate::error::Result;
 use crate::name::Name;
+use crate::queue::Claim;
 use crate::store::RequestId;
 
 /// With how many renewals a request is looked for again: by default with those of two ttl. A server that stands still for longer has
 /// been given up by its leader, and takes nobody's session when it goes on.
 const LOOKS: u32 = 12;
 
-/// So many queues are listed with one renewal, at most. The others have their turn with the next ones.
+/// So many queues are asked for with one renewal, at most. The others have their turn with the next ones.
 const AT_ONCE: usize = 64;
 
 /// The requests of one session that are in doubt.
@@ -107,6 +116,22 @@ impl Doubts {
     }
 }
 
+/// How a session learns of its own nodes: servers of 3.6 tell them, and otherwise parents are listed. What failed last is not done next,
+/// for what stands before a server may hang up on a request that it does not know.
+#[derive(Default)]
+pub(super) struct OwnNodes {
+    /// The servers said that they do not know the request.
+    are_never_told: AtomicBool,
+    /// It failed last, and no list has failed since.
+    are_not_told: AtomicBool,
+}
+
+impl OwnNodes {
+    fn are_listed(&self) -> bool {
+        self.are_never_told.load(Ordering::Relaxed) || self.are_not_told.load(Ordering::Relaxed)
+    }
+}
+
 impl Core {
     /// Looks for the nodes of requests that are in doubt, and deletes them. What fails is left to the next look.
     pub(super) async fn resolve_doubts(self: Arc<Self>) {
@@ -116,20 +141,75 @@ impl Core {
 
     async fn resolve_doubts_about(&self, name: &Name) {
         let Ok(home) = self.config.home(name) else { return };
-        let Ok((children, _)) = self.client.get_children(home.parent()).await else { return };
-        for child in children.iter().filter(|child| self.doubts.has(name, request_of(child))) {
-            let path = home.child(child);
-            let is_stray = || self.is_stray(name, request_of(child), &path);
-            if !is_stray() {
-                continue;
-            }
-            let Ok(Some(stat)) = self.client.exists(&path).await else { continue };
-            // Asked again: from here on, whoever enters with this request and looks for its node does so after the deletion.
-            if stat.ephemeral_owner == self.id && is_stray() {
-                tracing::debug!(path, "a request took effect after it was given up");
-                let _ = self.delete("look for a request", &path).await;
+        let is_doubtful = |node: &str| {
+            let id = request_of(node);
+            self.doubts.has(name, id) && self.is_stray(name, id, &home.child(node))
+        };
+        let Ok(nodes) = self.own_nodes(&home, "", is_doubtful).await else { return };
+        // Asked again: from here on, whoever enters with this request and looks for its node does so after the deletion.
+        for node in nodes.iter().filter(|node| is_doubtful(node)) {
+            let path = home.child(node);
+            tracing::debug!(path, "a request took effect after it was given up");
+            let _ = self.delete("look for a request", &path).await;
+        }
+    }
+
+    /// Deletes the node that a request made whose answer was lost, as [`Core::find`] finds it, and without listing its parent, which may be
+    /// full of others' nodes.
+    pub(super) async fn delete_own(&self, name: &Name, id: RequestId, claim: Claim) -> Result<()> {
+        let home = self.config.home(name)?;
+        let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
+        let synced = self.client.sync(home.parent());
+        let nodes = self.own_nodes(&home, &prefix, |node| own_number(node, &prefix).is_some()).await;
+        synced.await.map_err(|error| fault("find request", &error))?;
+        let nodes = nodes.map_err(|error| fault("find request", &error))?;
+        if nodes.is_empty() {
+            self.doubts.note(name, id);
+        }
+        for node in nodes {
+            self.delete("withdraw", &home.child(&node)).await?;
+        }
+        Ok(())
+    }
+
+    /// The nodes of our session below the parent whose names begin so, of those that are asked for. The first request is in line when this
+    /// was polled once.
+    async fn own_nodes(
+        &self,
+        home: &Home<'_>,
+        beginning: &str,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> wire::Result<Vec<String>> {
+        if !self.own_nodes.are_listed() {
+            match self.client.own_ephemerals(&home.child(beginning)).await {
+                Ok(paths) => {
+                    let above = home.child("");
+                    // Those of nested locks are deeper.
+                    let nodes = paths.iter().filter_map(|path| path.strip_prefix(&above));
+                    return Ok(nodes
+                        .filter(|node| !node.contains('/') && is_asked_for(node))
+                        .map(str::to_owned)
+                        .collect());
+                }
+                Err(error) if error.kind() == Wire::Unimplemented => {
+                    self.own_nodes.are_never_told.store(true, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    self.own_nodes.are_not_told.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
             }
         }
+        let listed = self.client.get_children(home.parent()).await;
+        self.own_nodes.are_not_told.fetch_and(listed.is_ok(), Ordering::Relaxed);
+        let (mut nodes, _) = or_nothing(listed)?.unwrap_or_default();
+        nodes.retain(|node| node.starts_with(beginning) && is_asked_for(node));
+        let mut own = Vec::new();
+        for node in nodes {
+            let stat = self.client.exists(&home.child(&node)).await?;
+            own.extend(stat.filter(|stat| stat.ephemeral_owner == self.id).map(|_| node));
+        }
+        Ok(own)
     }
 
     /// Whether no place has this node, or will have it.

@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 
 use super::alone::Alone;
 use super::config::Config;
-use super::doubts::Doubts;
+use super::doubts::{Doubts, OwnNodes};
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
@@ -56,6 +56,7 @@ pub(super) struct Core {
     pub(super) parent_was_there: AtomicBool,
     /// The last lock whose parent was looked for had none yet.
     pub(super) names_are_new: AtomicBool,
+    pub(super) own_nodes: OwnNodes,
     over: OnceLock<Loss>,
 }
 
@@ -80,6 +81,7 @@ impl Core {
             grants_run_out,
             parent_was_there,
             names_are_new,
+            own_nodes: OwnNodes::default(),
             over: OnceLock::new(),
         }
     }
@@ -173,11 +175,8 @@ impl Core {
                 self.table.unwatch(id);
                 self.delete_place("withdraw", name, id, (node, lighter)).await?;
             }
-            Some(Nodes::Doubtful(claim)) => match self.find(name, id, claim).await {
-                Ok(Some(found)) => {
-                    self.delete("withdraw", &found.path).await?;
-                }
-                Ok(None) => {}
+            Some(Nodes::Doubtful(claim)) => match self.delete_own(name, id, claim).await {
+                Ok(()) => {}
                 // Nothing takes effect in a session that is over.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => return Err(error),
