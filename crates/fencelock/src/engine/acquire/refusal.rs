@@ -54,6 +54,18 @@ impl Acquire {
         }
     }
 
+    /// Why the time is over before a request was sent: others of this process were in the way, and one look for all of them
+    /// tells whether the store answers.
+    pub(super) async fn never_asked(&mut self) -> Error {
+        let look = self.engine.look(&self.wish.name, None);
+        match self.engine.told(look, self.engine.clock.now()).await {
+            Some(Ok(looked)) if self.failures.last.is_none() => {
+                self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked))
+            }
+            _ => self.timed_out(None).await,
+        }
+    }
+
     /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
     pub(super) fn outage(&self, last: Option<Error>) -> Error {
         let was_lost = last.as_ref().is_some_and(|last| last.kind() == ErrorKind::Lost);

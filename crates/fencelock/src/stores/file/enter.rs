@@ -254,10 +254,9 @@ impl Request<'_> {
                 }
             }
             Admission::Wait if self.entry.wait => {
-                // A whole claim waits for the one before it alone, and one of this process is known to be there.
-                let heard = if claim.is_whole() { 1 } else { usize::MAX };
-                let is_behind_others =
-                    state.line(encoded).is_some_and(|line| line.iter().rev().take(heard).any(|known| !known.local));
+                let is_behind_others = state
+                    .line(encoded)
+                    .is_some_and(|line| !line.ends_with_ours(claim) && line.iter().any(|known| !known.local));
                 if is_behind_others && !fresh {
                     state.relist(directory, lock.fd())?;
                 }

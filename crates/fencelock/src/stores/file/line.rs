@@ -184,9 +184,24 @@ impl Line {
     }
 
     /// Everybody with a smaller number than `key`, front first.
-    pub(super) fn ahead(&self, key: Key) -> impl DoubleEndedIterator<Item = &Known> + ExactSizeIterator {
+    pub(super) fn ahead(&self, key: Key) -> impl DoubleEndedIterator<Item = &Known> + ExactSizeIterator + Clone {
         let end = self.known.partition_point(|known| known.ticket.key < key);
         self.known.range(..end)
+    }
+
+    /// The nearest reader of this process ahead of `key` with nobody but readers in between. While the reader of `key` waits
+    /// behind a writer, that one waits behind the same writer.
+    pub(super) fn our_reader_ahead(&self, key: Key) -> Option<Ticket> {
+        let readers = self.ahead(key).rev().take_while(|known| known.ticket.claim.is_reader());
+        readers.filter(|known| known.local).map(|known| known.ticket).next()
+    }
+
+    /// Whether a waiter for `claim` at the tail is right behind a place of this process that keeps it waiting whatever others do:
+    /// one that waits as well, or anyone if the claim is whole.
+    pub(super) fn ends_with_ours(&self, claim: Claim) -> bool {
+        let Some(last) = self.known.back().filter(|last| last.local) else { return false };
+        let waits_alike = claim.is_reader() && last.ticket.claim.is_reader();
+        claim.is_whole() || waits_alike || !self.is_granted(&last.ticket)
     }
 
     /// How many are ahead of `key`, counted from the first who is still there. Those in front are taken to leave first,
@@ -242,8 +257,14 @@ impl Line {
         self.index_all();
     }
 
-    /// What the rule says about `claim` at the place `key`.
+    /// What the rule says about `claim` at the place `key`. Costs one step for a whole claim.
     pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
+        if claim.is_whole()
+            && let Some(nearest) = self.ahead(key).next_back()
+            && nearest.ticket.claim.capacity() == claim.capacity()
+        {
+            return Admission::Wait;
+        }
         judge(self.ahead(key).map(|known| known.ticket.claim), claim)
     }
 

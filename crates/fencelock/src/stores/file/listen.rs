@@ -11,7 +11,8 @@ use super::place::{FilePlace, REPAIR};
 use super::platform::Interest;
 use super::ticket::Ticket;
 use super::watch::{Subscription, Watching, watch};
-use crate::queue::{Claim, Hear, hears};
+use crate::queue::Hear;
+use crate::queue::view::hears_behind;
 use crate::time::Moment;
 
 /// How many tickets of others one waiter watches before it watches the directory instead.
@@ -222,15 +223,19 @@ impl FilePlace {
 /// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
 fn wanted(line: &Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &Known| (known.ticket, known.local);
-    let mut ahead = line.ahead(mine.key);
-    if mine.claim.is_whole() {
-        return (ahead.next_back().map(as_wanted).into_iter().collect(), Interest::Departure);
+    // The first reader of this process listens to the writer, the others to each other, in memory: of thousands of readers
+    // one looks at the store.
+    if mine.claim.is_reader()
+        && let Some(reader) = line.our_reader_ahead(mine.key)
+    {
+        return (vec![(reader, true)], Interest::GrantOrDeparture);
     }
-    let ahead: Vec<_> = ahead.map(as_wanted).collect();
-    let claims: Vec<Claim> = ahead.iter().map(|(ticket, _)| ticket.claim).chain([mine.claim]).collect();
-    match hears(&claims, ahead.len()) {
-        Some(Hear::Departure(at)) => (vec![ahead[at]], Interest::Departure),
-        Some(Hear::GrantOrDeparture(at)) => (vec![ahead[at]], Interest::GrantOrDeparture),
-        Some(Hear::AnyDepartureAhead) | None => (ahead, Interest::Departure),
+    let mut ahead = line.ahead(mine.key);
+    let claims = ahead.clone().map(|known| known.ticket.claim);
+    let mut at = |at| ahead.nth(at).map(as_wanted).into_iter().collect();
+    match hears_behind(claims, mine.claim) {
+        Some(Hear::Departure(position)) => (at(position), Interest::Departure),
+        Some(Hear::GrantOrDeparture(position)) => (at(position), Interest::GrantOrDeparture),
+        Some(Hear::AnyDepartureAhead) | None => (ahead.map(as_wanted).collect(), Interest::Departure),
     }
 }

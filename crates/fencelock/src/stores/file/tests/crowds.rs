@@ -2,6 +2,8 @@
 
 use std::task::Poll;
 
+use futures_util::StreamExt;
+
 use super::super::lives::session_name;
 use super::super::ticket::{Key, Slot, Ticket};
 use super::*;
@@ -253,19 +255,70 @@ async fn a_refused_try_tests_the_holder_alone_and_lists_nothing_however_many_pro
     assert_eq!(so_far()[1], before[1]);
 }
 
+/// Who holds a lock, and who waits behind it.
+fn kinds() -> [(Claim, Claim); 4] {
+    let permits = |count| Claim::new(count, 4).unwrap();
+    let pairs = [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::WRITER), (Claim::WRITER, Claim::READER)];
+    [pairs[0], pairs[1], pairs[2], (permits(4), permits(1))]
+}
+
 #[tokio::test]
-async fn who_joins_behind_its_own_process_lists_nothing_however_many_wait() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let (mut holding, mut waiting) = (Client::on(&near), Client::on(&far));
-    let mut held = holding.enter("job", Claim::MUTEX).await;
-    let mut places = queue_up(&mut waiting, 50).await;
-    assert_eq!(far.directory().listings.load(Ordering::SeqCst), 1, "the first found the holder");
-    held.leave().await.unwrap();
-    places.push(waiting.enter("job", Claim::MUTEX).await);
-    for mut place in places {
-        granted(&mut place).await;
-        place.leave().await.unwrap();
+async fn who_joins_behind_a_waiter_of_its_own_process_lists_nothing_however_many_wait() {
+    for (theirs, ours) in kinds() {
+        let directory = directory();
+        let (near, far) = (store(&directory), store(&directory));
+        let (mut holding, mut waiting) = (Client::on(&near), Client::on(&far));
+        let mut held = holding.enter("job", theirs).await;
+        let mut places = Vec::new();
+        for _ in 0..50 {
+            places.push(waiting.enter("job", ours).await);
+        }
+        assert_eq!(far.directory().listings.load(Ordering::SeqCst), 1, "the first {ours} found the holder");
+        held.leave().await.unwrap();
+        places.push(waiting.enter("job", ours).await);
+        for mut place in places {
+            granted(&mut place).await;
+            place.leave().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_the_waiters_of_one_process_one_looks_at_the_store_however_many_wait() {
+    for (theirs, ours) in kinds() {
+        let directory = directory();
+        let (near, far) = (store(&directory), store(&directory));
+        let (mut holding, mut waiting) = (Client::on(&near), Client::on(&far));
+        let mut held = holding.enter("job", theirs).await;
+        let mut places = Vec::new();
+        for _ in 0..50 {
+            places.push(waiting.enter("job", ours).await);
+        }
+        let so_far = || {
+            let directory = far.directory();
+            let counts = [&directory.tickets_looked_for, &directory.sessions_tested, &directory.listings];
+            counts.map(|count| count.load(Ordering::SeqCst))
+        };
+        // The first looks of each begin to listen, the later ones are those of who has heard nothing.
+        for looks in 0..3 {
+            places[0].next(SystemClock.now()).await.unwrap();
+            let before = so_far();
+            for place in &mut places[1..] {
+                place.next(SystemClock.now()).await.unwrap();
+                assert!(waits(&**place));
+            }
+            assert_eq!(so_far(), before, "the others of {ours} look at nothing, after {looks} looks");
+        }
+        held.leave().await.unwrap();
+        let mut waiting = futures_util::stream::FuturesUnordered::new();
+        for mut place in places {
+            waiting.push(async move {
+                granted(&mut place).await;
+                place.leave().await.unwrap();
+            });
+        }
+        while waiting.next().await.is_some() {}
+        assert_eq!(tickets(&directory), 0);
     }
 }
 
