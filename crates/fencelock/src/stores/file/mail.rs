@@ -4,7 +4,7 @@
 //! Each session has a named pipe beside its session file. Letters are hints: whoever gets one looks at the store, and a letter
 //! that is lost costs what a lost event does.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +18,9 @@ use tokio::task::AbortHandle;
 
 use super::directory::Directory;
 use super::lives::session_name;
-use super::ticket::Key;
+use super::questions::Questions;
+use super::ticket::{Key, parse_base32};
 use super::watch::{Bell, Rung};
-
-/// How many questions of others are kept, 40 bytes each; the oldest are dropped, and who asked finds out by itself.
-const KEPT: usize = 4096;
 
 /// How much one reading takes in at most: a stranger who writes on and on must not keep a release from ending.
 const READS: usize = 32;
@@ -35,9 +33,16 @@ const GONE: u64 = 0;
 /// How a mailbox is opened. For reading as well: so there is always a reader, and no signal about a broken pipe.
 const OPEN: OFlags = OFlags::RDWR.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
+const SUFFIX: &str = ".mail";
+
 /// The file name of a session's mailbox.
 pub(super) fn mailbox_name(session: u64) -> String {
-    format!("{}.mail", session_name(session))
+    format!("{}{SUFFIX}", session_name(session))
+}
+
+/// The session of a file among the session files, whether it is its own or its mailbox.
+pub(super) fn session_of_file(name: &str) -> Option<u64> {
+    parse_base32(name.strip_suffix(SUFFIX).unwrap_or(name), 13)
 }
 
 /// To the session of `key`: tell the session `from` when that place is gone. To any other session: it is gone, and `from` says
@@ -74,6 +79,7 @@ pub(super) struct Mailbox {
     /// `None` where no pipe can be made, or nobody would read it.
     pipe: Option<Arc<Receiver>>,
     reader: Mutex<Option<AbortHandle>>,
+    runtime: Option<Handle>,
     sorted: Mutex<Sorted>,
 }
 
@@ -81,7 +87,7 @@ pub(super) struct Mailbox {
 #[derive(Debug, Default)]
 struct Sorted {
     /// Who wants to hear of which place of this session.
-    asked: VecDeque<Letter>,
+    asked: Questions,
     /// Whom to tell when this place of another session is gone.
     awaited: HashMap<Key, Arc<Answer>>,
 }
@@ -127,9 +133,9 @@ impl Mailbox {
     pub(super) fn open(directory: &Directory, session: u64) -> Arc<Self> {
         let runtime = Handle::try_current().ok();
         let pipe = runtime.as_ref().and_then(|_| make_pipe(directory, session).ok());
-        let mailbox =
-            Arc::new(Self { session, pipe: pipe.map(Arc::new), reader: Mutex::default(), sorted: Mutex::default() });
-        if let (Some(runtime), Some(pipe)) = (runtime, &mailbox.pipe) {
+        let (pipe, reader, sorted) = (pipe.map(Arc::new), Mutex::default(), Mutex::default());
+        let mailbox = Arc::new(Self { session, pipe, reader, runtime, sorted });
+        if let (Some(runtime), Some(pipe)) = (&mailbox.runtime, &mailbox.pipe) {
             let reading = Arc::clone(&mailbox).read_on(Arc::clone(pipe));
             *mailbox.reader() = Some(runtime.spawn(reading).abort_handle());
         }
@@ -172,17 +178,26 @@ impl Mailbox {
 
     /// Tells those who asked that a place of this session is gone, which held everything if `was_last`. Call it once its ticket
     /// is removed, with no lock in hand: bells ring.
-    pub(super) fn departed(&self, directory: &Directory, key: Key, was_last: bool) {
+    ///
+    /// Who asked last is told right here: it is the one behind, since whoever asked before has left, or it would not have been
+    /// its turn to ask. To the others a task writes, for the caller may be on a thread that must not be held up.
+    pub(super) fn departed(&self, directory: &Arc<Directory>, key: Key, was_last: bool) {
         let (mut sorted, rung) = self.collect_now();
-        let of_it = sorted.asked.iter().filter(|letter| letter.key == key);
-        let asked: Vec<u64> = of_it.map(|letter| letter.from).collect();
-        if !asked.is_empty() {
-            sorted.asked.retain(|letter| letter.key != key);
-        }
+        let mut asked = sorted.asked.about(key).into_iter();
         drop(sorted);
         rung.iter().for_each(|bell| bell.ring());
-        for session in asked {
-            directory.tell(session, key, if was_last { LAST } else { GONE });
+        let word = if was_last { LAST } else { GONE };
+        if let Some(newest) = asked.next() {
+            directory.tell(newest, key, word);
+        }
+        if let (Some(runtime), 1..) = (&self.runtime, asked.len()) {
+            let directory = Arc::clone(directory);
+            runtime.spawn(async move {
+                for session in asked {
+                    directory.tell(session, key, word);
+                    tokio::task::yield_now().await;
+                }
+            });
         }
     }
 
@@ -196,8 +211,8 @@ impl Mailbox {
         let asked = std::mem::take(&mut sorted.asked);
         drop(sorted);
         rung.iter().for_each(|bell| bell.ring());
-        for letter in asked {
-            directory.tell_gone(letter.from, letter.key);
+        for (key, from) in asked.into_all() {
+            directory.tell_gone(from, key);
         }
         self.stop();
     }
@@ -239,11 +254,8 @@ impl Mailbox {
                         answer.was_last.store(letter.from == LAST, Ordering::Release);
                         Arc::clone(&answer.bell)
                     }));
-                } else if !sorted.asked.contains(&letter) {
-                    if sorted.asked.len() >= KEPT {
-                        sorted.asked.pop_front();
-                    }
-                    sorted.asked.push_back(letter);
+                } else {
+                    sorted.asked.ask(letter.key, letter.from);
                 }
             }
         }
@@ -251,7 +263,7 @@ impl Mailbox {
     }
 }
 
-fn make_pipe(directory: &Directory, session: u64) -> io::Result<Receiver> {
+pub(super) fn make_pipe(directory: &Directory, session: u64) -> io::Result<Receiver> {
     let (name, sessions, modes) = (mailbox_name(session), &directory.root.sessions, directory.root.modes);
     rustix::fs::mknodat(sessions, name.as_str(), FileType::Fifo, modes.file, 0)?;
     let pipe = directory.opening(|| rustix::fs::openat(sessions, name.as_str(), OPEN, Mode::empty()));
@@ -267,6 +279,12 @@ impl Directory {
     /// Tells a session that the place `key` of another one is gone. What cannot be told is found out.
     pub(super) fn tell_gone(&self, session: u64, key: Key) {
         self.tell(session, key, GONE);
+    }
+
+    /// Asks about a place as any session may.
+    #[cfg(test)]
+    pub(super) fn ask_as(&self, from: u64, key: Key) {
+        self.post(key.session, Letter { key, from }).unwrap();
     }
 
     fn tell(&self, session: u64, key: Key, from: u64) {

@@ -13,10 +13,10 @@ use super::directory::Directory;
 use super::files::READ_DIRECTORY;
 use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
-use super::mail::mailbox_name;
+use super::mail::{mailbox_name, session_of_file};
 use super::platform;
 use super::show::modified;
-use super::ticket::{Ticket, parse_base32};
+use super::ticket::Ticket;
 use crate::kit::bucket;
 use crate::time::Moment;
 
@@ -125,9 +125,11 @@ impl Directory {
     /// at the same time do not all test the same ones.
     fn find_dead(&self, janitor: &mut Janitor, count: usize) -> rustix::io::Result<()> {
         let mut sessions = Vec::new();
-        platform::list(&self.root.sessions, |name| sessions.extend(parse_base32(name, 13)))?;
+        // A mailbox whose session file is gone is a dead session's as well.
+        platform::list(&self.root.sessions, |name| sessions.extend(session_of_file(name)))?;
         sessions.retain(|session| !self.lives.is_own(*session));
         sessions.sort_unstable();
+        sessions.dedup();
         let tested = janitor.tested.unwrap_or(self.whose);
         let first = sessions.partition_point(|session| *session <= tested);
         sessions.rotate_left(first);

@@ -4,8 +4,10 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
+use tokio::net::unix::pipe::Receiver;
 
-use super::super::mail::mailbox_name;
+use super::super::mail::{mailbox_name, make_pipe};
+use super::super::ticket::Slot;
 use super::*;
 
 fn mailbox(directory: &TempDir, client: &Client) -> PathBuf {
@@ -151,6 +153,44 @@ async fn mailboxes_go_with_their_sessions() {
     assert!(!mailbox(&directory, &dying).exists());
     client.session.close().await.unwrap();
     assert_eq!(std::fs::read_dir(directory.path().join("sessions")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_mailbox_whose_session_file_is_gone_is_removed() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (dying, client) = (Client::on(&near), Client::on(&far));
+    dying.core.forsake();
+    let orphan = mailbox(&directory, &dying);
+    std::fs::remove_file(orphan.with_extension("")).unwrap();
+    assert!(orphan.exists() && mailbox(&directory, &client).exists());
+    client.session.renew(&[]).await.unwrap();
+    assert!(!orphan.exists() && mailbox(&directory, &client).exists());
+}
+
+#[tokio::test]
+async fn a_release_on_the_callers_thread_writes_one_letter_however_many_asked() {
+    let (directory, first) = (directory(), 1000);
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let mut held = client.enter("job", Claim::MUTEX).await;
+    let slot = Slot::of(&Name::new("job").unwrap());
+    let bucket = here.directory().bucket(slot.bucket);
+    let ticket = bucket.lock().line(&slot.encoded).unwrap().head().unwrap();
+    let asking: Vec<_> = (first..first + 20).map(|session| make_pipe(&here.directory(), session).unwrap()).collect();
+    for session in first..first + 20 {
+        here.directory().ask_as(session, ticket.key);
+    }
+    let is_told = |pipe: &Receiver| rustix::io::read(pipe, &mut [0; 64]).is_ok();
+    let letters = || asking.iter().filter(|pipe| is_told(pipe)).count();
+    assert_eq!(held.leave_now().unwrap().unwrap(), Left::Released);
+    assert!(is_told(&asking[19]), "who asked last is told");
+    assert_eq!(letters(), 0, "the others are told by a task");
+    let mut told = 0;
+    while told < 19 {
+        tokio::task::yield_now().await;
+        told += letters();
+    }
 }
 
 #[tokio::test]
