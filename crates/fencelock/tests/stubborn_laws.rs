@@ -57,6 +57,9 @@ enum How {
     TellsOnlyWhoAsks,
     /// Every session, also the first: whoever enters is taken out at once, before anybody hears of the place.
     Evicts,
+    /// Every session, also the first: the first `enter` comes about and is not answered; the second one hears of the break of that
+    /// place, which is there nevertheless.
+    BreaksUnanswered,
 }
 
 impl Stubborn {
@@ -91,7 +94,16 @@ impl Session for StubbornSession {
                 self.3.fetch_add(1, Ordering::SeqCst);
                 let Entered::In(mut place) = self.0.enter(entry).await? else { unreachable!("nobody else is there") };
                 place.leave().await?;
-                Ok(Entered::In(Box::new(Evicted(place))))
+                Ok(Entered::In(Box::new(Gone(place, Loss::Removed))))
+            }),
+            How::BreaksUnanswered => Box::pin(async {
+                match (self.3.fetch_add(1, Ordering::SeqCst), self.0.enter(entry).await?) {
+                    (0, _) => Err(Error::new(ErrorKind::Unreachable, "enter", "the answer was lost")
+                        .retryable()
+                        .outcome_unknown()),
+                    (1, Entered::In(place)) => Ok(Entered::In(Box::new(Gone(place, Loss::Broken)))),
+                    (_, entered) => Ok(entered),
+                }
             }),
             _ => self.0.enter(entry),
         }
@@ -102,7 +114,8 @@ impl Session for StubbornSession {
     }
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        self.3.fetch_add(u32::from(self.1 != How::Evicts), Ordering::SeqCst);
+        let is_counted = !matches!(self.1, How::Evicts | How::BreaksUnanswered);
+        self.3.fetch_add(u32::from(is_counted), Ordering::SeqCst);
         let lag = if self.1 == How::ProvesThePast { LAG } else { Duration::ZERO };
         Box::pin(async move {
             let renewal = self.0.renew(places).await?;
@@ -118,15 +131,16 @@ impl Session for StubbornSession {
     }
 }
 
-struct Evicted(Box<dyn Place>);
+/// A place of which nothing is heard but that it is gone.
+struct Gone(Box<dyn Place>, Loss);
 
-impl Place for Evicted {
+impl Place for Gone {
     fn id(&self) -> PlaceId {
         self.0.id()
     }
 
     fn standing(&self) -> Standing {
-        Standing::Lost(Loss::Removed)
+        Standing::Lost(self.1)
     }
 
     fn next(&mut self, _: Moment) -> BoxFuture<'_, Result<Standing>> {
@@ -233,6 +247,23 @@ fn an_acquire_whose_every_place_is_taken_out_at_once_pauses_and_gives_up() {
         assert!(entered < 60, "entered {entered} times in 30 s");
         client.close().await.unwrap();
         assert_eq!(store.census(), Default::default());
+    });
+}
+
+#[test]
+fn a_request_that_was_never_answered_is_taken_back_whatever_became_of_its_place() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, How::BreaksUnanswered);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        let lock = client.mutex("a").unwrap();
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        pass(&clock, secs(5)).await;
+        assert!(acquiring.is_finished(), "it waits behind its own place");
+        let guard = acquiring.await.unwrap().unwrap();
+        assert_eq!(store.census().places, 1);
+        guard.release().await.unwrap();
+        client.close().await.unwrap();
     });
 }
 

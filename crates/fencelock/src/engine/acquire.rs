@@ -199,7 +199,8 @@ impl Acquire {
                     return Ok(Round::Done(hold));
                 }
                 Standing::Lost(cause) => {
-                    attempt.stage = Stage::Fresh;
+                    // What was never answered may have come to a place of its own, whatever became of this one.
+                    attempt.refused();
                     return Ok(Round::Again(cause));
                 }
                 Standing::Waiting(ahead) if slot.is_none() => {

@@ -17,12 +17,11 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// The session `from` wants to hear of the place `key`. A question that is asked again is no other question.
+    /// The session `from` wants to hear of the place `key`. A question that is asked again is no other question, and the newest.
     pub(super) fn ask(&mut self, key: Key, from: u64) {
-        if self.by_place.contains_key(&(key, from)) {
-            return;
-        }
-        if self.by_place.len() >= KEPT
+        if let Some(before) = self.by_place.get(&(key, from)) {
+            self.by_number.remove(before);
+        } else if self.by_place.len() >= KEPT
             && let Some((_, oldest)) = self.by_number.pop_first()
         {
             self.by_place.remove(&oldest);
@@ -64,7 +63,7 @@ mod tests {
         for (seq, from) in [(1, 5), (2, 5), (1, 3), (1, 9), (1, 5)] {
             questions.ask(key(seq), from);
         }
-        assert_eq!(questions.about(key(1)), [9, 3, 5]);
+        assert_eq!(questions.about(key(1)), [5, 9, 3]);
         assert_eq!(questions.about(key(1)), [0; 0]);
         assert!(questions.into_all().eq([(key(2), 5)]));
     }

@@ -200,8 +200,10 @@ impl Core {
                 }
             }
         }
+        // Whoever is not answered in time hears of no failure: until the list is there, it is not what is asked for next.
+        let were_not_told = self.own_nodes.are_not_told.swap(false, Ordering::Relaxed);
         let listed = self.client.get_children(home.parent()).await;
-        self.own_nodes.are_not_told.fetch_and(listed.is_ok(), Ordering::Relaxed);
+        self.own_nodes.are_not_told.fetch_or(were_not_told && listed.is_ok(), Ordering::Relaxed);
         let (mut nodes, _) = or_nothing(listed)?.unwrap_or_default();
         nodes.retain(|node| node.starts_with(beginning) && is_asked_for(node));
         let mut own = Vec::new();
