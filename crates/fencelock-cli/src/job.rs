@@ -18,7 +18,7 @@ use crate::bound;
 use crate::guardian::Guardian;
 use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its_leader};
 use crate::say::{Failure, Outcome, code, say};
-use crate::signals::asks_for_an_end;
+use crate::stops::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.

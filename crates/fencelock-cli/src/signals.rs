@@ -1,63 +1,30 @@
-//! The signals that fencelock passes on to the command, and those that it leaves alone.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! What fencelock hears of signals, and what it does at its end.
 
 use nix::sys::signal::{SigSet, Signal};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::signal::unix::{self, SignalKind};
 
 use crate::processes::ignored;
 use crate::say::{Failure, Outcome};
-use crate::stops::Stops;
+use crate::stops::{Stops, asks_for_an_end};
 use crate::terminal::is_orphaned;
-
-/// Passed on to the command's process group.
-const RELAYED: [Signal; 7] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-];
 
 /// The signals that arrive from now on.
 pub(crate) struct Signals {
-    arrived: mpsc::UnboundedReceiver<Signal>,
-    /// Set by the handlers: somebody asked for an end, and [`next`](Self::next) has not told it yet.
-    end_asked: Arc<AtomicBool>,
+    children: unix::Signal,
     stops: Stops,
 }
 
 impl Signals {
-    /// Takes over the relayed signals, those that stop, SIGCONT and SIGCHLD; those that whoever started fencelock chose to
+    /// Takes over the signals that are passed on, those that stop, SIGCONT and SIGCHLD; those that whoever started fencelock chose to
     /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime, on the main thread, before any other thread
     /// is started.
     pub(crate) fn take_over() -> Outcome<Self> {
-        let ignored = ignored();
-        let (sender, arrived) = mpsc::unbounded_channel();
-        let end_asked = Arc::new(AtomicBool::new(false));
-        let mut unblocked = SigSet::empty();
-        for taken in RELAYED.into_iter().chain([Signal::SIGCHLD]) {
-            if taken != Signal::SIGCHLD && ignored.contains(taken) {
-                continue;
-            }
-            unblocked.add(taken);
-            let kind = SignalKind::from_raw(taken as i32);
-            let not_handled = |error| Failure::os(format_args!("cannot handle {taken}"), &error);
-            if asks_for_an_end(taken) {
-                signal_hook::flag::register(taken as i32, end_asked.clone()).map_err(not_handled)?;
-            }
-            let mut stream = signal(kind).map_err(not_handled)?;
-            let sender = sender.clone();
-            tokio::spawn(async move { while stream.recv().await.is_some() && sender.send(taken).is_ok() {} });
-        }
-        // Whoever started us may have left them blocked; nothing would ever arrive.
-        unblocked.thread_unblock().map_err(|error| Failure::os("cannot unblock signals", &error.into()))?;
-        let stops = Stops::keep(&ignored).map_err(|error| Failure::os("cannot wait for signals", &error))?;
-        Ok(Self { arrived, end_asked, stops })
+        let not_handled = |error| Failure::os("cannot wait for signals", &error);
+        // Whoever started us may have left it blocked; nothing would ever arrive.
+        SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
+        let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
+        let stops = Stops::keep(&ignored()).map_err(not_handled)?;
+        Ok(Self { children, stops })
     }
 
     /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -67,13 +34,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             biased;
-            // The senders live as long as the runtime.
-            Some(signal) = self.arrived.recv() => {
-                if asks_for_an_end(signal) {
-                    self.end_asked.store(false, Ordering::Relaxed);
-                }
-                signal
-            }
+            Some(()) = self.children.recv() => Signal::SIGCHLD,
             signal = self.stops.next() => signal,
         }
     }
@@ -93,12 +54,9 @@ impl Signals {
         }
     }
 
-    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already. Nobody is stopped
-    /// who was asked to end and was not told it yet: a shell that ends a stopped job continues it once, and once only.
+    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already, or if somebody asked
+    /// for an end.
     pub(crate) fn stop(&self, signal: Signal) {
-        if self.end_asked.load(Ordering::Relaxed) {
-            return self.refuse(signal);
-        }
         self.stops.stop(signal);
     }
 
@@ -106,11 +64,6 @@ impl Signals {
     pub(crate) fn refuse(&self, signal: Signal) {
         self.stops.refuse(signal);
     }
-}
-
-/// Whether `signal` asks a program to end, and one that was stopped could not.
-pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
-    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
 /// Dies of `signal`, so that whoever waits for us, a shell in a loop, sees that it was a signal; without a dump of memory. Returns

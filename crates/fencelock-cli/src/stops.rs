@@ -1,8 +1,9 @@
-//! The signals that ask fencelock to stop, and the one that continues it.
+//! The signals that fencelock sees to: those that it passes on, those that ask it to stop, and the one that continues it.
 //!
 //! They have no handlers. They are blocked, so that the kernel keeps them, and are looked at there. A stop can then be put off until the
 //! command is stopped, and take place by the very signal that asked for it: whoever waits for fencelock, a shell or another fencelock,
-//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process.
+//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And whether somebody
+//! asked for an end is known at once, where a handler may run late, on another thread.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,18 +17,29 @@ use tokio::io::unix::AsyncFd;
 /// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
 const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
+/// Passed on to the command's process group.
+const RELAYED: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+
 /// What the kernel keeps for us.
 pub(crate) struct Stops {
     any: AsyncFd<SignalFd>,
-    /// SIGCONT first.
+    /// Those that ask for a stop last.
     each: Vec<(Signal, SignalFd)>,
 }
 
 impl Stops {
     /// Has them kept, but for those that are `ignored`. Threads that are started before this do not keep them. Needs a runtime.
     pub(crate) fn keep(ignored: &SigSet) -> io::Result<Self> {
-        let stops = STOPPING.into_iter().filter(|stop| !ignored.contains(*stop));
-        let kept: Vec<_> = [Signal::SIGCONT].into_iter().chain(stops).collect();
+        let is_kept = |signal: &Signal| *signal == Signal::SIGCONT || !ignored.contains(*signal);
+        let kept: Vec<_> = every().filter(is_kept).collect();
         let all: SigSet = kept.iter().copied().collect();
         all.thread_block()?;
         let each = kept.into_iter().map(|signal| Ok((signal, waiting(&SigSet::from(signal))?)));
@@ -40,7 +52,7 @@ impl Stops {
         Ok(Self { any, each })
     }
 
-    /// Completes with SIGCONT, or with a stop that is asked for, which stays so until it is [followed](Self::stop) or
+    /// Completes with the next one. A stop that is asked for stays so until it is [followed](Self::stop) or
     /// [refused](Self::refuse).
     ///
     /// # Cancel safety
@@ -52,15 +64,19 @@ impl Stops {
                 ready.clear_ready();
                 continue;
             };
-            if *signal == Signal::SIGCONT {
+            if !STOPPING.contains(signal) {
                 self.refuse(*signal);
             }
             return *signal;
         }
     }
 
-    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once somebody has continued it.
+    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once somebody has continued it. Nobody is
+    /// stopped who was asked to end: a shell that ends a stopped job continues it once, and once only.
     pub(crate) fn stop(&self, signal: Signal) {
+        if self.each.iter().any(|(kept, waiting)| asks_for_an_end(*kept) && is_there(waiting)) {
+            return self.refuse(signal);
+        }
         // It takes effect in between.
         let only = SigSet::from(signal);
         let _ = only.thread_unblock();
@@ -79,7 +95,16 @@ impl Stops {
 
 /// The signals that may be kept: they are blocked, also in whatever this process starts.
 pub(crate) fn kept() -> SigSet {
-    STOPPING.into_iter().chain([Signal::SIGCONT]).collect()
+    every().collect()
+}
+
+/// Whether `signal` asks a program to end, and one that was stopped could not.
+pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
+fn every() -> impl Iterator<Item = Signal> {
+    RELAYED.into_iter().chain([Signal::SIGCONT]).chain(STOPPING)
 }
 
 /// Where `signals` wait.

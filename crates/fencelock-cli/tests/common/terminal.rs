@@ -26,7 +26,8 @@ impl Screen {
         let pty = openpty(None, None).unwrap();
         let slave = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut session = Command::new("setsid");
-        session.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        // As a login has it, also where whoever runs the tests ignores the keyboard's signals, as the background does.
+        session.args(["--ctty", "env", "--default-signal"]).arg(command.get_program()).args(command.get_args());
         for (variable, value) in command.get_envs() {
             match value {
                 Some(value) => session.env(variable, value),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencelock::store::Liveness;
 use fencelock::{Client, Name};
@@ -147,6 +147,22 @@ impl Drill {
         Ok(())
     }
 
+    /// Whether no name and no place is there.
+    async fn nothing_is_left(&self, client: &Client) -> Result<(), String> {
+        let in_words = |error: fencelock::Error| format!("census: {error}");
+        let left = client.names("", None, 100).await.map_err(in_words)?;
+        for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {
+            let queue = client.queue(&name).await.map_err(in_words)?;
+            if !queue.contenders.is_empty() || !queue.strangers.is_empty() {
+                return Err(format!("census: left behind: {queue:?}"));
+            }
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!("census: names left behind: {left:?}")),
+        }
+    }
+
     /// Looks at every lock once, and then at what is left. Says which laws the store claims, and for how many
     /// nanoseconds it may take a dead process for a living one.
     async fn census(&self) -> Result<(Laws, u64), String> {
@@ -157,15 +173,13 @@ impl Drill {
             let held = whole.acquire_within(self.patience).await.map_err(in_words)?;
             held.into_any().release().await.map_err(|failed| in_words(failed.into()))?;
         }
-        let left = client.names("", None, 100).await.map_err(in_words)?;
-        for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {
-            let queue = client.queue(&name).await.map_err(in_words)?;
-            if !queue.contenders.is_empty() || !queue.strangers.is_empty() {
-                return Err(format!("census: left behind: {queue:?}"));
+        // A request that a worker sent just before it was killed may come about later, and is there as long as its session.
+        let start = Instant::now();
+        while let Err(left) = self.nothing_is_left(&client).await {
+            if start.elapsed() > self.patience {
+                return Err(left);
             }
-        }
-        if !left.is_empty() {
-            return Err(format!("census: names left behind: {left:?}"));
+            tokio::time::sleep(LULL).await;
         }
         let capability = client.capability();
         let linger = match capability.liveness {
