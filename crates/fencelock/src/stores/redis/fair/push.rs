@@ -50,8 +50,8 @@ pub(super) struct Hub {
 struct Inner {
     slots: HashMap<RequestId, Arc<Slot>>,
     waiting: HashMap<RequestId, Arc<Slot>>,
-    /// Broken places that the server goes on telling of until it hears that we know.
-    broken: Vec<PlaceId>,
+    /// Broken grants, by place and number, that the server goes on telling of until it hears that we know.
+    broken: Vec<(PlaceId, u64)>,
 }
 
 impl Hub {
@@ -152,7 +152,8 @@ impl Hub {
         let mut settled = None;
         slot.change(|state| {
             settled = match state.stand {
-                Stand::Sent { told } if told == Some(seq) => Some(Stand::Granted { seq }),
+                Stand::Sent { broken, .. } if broken == Some(seq) => Some(Stand::Gone(Loss::Broken)),
+                Stand::Sent { told, .. } if told == Some(seq) => Some(Stand::Granted { seq }),
                 Stand::Granted { seq: known } if known == seq => Some(Stand::Granted { seq }),
                 Stand::Gone(loss) => Some(Stand::Gone(loss)),
                 _ => None,
@@ -199,9 +200,13 @@ impl Hub {
     fn set(&self, slot: &Slot, stand: Stand) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
-            if !matches!(state.stand, Stand::Gone(_)) {
-                state.stand = stand;
-            }
+            state.stand = match (state.stand, stand) {
+                (Stand::Gone(loss), _) => Stand::Gone(loss),
+                (Stand::Sent { broken, .. }, Stand::Granted { seq }) if broken == Some(seq) => {
+                    Stand::Gone(Loss::Broken)
+                }
+                (_, stand) => stand,
+            };
             true
         });
         waker.into_iter().for_each(Waker::wake);
@@ -271,7 +276,7 @@ impl Hub {
         let mut is_ours = false;
         slot.change(|state| {
             match &mut state.stand {
-                Stand::Sent { told } => *told = Some(grant),
+                Stand::Sent { told, .. } => *told = Some(grant),
                 Stand::Waiting { seq, .. } => is_ours = *seq == grant,
                 Stand::Granted { .. } | Stand::Gone(_) => {}
             }
@@ -284,30 +289,45 @@ impl Hub {
 
     /// Somebody broke a grant of ours, as a message or a renewal tells.
     pub(super) fn told_broken(&self, broken: Broken) {
+        let known = (broken.place, broken.grant);
         let mut inner = self.lock();
-        let slot = inner.slots.get(&broken.place.request).cloned();
-        if !inner.broken.contains(&broken.place) {
-            inner.broken.push(broken.place.clone());
+        let slot = inner.slots.get(&known.0.request).cloned();
+        if !inner.broken.contains(&known) {
+            inner.broken.push(known.clone());
         }
         drop(inner);
         let Some(slot) = slot else { return };
-        // A waiter may not have heard of its grant yet, when the grant is broken already.
-        let is_ours = slot.seq() == Some(broken.grant) || matches!(slot.stand(), Stand::Sent { .. });
+        let (place, grant) = known;
+        let (mut is_ours, mut may_be_ours) = (false, false);
+        slot.change(|state| {
+            match &mut state.stand {
+                // The answer says whether it is this grant. A later one may have come to the same request.
+                Stand::Sent { broken, .. } => {
+                    *broken = (*broken).max(Some(grant));
+                    may_be_ours = true;
+                }
+                Stand::Waiting { seq, .. } | Stand::Granted { seq } => is_ours = *seq == grant,
+                Stand::Gone(_) => {}
+            }
+            false
+        });
         if is_ours {
             self.set(&slot, Stand::Gone(Loss::Broken));
-            let token = FencingToken::new(broken.grant, 0);
-            self.tell(SessionEvent::Broken(GrantId { place: broken.place, token }, broken.reason));
+        }
+        if is_ours || may_be_ours {
+            let grant = GrantId { place, token: FencingToken::new(grant, 0) };
+            self.tell(SessionEvent::Broken(grant, broken.reason));
         }
     }
 
-    /// The broken places that the server may stop to tell of.
-    pub(super) fn broken(&self) -> Vec<PlaceId> {
+    /// The broken grants that the server may stop to tell of.
+    pub(super) fn broken(&self) -> Vec<(PlaceId, u64)> {
         self.lock().broken.clone()
     }
 
     /// The server heard of these.
-    pub(super) fn acknowledged(&self, places: &[PlaceId]) {
-        self.lock().broken.retain(|place| !places.contains(place));
+    pub(super) fn acknowledged(&self, grants: &[(PlaceId, u64)]) {
+        self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
     /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.

@@ -81,14 +81,16 @@ pub(super) fn renew(
     session: u64,
     ttl: Duration,
     buckets: &[HeldIn],
-    acknowledged: &[PlaceId],
+    acknowledged: &[(PlaceId, u64)],
 ) -> Call<Renewed> {
     let mut keys = vec![layout.session_key(session)];
     keys.extend(buckets.iter().map(|held| layout.bucket_key(held.bucket)));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let call = Call::new(&RENEW, &keys, replies::renewed).arg(milliseconds(ttl));
     let call = buckets.iter().fold(call, |call, held| call.arg(held.lowest));
-    acknowledged.iter().fold(call, |call, place| call.arg(format!("{}\n{}", place.name, place.request)))
+    acknowledged
+        .iter()
+        .fold(call, |call, (place, grant)| call.arg(format!("{}\n{}", place.name, place.request)).arg(*grant))
 }
 
 /// A bucket in which a session holds places, and the lowest and the highest number of them.

@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
-    async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[PlaceId]) -> Result<bool> {
+    async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[(PlaceId, u64)]) -> Result<bool> {
         let renew = scripts::renew(&self.member.layout, self.member.session, self.member.opening.ttl, held, known);
         let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
         broken.into_iter().for_each(|broken| self.member.hub.told_broken(broken));

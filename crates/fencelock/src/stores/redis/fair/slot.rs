@@ -10,8 +10,9 @@ use crate::token::FencingToken;
 /// What one place is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// It was sent and not answered; a message may have told of a grant already.
-    Sent { told: Option<u64> },
+    /// It was sent and not answered; a message may have told of a grant already, and of the break of one, which may be
+    /// another.
+    Sent { told: Option<u64>, broken: Option<u64> },
     /// It waits, under this number.
     Waiting { seq: u64, ahead: Ahead },
     /// It holds, under this number.
@@ -38,7 +39,7 @@ pub(super) struct State {
 impl Slot {
     /// A place whose request is about to be sent.
     pub(super) fn new(place: PlaceId, bucket: u16) -> Self {
-        let state = State { stand: Stand::Sent { told: None }, waker: None, due: Moment::NEVER };
+        let state = State { stand: Stand::Sent { told: None, broken: None }, waker: None, due: Moment::NEVER };
         Self { place, bucket, state: Mutex::new(state) }
     }
 

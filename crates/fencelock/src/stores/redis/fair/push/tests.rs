@@ -120,7 +120,7 @@ fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     let places = [slot.place.clone()];
     assert_eq!(heard.hub.gone(&places), [(slot.place.clone(), Loss::Broken)]);
     let known = heard.hub.broken();
-    assert_eq!(known, std::slice::from_ref(&slot.place));
+    assert_eq!(known, [(slot.place.clone(), 7)]);
     heard.hub.acknowledged(&known);
     assert!(heard.hub.broken().is_empty());
 }
@@ -141,6 +141,24 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
         assert_eq!(heard.hub.gone(&places), [(place, Loss::Broken)]);
     }
     assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
+}
+
+#[test]
+fn the_break_of_an_earlier_grant_of_a_request_without_an_answer_is_not_that_of_a_later_one() {
+    let heard = Heard::new();
+    let (granted, waits) = (heard.begin(1), heard.begin(2));
+    for slot in [&granted, &waits] {
+        heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+    }
+    heard.hub.granted(&granted, 8);
+    heard.hub.waits(&waits, 9, AHEAD, Moment::NEVER);
+    assert_eq!(granted.seq(), Some(8));
+    assert_eq!(waits.standing(), Standing::Waiting(Some(AHEAD)));
+    // Both are grants that the server goes on telling of, and each is known by itself.
+    heard.hub.heard(1, format!("n job\nb {} 8 again", granted.place.request).as_bytes());
+    assert_eq!(granted.standing(), Standing::Lost(Loss::Broken));
+    heard.hub.acknowledged(&[(granted.place.clone(), 7)]);
+    assert!(heard.hub.broken().contains(&(granted.place.clone(), 8)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 -- Keeps a session alive, and every place that hangs on it. Revives none. Says which grants were broken, and which buckets
 -- were lost: those that are not there, or were born after a place that the session holds there.
 -- KEYS: session, buckets. ARGV: ttl in ms, for each bucket the lowest number that the session holds there, then the broken
--- grants that the client knows of.
+-- grants that the client knows of, the field and the number of each.
 local fields = redis.call('HLEN', KEYS[1])
 if fields == 0 then
   -- A replica has another server's keys, and not this session. Asked to write, it says what it is.
@@ -19,13 +19,15 @@ for index = 2, #KEYS do
     lost[#lost + 1] = number and born or ''
   end
 end
-for index = #KEYS + 1, #ARGV do known[#known + 1] = 'x:' .. ARGV[index] end
 if fields > 5 then
   local acknowledged, found = {}, redis.call('HGETALL', KEYS[1])
-  for _, field in ipairs(known) do acknowledged[field] = true end
+  for index = #KEYS + 1, #ARGV, 2 do acknowledged['x:' .. ARGV[index]] = ARGV[index + 1] .. ' ' end
   for index = 1, #found, 2 do
+    local number = acknowledged[found[index]]
+    if number and string.sub(found[index + 1], 1, #number) == number then
+      known[#known + 1] = found[index]
     -- What is left is told once these are known.
-    if #reply < 2000 and string.sub(found[index], 1, 2) == 'x:' and not acknowledged[found[index]] then
+    elseif #reply < 2000 and string.sub(found[index], 1, 2) == 'x:' then
       reply[#reply + 1] = string.sub(found[index], 3)
       reply[#reply + 1] = found[index + 1]
     end

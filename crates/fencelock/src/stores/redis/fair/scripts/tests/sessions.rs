@@ -177,8 +177,13 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
     let told = Renewed::Alive { broken: told, lost: vec![] };
     assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
     assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
+    let other_grant = [(place.clone(), seq - 1), (place.clone(), seq * 10)];
+    for grant in other_grant {
+        assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[grant])), told, "another grant of the place is known");
+    }
     let known = Renewed::Alive { broken: vec![], lost: vec![] };
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[place])), known);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[(place, seq)])), known);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), known);
     let kept: Vec<String> = breaks(&layout, &name).query(&mut bed.connection).unwrap();
     assert_eq!(kept, ["first"]);
 }
