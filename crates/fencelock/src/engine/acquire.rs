@@ -96,7 +96,7 @@ impl Acquire {
     pub(crate) fn new(engine: Arc<Engine>, wish: Wish) -> Self {
         let started = engine.clock.now();
         let until = match wish.wait {
-            // One request is sent at least, however short the wait may be.
+            // One request, which has its whole deadline to be answered.
             Wait::No | Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
             Wait::For(limit) => started.after(limit),
             Wait::Forever => Moment::NEVER,

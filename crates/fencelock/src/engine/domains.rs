@@ -84,7 +84,7 @@ impl Domains {
         std::iter::once(Domain::FIRST).chain(once_open.map(|(domain, _)| *domain)).collect()
     }
 
-    /// What the first domain promises whose servers turned out to allow something else than the store says.
+    /// The refined capability of the first domain, or else of any other one that has one.
     pub(super) fn refined(&self) -> Option<Arc<Capability>> {
         let others = || self.others.read().unwrap_or_else(PoisonError::into_inner);
         self.first.refined().or_else(|| others().values().find_map(|one| one.refined()))

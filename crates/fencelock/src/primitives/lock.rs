@@ -121,7 +121,8 @@ macro_rules! options {
             Self { lock: self.lock.purpose(purpose.as_ref()) }
         }
 
-        /// How long an acquire waits at most; without limit by default.
+        /// How long an acquire waits at most; without limit by default. A limit that has passed by 100 ms before the first request could
+        /// be sent, as in a crowd of thousands, ends the wait without that request.
         #[must_use]
         pub fn timeout(self, limit: Duration) -> Self {
             Self { lock: self.lock.timeout(limit) }

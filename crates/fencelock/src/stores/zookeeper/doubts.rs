@@ -122,7 +122,7 @@ impl Doubts {
 pub(super) struct OwnNodes {
     /// The servers said that they do not know the request.
     are_never_told: AtomicBool,
-    /// It failed last, and no list has failed since.
+    /// It failed last, and no list has failed or gone unanswered since.
     are_not_told: AtomicBool,
 }
 

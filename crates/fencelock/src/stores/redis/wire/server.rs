@@ -17,7 +17,7 @@ pub(crate) struct Server {
     primary: Option<String>,
     /// Another one after every start.
     pub(crate) run_id: Option<String>,
-    /// For how long the process runs, in whole seconds of its own clock.
+    /// For how long the process runs, in whole seconds. The server computes it from its wall clock, which may be set.
     uptime: Option<Duration>,
     loading: bool,
     /// Of all keys, in bytes; 0 for no limit.
