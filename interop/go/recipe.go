@@ -6,7 +6,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -178,25 +177,4 @@ func createParents(conn *zk.Conn, full string) error {
 		}
 	}
 	return nil
-}
-
-// acquireWithin waits at most that long; without limit if wait is negative. None of these locks can be told to give up,
-// so one that comes too late is given back at once.
-func acquireWithin(l workloads.Lock, wait time.Duration) (bool, error) {
-	if wait < 0 {
-		return true, l.Acquire()
-	}
-	done := make(chan error, 1)
-	go func() { done <- l.Acquire() }()
-	select {
-	case err := <-done:
-		return true, err
-	case <-time.After(wait):
-		go func() {
-			if <-done == nil {
-				l.Release()
-			}
-		}()
-		return false, nil
-	}
 }

@@ -1,13 +1,14 @@
-"""Takes a benchmark's orders for redis-py's lock on stdin; interop/README.md says which."""
+"""Takes orders for redis-py's lock and for python-redis-lock on stdin; interop/README.md says which."""
 
 import os
 import platform
 import sys
 
 import redis
+import redis_lock
 from redis.lock import Lock
 
-from workloads import Workloads
+from orders import Orders
 
 
 class Recipe(Lock):
@@ -29,26 +30,43 @@ class Recipe(Lock):
         return int(self.refused)
 
 
+class Signalled:
+    """python-redis-lock: it waits for a signal, or for as long as its own lock would live. Its time is in whole seconds."""
+
+    def __init__(self, client, name, ttl_ms):
+        self.client = client
+        self.name = name
+        self.expire = max(1, ttl_ms // 1000)
+        self.lock = None
+
+    def acquire(self, wait_ms):
+        lock = redis_lock.Lock(self.client, self.name, expire=self.expire)
+        timeout = None if wait_ms < 0 else max(1, round(wait_ms / 1000))
+        acquired = lock.acquire(timeout=timeout)
+        if acquired:
+            self.lock = lock
+        return acquired
+
+    def release(self):
+        lock, self.lock = self.lock, None
+        lock.release()
+
+
 def main():
     server, ttl_ms, log = sys.argv[1:]
-    client = redis.Redis.from_url(server)
+    # Its own limit, 5 s, is less than python-redis-lock waits for a signal.
+    client = redis.Redis.from_url(server, socket_timeout=None)
     client.ping()
 
     def recipe(kind, parent, name):
-        if kind != "Lock":
-            raise ValueError(f"no such recipe: {kind}")
-        return Recipe(client, f"{parent}:{name}", timeout=int(ttl_ms) / 1000)
+        if kind == "Lock":
+            return Recipe(client, f"{parent}:{name}", timeout=int(ttl_ms) / 1000)
+        if kind == "redis_lock":
+            return Signalled(client, f"{parent}:{name}", int(ttl_ms))
+        raise ValueError(f"no such recipe: {kind}")
 
-    orders = Workloads(recipe, log).orders
-    orders["version"] = lambda: f"done redis-py={redis.__version__} Python={platform.python_version()}"
-    print("ready", flush=True)
-    for line in sys.stdin:
-        verb, *words = line.split()
-        try:
-            answer = orders[verb](*words)
-        except Exception as fault:  # noqa: BLE001: whatever it is, whoever asked must hear of it
-            answer = f"failed {type(fault).__name__}: {fault}".replace("\n", " ")
-        print(answer, flush=True)
+    version = f"redis-py={redis.__version__} python-redis-lock={redis_lock.__version__} Python={platform.python_version()}"
+    Orders(recipe, version, log).serve()
     # Threads may still wait for a lock, and what is held lapses.
     os._exit(0)
 

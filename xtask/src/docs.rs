@@ -17,8 +17,11 @@ pub(crate) const COMMAND: &str = "docs/command.md";
 type Make = fn(&str) -> Result<String>;
 
 /// The documents with a part that is made from the code, or from what stands behind it, and what makes it.
-pub(crate) const MADE: [(&str, Make); 3] =
-    [(STORES, |_| Ok(table(stores()))), (COMMAND, |_| Ok(kinds(stores()))), (BENCHMARKS, figures::table)];
+pub(crate) const MADE: [(&str, Make); 3] = [
+    (STORES, |_| Ok(format!("{}\n{}", table(stores()), layouts(stores())))),
+    (COMMAND, |_| Ok(kinds(stores()))),
+    (BENCHMARKS, figures::table),
+];
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
@@ -51,7 +54,7 @@ fn kinds(stores: &[StoreInfo]) -> String {
     let mut table = "| on | `run` takes |\n|---|---|\n".to_owned();
     for info in stores {
         let Some(capability) = info.capability.map(|capability| capability()) else { continue };
-        let kinds = match (capability.liveness, capability.shared_claims) {
+        let kinds = match (capability.liveness, capability.permits) {
             (Liveness::Memory, _) => "nothing: no other process sees it (64)",
             (_, true) => "mutexes, `--shared`, `--exclusive`, `--permits`",
             (_, false) => "mutexes; `--shared`, `--exclusive` and `--permits` are refused (64)",
@@ -94,6 +97,31 @@ fn table(stores: &[StoreInfo]) -> String {
     table
 }
 
+/// What other layouts promise, a line for each. The same store over TLS or a socket file has the same ones.
+fn layouts(stores: &[StoreInfo]) -> String {
+    let heads =
+        ["layout", "the same locks as", "order", "fencing tokens", "readers, writers, permits", "an idle name leaves"];
+    let mut table = format!("| URL | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    let mut told: Vec<&str> = Vec::new();
+    for info in stores.iter().filter(|info| !info.layouts.is_empty()) {
+        let asked: Vec<_> = info.layouts.iter().map(|(asked, _)| *asked).collect();
+        if told == asked {
+            continue;
+        }
+        told = asked;
+        for (asked, capability) in info.layouts {
+            let capability = capability();
+            let cells: Vec<_> = ROWS
+                .iter()
+                .filter(|(title, _)| heads.contains(title))
+                .map(|(_, cell)| cell(info, &capability))
+                .collect();
+            let _ = writeln!(table, "| `{}:…?{asked}` | {} |", info.scheme, cells.join(" | "));
+        }
+    }
+    table
+}
+
 type Cell = fn(&StoreInfo, &Capability) -> String;
 
 const ROWS: &[(&str, Cell)] = &[
@@ -105,13 +133,13 @@ const ROWS: &[(&str, Cell)] = &[
     ("the same locks as", |_, capability| others(capability.excludes)),
     ("order", |_, capability| order(capability.order)),
     ("fencing tokens", |_, capability| tokens(capability.tokens)),
-    ("\"certainly safe\" presumes", |_, capability| or_none(capability.certainty)),
-    ("readers, writers, permits", |_, capability| yes_no(capability.shared_claims)),
+    ("validity presumes", |_, capability| or_none(capability.certainty)),
+    ("readers, writers, permits", |_, capability| claims(capability)),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
     ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
     ("renewals in a ttl, by default", |_, capability| capability.pace.renewals_per_ttl.to_string()),
     ("the shortest ttl", |_, capability| duration(capability.pace.least_ttl)),
-    ("the margin is at least, by default", |_, capability| duration(capability.pace.least_margin)),
+    ("the safety margin is at least, by default", |_, capability| duration(capability.pace.least_margin)),
     ("an idle name leaves", |_, capability| or_none(capability.residue)),
 ];
 
@@ -146,6 +174,7 @@ fn tokens(tokens: Tokens) -> String {
     match tokens {
         Tokens::ClockFlooredCounter => "a counter, floored by the store's clock",
         Tokens::CommitNumber => "the number of the commit",
+        Tokens::Counter => "a counter, which rises as long as the store keeps it",
         Tokens::None => "none",
         _ => "see its notes",
     }
@@ -165,8 +194,13 @@ fn or_none(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { text.to_owned() }
 }
 
-fn yes_no(yes: bool) -> String {
-    if yes { "yes" } else { "no" }.to_owned()
+fn claims(capability: &Capability) -> String {
+    match (capability.shared_claims, capability.permits) {
+        (true, true) => "yes",
+        (true, false) => "readers and writers",
+        _ => "no",
+    }
+    .to_owned()
 }
 
 #[cfg(test)]
@@ -175,9 +209,9 @@ mod tests {
 
     #[test]
     fn what_stands_between_the_marks_is_replaced_and_the_rest_is_kept() {
-        let text = format!("# Stores\n\n{BEGIN}\n\nold\n\n{END}\n\nmore\n");
+        let text = format!("# Stores\n\n{BEGIN}\n\nOUTDATED\n\n{END}\n\nmore\n");
         let once = current(STORES, &text).unwrap();
-        assert!(once.starts_with("# Stores\n\n") && once.ends_with("\n\nmore\n") && !once.contains("old"));
+        assert!(once.starts_with("# Stores\n\n") && once.ends_with("\n\nmore\n") && !once.contains("OUTDATED"));
         assert_eq!(current(STORES, &once).unwrap(), once);
     }
 

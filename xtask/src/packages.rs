@@ -43,6 +43,8 @@ pub(crate) const INTEROP: &[Need] = &[
     Need { probe: &["go", "version"], package: "golang-go" },
     Need { probe: &["python3", "--version"], package: "python3" },
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
+    Need { probe: &["node", "--version"], package: "nodejs" },
+    Need { probe: &["npm", "--version"], package: "npm" },
 ];
 
 /// Installs what is missing when we are root; otherwise fails with the command that does.

@@ -5,8 +5,13 @@ use fencelock_testbed::{KINDS, Kind};
 use crate::packages;
 use crate::shell::{self, Result};
 
-/// The stores that need no server. A store that is neither in these lists nor one of the test bed's [`KINDS`] fails the tests.
-const WITHOUT: &[(&str, &str)] = &[("file", "a directory"), ("memory", "this process")];
+/// The stores that need no server that tests share. A store that is neither in these lists nor one of the test bed's [`KINDS`] fails the tests.
+const WITHOUT: &[(&str, &str)] = &[
+    ("file", "a directory"),
+    ("memory", "this process"),
+    ("redlock", "several servers of a test's own"),
+    ("redlocks", "several servers of a test's own"),
+];
 
 /// A server that runs until it is dropped.
 pub(crate) struct Server {

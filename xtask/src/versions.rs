@@ -29,8 +29,8 @@ struct ServerKind {
     variable: &'static str,
     /// Brings a package into an empty directory; says what the variable is to hold.
     get: fn(&str, &Path) -> Result<PathBuf>,
-    /// Names of test binaries, as cargo takes them.
-    tests: &'static [&'static str],
+    /// Test binaries, as cargo takes them, and how the names of those tests of them begin that are about the server.
+    tests: &'static [(&'static str, &'static [&'static str])],
 }
 
 const ZOOKEEPER: ServerKind = ServerKind {
@@ -41,7 +41,14 @@ const ZOOKEEPER: ServerKind = ServerKind {
     ],
     variable: ZOOKEEPER_JARS,
     get: zookeeper,
-    tests: &["zookeeper", "zookeeper_drills", "zookeeper_scenes", "requests", "watches", "reconnect", "multi"],
+    tests: &[
+        ("zookeeper", &[]),
+        ("stores", &["zookeeper::"]),
+        ("servers", &["zookeeper::"]),
+        ("failures", &["zookeeper_drills::", "zookeeper_scenes::"]),
+        ("smoke", &["zookeeper::"]),
+        ("client", &["requests::", "watches::", "reconnect::", "multi::"]),
+    ],
 };
 
 const REDIS: ServerKind = ServerKind {
@@ -52,24 +59,34 @@ const REDIS: ServerKind = ServerKind {
     ],
     variable: REDIS_SERVER,
     get: redis,
-    tests: &["redis", "redis_drills", "redis_scenes"],
+    tests: &[
+        ("redis", &[]),
+        ("stores", &["redis::"]),
+        ("servers", &["redis::"]),
+        ("failures", &["redis_drills::", "redis_scenes::"]),
+    ],
 };
 
 /// The test bed reaches the last number of a queue by changing a server's files by hand, as Debian's version writes them.
 const UNREACHED: &[&str] = &["an_exhausted_sequence_is_refused_and_nothing_is_left"];
 
-/// The same, and what came later: quotas that refuse, credentials that are demanded, notifications that are counted.
-const OF_3_5: &[&str] = &[
+/// The same, and what 3.7 brought: quotas that refuse, credentials that are demanded. And servers of 3.6 that serve reads alone
+/// write for themselves, and disagree afterwards (ZOOKEEPER-3526): more than one run in three under load ended with a
+/// node that the leader did not have.
+const OF_3_6: &[&str] = &[
     UNREACHED[0],
     "an_exceeded_quota_is_told",
     "servers_that_demand_other_credentials_refuse_and_nothing_is_left",
-    "a_departure_notifies",
+    "servers_without_a_quorum_that_serve_reads",
 ];
+
+/// The same, and notifications that are counted, which 3.6 brought.
+const OF_3_5: &[&str] = &[OF_3_6[0], OF_3_6[1], OF_3_6[2], "a_departure_notifies"];
 
 /// The last one of each line of releases that can be had. Debian's own are what `cargo xtask test` runs.
 const VERSIONS: &[Version] = &[
     Version { kind: &ZOOKEEPER, number: "3.5.10", package: "3.5.10", without: OF_3_5 },
-    Version { kind: &ZOOKEEPER, number: "3.6.4", package: "3.6.4", without: UNREACHED },
+    Version { kind: &ZOOKEEPER, number: "3.6.4", package: "3.6.4", without: OF_3_6 },
     Version { kind: &ZOOKEEPER, number: "3.7.2", package: "3.7.2", without: UNREACHED },
     Version { kind: &ZOOKEEPER, number: "3.9.4", package: "3.9.4", without: UNREACHED },
     // A package for Python that carries the server.
@@ -129,10 +146,13 @@ fn test(version: &Version) -> Result {
     let home = shell::root().join("target/versions").join(format!("{}-{number}", kind.name));
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     let place = (kind.get)(package, &home)?;
-    let mut test = cargo(&["xtask", "test"]);
-    test.args(kind.tests.iter().flat_map(|name| ["--test", name]));
-    test.arg("--").args(without.iter().flat_map(|name| ["--skip", name]));
-    shell::run(test.env(kind.variable, place))
+    let mut result = Ok(());
+    for (binary, modules) in kind.tests {
+        let mut test = cargo(&["xtask", "test", "--test", binary, "--"]);
+        test.args(*modules).args(without.iter().flat_map(|name| ["--skip", name]));
+        result = result.and(shell::run(test.env(kind.variable, &place)));
+    }
+    result
 }
 
 /// The jars of a server, and of what it needs.

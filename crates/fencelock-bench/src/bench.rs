@@ -3,28 +3,38 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 
 use crate::contestant::Contestant;
-use crate::crew::Target;
 use crate::machine::Cores;
 use crate::peers::Peers;
 use crate::python;
 use crate::scratch::Scratch;
 
 /// The store that is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
     File,
     Memory,
+    #[value(name = "zookeeper")]
     ZooKeeper,
     Redis,
 }
 
 impl Store {
-    /// Whom contestants are compared with, on a store that is a server.
+    /// Whom contestants are compared with; on `memory:` there is none.
     pub(crate) const fn floor(self) -> Contestant {
-        if matches!(self, Self::Redis) { Contestant::RedisFloor } else { Contestant::ZkFloorListed }
+        match self {
+            Self::File | Self::Memory => Contestant::Floor,
+            Self::ZooKeeper => Contestant::ZkFloorListed,
+            Self::Redis => Contestant::RedisFloor,
+        }
+    }
+
+    /// Whether clients reach it by way of a server.
+    pub(crate) const fn has_server(self) -> bool {
+        matches!(self, Self::ZooKeeper | Self::Redis)
     }
 }
 
@@ -75,7 +85,7 @@ impl Effort {
         hand_overs: 20,
         waiters: 100,
         held: 500,
-        limit: Duration::from_secs(3 * 60),
+        limit: Duration::from_secs(10 * 60),
     };
     /// Clients of other languages may take part, and take long to start.
     pub(crate) const QUICK_REDIS: Self = Self { limit: Duration::from_secs(10 * 60), ..Self::QUICK };
@@ -121,21 +131,6 @@ impl Bench {
         Ok(Self { store, effort, quick, cores: Cores::available()?, scratch, python, peers: None })
     }
 
-    /// Something to lock that nobody has locked before.
-    pub(crate) fn target(&self) -> Result<Target> {
-        let file = self.scratch.fresh("lock");
-        let url = match self.store {
-            Store::Memory => "memory:bench".to_owned(),
-            Store::ZooKeeper | Store::Redis => bail!("whoever started the server knows its address"),
-            Store::File => {
-                let path = self.scratch.fresh("store");
-                let path = path.to_str().context("the path of the scratch directory is not UTF-8")?;
-                format!("file://{}", path.replace('%', "%25").replace('#', "%23").replace('?', "%3F"))
-            }
-        };
-        Ok(Target { url, file })
-    }
-
     /// Those of `contestants` who take part: not who has to be installed and is not.
     pub(crate) fn present(&self, contestants: &[Contestant]) -> Vec<Contestant> {
         let present = |contestant: &Contestant| match contestant {
@@ -146,9 +141,9 @@ impl Bench {
         contestants.iter().copied().filter(present).collect()
     }
 
-    /// Those who lock on the server that is measured, but for some.
+    /// Those who can lock on the store that is measured, but for some.
     pub(crate) fn present_but(&self, not: &[Contestant]) -> Vec<Contestant> {
-        let mut present = self.present(&Contestant::ON_SERVERS);
+        let mut present = self.present(&Contestant::ALL);
         present.retain(|contestant| !not.contains(contestant));
         present
     }

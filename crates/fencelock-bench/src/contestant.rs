@@ -15,6 +15,8 @@ pub(crate) enum Contestant {
     OwnApart,
     /// As [`Contestant::Current`], and a waiter on ZooKeeper lists the queue when the one ahead of it is gone.
     CurrentListed,
+    /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
+    CurrentPlain,
     /// The bare requests of a lock on ZooKeeper, on our client: create and delete; told of a deletion, it is next.
     ZkFloor,
     /// The same with a list: beside the create, and after the deletion that it is told of.
@@ -50,13 +52,15 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// Whoever locks on a server, in the order of the tables.
-    pub(crate) const ON_SERVERS: [Self; 16] = [
+    /// All of them, in the order of the tables.
+    pub(crate) const ALL: [Self; 21] = [
+        Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
         Self::RedisFloor,
         Self::Current,
         Self::CurrentListed,
+        Self::CurrentPlain,
         Self::Own,
         Self::OwnApart,
         Self::ZkCrate,
@@ -68,6 +72,9 @@ impl Contestant {
         Self::RedissonFair,
         Self::Redsync,
         Self::RedisPy,
+        Self::Flock,
+        Self::FlockOpening,
+        Self::Filelock,
     ];
 
     /// Whom programs of their languages drive, on any store.
@@ -81,6 +88,7 @@ impl Contestant {
             Self::Own => "fencelock, I/O thread, one core",
             Self::OwnApart => "fencelock, I/O thread on the other core",
             Self::CurrentListed => "fencelock, `Io::CurrentRuntime`, `handover=list`",
+            Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
             Self::ZkFloor => "floor: the bare requests, without a list",
             Self::ZkFloorListed => "floor: the bare requests, with a list",
             Self::ZkCrate => "crate `zookeeper-client`",
@@ -102,7 +110,7 @@ impl Contestant {
 
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
-        matches!(self, Self::Current | Self::Own | Self::OwnApart | Self::CurrentListed)
+        matches!(self, Self::Current | Self::Own | Self::OwnApart | Self::CurrentListed | Self::CurrentPlain)
     }
 
     /// Whether it is somebody else's lock on a server.
@@ -116,7 +124,7 @@ impl Contestant {
             Self::Current | Self::Own | Self::OwnApart => true,
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
-            Self::RedisFloor | Self::Rslock => matches!(store, Store::Redis),
+            Self::RedisFloor | Self::Rslock | Self::CurrentPlain => matches!(store, Store::Redis),
             Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy => matches!(store, Store::Redis),
             Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
         }
@@ -148,6 +156,6 @@ impl Contestant {
 
     /// Whether it asks again and again while it waits: no server comes to rest then.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain)
     }
 }

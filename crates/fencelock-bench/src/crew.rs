@@ -221,11 +221,6 @@ pub(crate) enum Placement {
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Crew {
-    /// Starts `processes` of them on something that nobody has locked before.
-    pub(crate) fn start(bench: &Bench, contestant: Contestant, processes: u64) -> Result<Self> {
-        Self::on(bench, contestant, processes, &bench.target()?, Placement::Dealt)
-    }
-
     /// Starts `processes` of them.
     pub(crate) fn on(
         bench: &Bench,

@@ -6,7 +6,7 @@ use crate::report::Table;
 use crate::rows::contended::Contended;
 use crate::rows::hand_over::HandOver;
 use crate::rows::memory::Memory;
-use crate::rows::{Row, figure};
+use crate::rows::{Row, figure_here};
 use crate::stats::Times;
 
 /// Everything that was measured in a run.
@@ -74,7 +74,7 @@ pub(crate) fn verdicts(goals: Vec<Goal>) -> Table {
 }
 
 fn memory(measured: &Measured) -> Vec<Goal> {
-    let cycle = figure(&measured.cycle, Contestant::Current).map(|times| times.p50 / 1000.0);
+    let cycle = figure_here(&measured.cycle, Contestant::Current).map(|times| times.p50 / 1000.0);
     let what = "cycle p50, µs, `Io::CurrentRuntime`".to_owned();
     vec![Goal { what, bound: Bound::AtMost(5.0), value: cycle }]
 }
@@ -113,11 +113,11 @@ fn file(measured: &Measured) -> Vec<Goal> {
 }
 
 fn cycle(rows: &[Row<Times>]) -> Vec<Goal> {
-    let ours = figure(rows, Contestant::Current);
+    let ours = figure_here(rows, Contestant::Current);
     let goal = |name: &str, other, most| Goal {
         what: format!("cycle p50 ÷ {name}, `Io::CurrentRuntime`"),
         bound: Bound::AtMost(most),
-        value: ours.zip(figure(rows, other)).map(|(ours, other)| ours.p50 / other.p50),
+        value: ours.zip(figure_here(rows, other)).map(|(ours, other)| ours.p50 / other.p50),
     };
     vec![goal("bare system calls", Contestant::Floor, 1.5), goal("`filelock`'s", Contestant::Filelock, 0.5)]
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_goal_is_met_missed_or_not_measured() {
-        let row = |contestant, p50| Row { contestant, figure: Times { p50, p99: p50 } };
+        let row = |contestant, p50| Row::here(contestant, Times { p50, p99: p50 });
         let cycle = vec![row(Contestant::Current, 20.0), row(Contestant::Floor, 10.0)];
         let measured = Measured { cycle, contended: Vec::new(), hand_over: Vec::new(), memory: Vec::new() };
         let table = table(Store::File, &measured).to_string();

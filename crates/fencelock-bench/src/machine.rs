@@ -2,6 +2,7 @@
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -69,10 +70,19 @@ pub(crate) fn describe(directory: Option<&Path>) -> Result<String> {
     let kernel = uname.release().to_string_lossy();
     let kernel = kernel.split('-').next().unwrap_or_default();
     let mut line = format!("{}, {cores} cores, Linux {kernel}", processor());
+    if let Some(day) = today() {
+        line = format!("{day} on {line}");
+    }
     if let Some(directory) = directory {
         line.push_str(&format!(", {}", file_system(directory)?));
     }
     Ok(line)
+}
+
+/// The day in UTC, as `date` says it: a table that stays in the documents has to tell how old it is.
+fn today() -> Option<String> {
+    let output = Command::new("date").args(["--utc", "+%Y-%m-%d"]).output().ok()?;
+    String::from_utf8(output.stdout).ok().map(|day| day.trim().to_owned()).filter(|day| !day.is_empty())
 }
 
 /// A warning when others are at work on the machine.

@@ -15,6 +15,7 @@ mod protocol;
 mod python;
 mod report;
 mod rows;
+mod run;
 mod scratch;
 mod stats;
 mod worker;
@@ -27,9 +28,10 @@ use clap::Parser;
 
 use bench::{Bench, Store};
 use goals::Measured;
-use report::micros;
+use network::server::Network;
 use rows::shared::Shared;
 use rows::{Row, contended, cycle, hand_over, memory, shared};
+use run::Run;
 
 #[derive(Debug, Parser)]
 #[command(name = "fencelock-bench", about = "Measures fencelock against the floor and against other locks")]
@@ -42,7 +44,7 @@ enum Command {
     Zookeeper(network::Options),
     /// The store `redis:` on a server of its own, the bare scripts, and other clients' locks.
     Redis(network::Options),
-    /// What users get: nothing set, tokio's multi-thread runtime, any core; `memory:`, `file:` and `redis:`.
+    /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(defaults::Options),
     #[command(hide = true)]
     Worker(worker::Args),
@@ -89,18 +91,19 @@ fn measure(store: Store, options: &Options) -> Result<()> {
     let mut bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
     bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
     let busy = machine::is_busy();
+    let run = Run::new(bench)?;
     let step = |what: &str| eprintln!("measuring: {what}");
     step("the uncontended cycle");
-    let cycle = cycle::measure(&bench)?;
+    let cycle = cycle::measure(&run)?;
     step("contention");
-    let contended = contended::measure(&bench)?;
+    let contended = contended::measure(&run)?;
     step("hand-over");
-    let hand_over = hand_over::measure(&bench)?;
+    let hand_over = hand_over::measure(&run)?;
     step("readers, writers and permits");
-    let shared = shared::measure(&bench)?;
+    let shared = shared::measure(&run)?;
     step("memory");
-    let memory = memory::measure(&bench)?;
-    let section = section(&bench, busy, &Measured { cycle, contended, hand_over, memory }, &shared)?;
+    let memory = memory::measure(&run)?;
+    let section = section(&run.bench, busy, &Measured { cycle, contended, hand_over, memory }, &shared)?;
     print!("{section}");
     if options.write {
         report::write(if store == Store::File { "file" } else { "memory" }, &section)?;
@@ -120,10 +123,10 @@ fn section(bench: &Bench, busy: Option<String>, measured: &Measured, shared: &[R
     }
     Ok([
         format!("Measured on {machine}.\n"),
-        cycle::table(&measured.cycle).to_string(),
+        cycle::table(&measured.cycle, bench.store).to_string(),
         contended::table(&measured.contended).to_string(),
         hand_over::table(&measured.hand_over).to_string(),
-        shared::table(shared::TITLE, "µs", micros, shared.iter().map(|row| (row.contestant, &row.figure))).to_string(),
+        shared::table(shared, bench.store, Network::Loopback).to_string(),
         memory::table(bench, &measured.memory).to_string(),
         goals::table(bench.store, measured).to_string(),
     ]

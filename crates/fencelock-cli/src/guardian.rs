@@ -21,8 +21,8 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::{Pid, chdir, setsid};
 
-use crate::bound::ourselves;
-use crate::say::{Failure, Outcome, never_wait, say};
+use crate::die_with_parent::ourselves;
+use crate::output::{Failure, Outcome, never_wait, say};
 
 /// The hidden verb's name.
 const VERB: &str = "guard";
@@ -114,7 +114,7 @@ impl Order {
     }
 }
 
-/// Not for people: `run` starts this beside a command whose lock can lapse.
+/// Not for people: `run` starts this beside a command whose lock can expire.
 #[derive(Debug, Args)]
 pub(crate) struct Guard {}
 

@@ -14,11 +14,11 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
-use crate::bound;
+use crate::die_with_parent;
 use crate::guardian::Guardian;
+use crate::kept_signals::asks_for_an_end;
+use crate::output::{Failure, Outcome, code, say};
 use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its_leader};
-use crate::say::{Failure, Outcome, code, say};
-use crate::stops::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
@@ -63,7 +63,7 @@ impl Job {
             command.split_first().ok_or_else(|| Failure::new(code::USAGE, "no command is given"))?;
         let (sender, happenings) = mpsc::unbounded_channel();
         let mut guard = if bound.is_some() { Some(guardian(&sender)?) } else { None };
-        let mut prepared = bound::command(program, bound.is_none())?;
+        let mut prepared = die_with_parent::command(program, bound.is_none())?;
         prepared.args(arguments).process_group(0);
         for (variable, value) in variables {
             match value {

@@ -3,7 +3,7 @@
 use fencelock::{Name, Queue};
 use serde::Serialize;
 
-use crate::say::Failure;
+use crate::output::Failure;
 use crate::show::{Shown, ShownBeside, told};
 
 /// How many contenders at the head of a queue a list looks at.

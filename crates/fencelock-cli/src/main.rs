@@ -1,17 +1,17 @@
 //! `fencelock`: programs run under distributed locks, and who holds them. One page about it: `docs/command.md`.
 
 mod arguments;
-mod bound;
 mod commands;
+mod die_with_parent;
 mod guardian;
 mod job;
+mod kept_signals;
 mod locks;
+mod output;
 mod processes;
-mod say;
 mod settings;
 mod show;
 mod signals;
-mod stops;
 mod terminal;
 mod trusted;
 mod warnings;
@@ -23,7 +23,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::commands::Fencelock;
-use crate::say::{Failure, Outcome, code, say, say_lines};
+use crate::output::{Failure, Outcome, code, say, say_lines};
 
 fn main() -> ExitCode {
     let ended = match Fencelock::try_parse() {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         }
         failure.code
     });
-    say::finish();
+    output::finish();
     ExitCode::from(code)
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fencelock::StoreUrl;
 use serde::Deserialize;
 
-use crate::say::{Failure, Outcome, code};
+use crate::output::{Failure, Outcome, code};
 use crate::trusted;
 
 /// The environment variable that names the store.

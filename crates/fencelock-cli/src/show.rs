@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Beside, Break, Claim, Contender, Owner, Queue, Waits};
+use fencelock::{Beside, Break, Claim, Contender, Expiry, Owner, Queue, Waits};
 use serde::Serialize;
 
-use crate::say::harmless;
+use crate::output::harmless;
 use crate::settings::Chosen;
 
 /// One contender.
@@ -28,6 +28,8 @@ pub(crate) struct Shown {
     token: Option<String>,
     /// What it is, where another client made it.
     foreign: Option<&'static str>,
+    /// When it ends unless it is prolonged, where the store tells: `in 3s`, or `never`.
+    expires: Option<String>,
     #[serde(skip)]
     pub(crate) age: Option<String>,
 }
@@ -52,6 +54,7 @@ impl Shown {
             since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
             token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
             foreign: contender.foreign.map(|foreign| foreign.what),
+            expires: expires(contender.expiry),
             age: contender.since.and_then(age),
         }
     }
@@ -60,7 +63,7 @@ impl Shown {
         vec![
             self.position.to_string(),
             self.state.to_owned(),
-            self.foreign.map_or_else(|| self.claim.clone(), |what| format!("{} ({what})", self.claim)),
+            self.foreign.map_or_else(|| self.claim.clone(), |what| format!("{} ({what}{})", self.claim, self.ending())),
             told(self.host.as_ref()),
             told(self.pid.as_ref()),
             told(self.age.as_ref()),
@@ -73,10 +76,17 @@ impl Shown {
     pub(crate) fn sentence(&self) -> String {
         let what = self.foreign.map_or_else(String::new, |what| format!(" ({what})"));
         let mut sentence = format!("{}{what} as {}", self.who(), self.claim);
-        for (what, said) in [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token)] {
+        for (what, said) in
+            [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token), ("expires", &self.expires)]
+        {
             sentence.extend(said.iter().map(|said| format!(", {what} {said}")));
         }
         sentence
+    }
+
+    /// When what another client left ends: nothing else is known of its age.
+    fn ending(&self) -> String {
+        self.expires.as_ref().map_or_else(String::new, |expires| format!("; expires {expires}"))
     }
 
     pub(crate) fn who(&self) -> String {
@@ -119,6 +129,19 @@ fn is_permit(claim: Claim) -> bool {
 fn age(since: SystemTime) -> Option<String> {
     let age = SystemTime::now().duration_since(since).ok()?;
     Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
+}
+
+/// When a grant ends, as people say it.
+fn expires(expiry: Expiry) -> Option<String> {
+    match expiry {
+        Expiry::Never => Some("never".to_owned()),
+        Expiry::In(left) => {
+            // Rounded up: what is left of the last second is not nothing.
+            let seconds = left.as_millis().div_ceil(1000);
+            Some(format!("in {}", humantime::format_duration(std::time::Duration::from_secs(seconds.try_into().ok()?))))
+        }
+        _ => None,
+    }
 }
 
 fn hex(client: u64) -> String {

@@ -3,15 +3,15 @@
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::kept_signals::{KeptSignals, asks_for_an_end};
+use crate::output::{Failure, Outcome};
 use crate::processes::ignored;
-use crate::say::{Failure, Outcome};
-use crate::stops::{Stops, asks_for_an_end};
 use crate::terminal::is_orphaned;
 
 /// The signals that arrive from now on.
 pub(crate) struct Signals {
     children: unix::Signal,
-    stops: Stops,
+    kept: KeptSignals,
 }
 
 impl Signals {
@@ -23,8 +23,8 @@ impl Signals {
         // Whoever started us may have left it blocked; nothing would ever arrive.
         SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
         let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
-        let stops = Stops::keep(&ignored()).map_err(not_handled)?;
-        Ok(Self { children, stops })
+        let kept = KeptSignals::keep(&ignored()).map_err(not_handled)?;
+        Ok(Self { children, kept })
     }
 
     /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -35,7 +35,7 @@ impl Signals {
         tokio::select! {
             biased;
             Some(()) = self.children.recv() => Signal::SIGCHLD,
-            signal = self.stops.next() => signal,
+            signal = self.kept.next() => signal,
         }
     }
 
@@ -57,12 +57,12 @@ impl Signals {
     /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already, or if somebody asked
     /// for an end.
     pub(crate) fn stop(&self, signal: Signal) {
-        self.stops.stop(signal);
+        self.kept.stop(signal);
     }
 
     /// We do not stop as `signal` asked.
     pub(crate) fn refuse(&self, signal: Signal) {
-        self.stops.refuse(signal);
+        self.kept.refuse(signal);
     }
 }
 

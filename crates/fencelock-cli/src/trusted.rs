@@ -12,7 +12,7 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::unistd::{Uid, User};
 
-use crate::say::{Failure, Outcome, code};
+use crate::output::{Failure, Outcome, code};
 use crate::settings::STORE_VARIABLE;
 
 /// A longer file is no configuration: it has one key.

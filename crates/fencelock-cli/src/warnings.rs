@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::say::say;
+use crate::output::say;
 
 /// The environment variable that says how much is told.
 pub(crate) const LOG_VARIABLE: &str = "FENCELOCK_LOG";

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::fixture::Fixture;
 use crate::laws::{Law, laws};
-use crate::world::{Fault, NO_SHARED_CLAIMS, Verdict, World, permits};
+use crate::world::{BY_CAPABILITY, Fault, NO_PERMITS, NO_SHARED_CLAIMS, Verdict, World, permits};
 
 /// The excuses of the stores in this repository.
 pub const EXCUSED: &str = include_str!("../excused.toml");
@@ -86,7 +86,7 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
     judge_by(Claim::MUTEX, store, law, fixture, excused, seed)
 }
 
-/// The same, where whoever excludes everybody claims `whole`. A store that knows no such claim has nothing to keep.
+/// The same, where whoever excludes everybody claims `whole`. What a store's capability says that it has not, it need not keep.
 ///
 /// # Errors
 /// As [`judge`].
@@ -103,7 +103,12 @@ pub fn judge_by(
     let verdict = run_by(whole, known, fixture, seed);
     match (&verdict, &excuse) {
         (Ok(()), None) => Ok(()),
-        (Err(Fault::Inapplicable(why)), _) if whole != Claim::MUTEX && why == NO_SHARED_CLAIMS => Ok(()),
+        (Err(Fault::Inapplicable(why)), None) if BY_CAPABILITY.contains(&&**why) => Ok(()),
+        (Err(Fault::Inapplicable(why)), _)
+            if whole != Claim::MUTEX && [NO_SHARED_CLAIMS, NO_PERMITS].contains(&&**why) =>
+        {
+            Ok(())
+        }
         (Err(Fault::Broken(_)), Some(excuse)) if excuse.broken => Ok(()),
         (Err(Fault::Inapplicable(_)), Some(excuse)) if !excuse.broken => Ok(()),
         (Ok(()), Some(excuse)) => Err(format!("{law} is kept, but excused: {}", excuse.reason)),

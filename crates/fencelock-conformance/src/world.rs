@@ -66,6 +66,15 @@ pub(crate) use demand;
 
 /// Why laws about other claims than a mutex's say nothing about a store.
 pub(crate) const NO_SHARED_CLAIMS: &str = "the store knows no claim but a mutex's";
+/// Why a law of permits says nothing about a store that has none.
+pub(crate) const NO_PERMITS: &str = "the store knows no permits";
+
+/// Why laws about an order of arrival say nothing about a store.
+pub(crate) const NO_ORDER: &str = "the store keeps no order";
+/// Why laws about tokens say nothing about a store.
+pub(crate) const NO_TOKENS: &str = "the store has no tokens";
+/// What excuses a store by its capability, so that no further excuse is needed.
+pub(crate) const BY_CAPABILITY: [&str; 4] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS];
 
 /// How long a law waits for what must happen at all, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -122,8 +131,10 @@ impl World {
     }
 
     async fn client_of(&self, process: Process, ttl: Duration) -> Verdict<Client> {
-        if self.whole != Claim::MUTEX && !process.store.capability().shared_claims {
-            return Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()));
+        match self.whole {
+            Claim::MUTEX => {}
+            Claim::WRITER => needs_shared_claims(process.store.capability())?,
+            _ => needs_permits(process.store.capability())?,
         }
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let owner = Owner::new(self.seed ^ number << 32, format!("host-{number}"), 1000);
@@ -217,13 +228,18 @@ impl World {
 
     /// The claims to try a law with: a mutex, and where the store knows more, every other kind.
     pub(crate) fn claims(&self, capability: &Capability) -> Vec<Claim> {
-        let shared = if capability.shared_claims {
-            vec![Claim::READER, Claim::WRITER, permits(1, 3), permits(2, 3), permits(3, 3)]
-        } else {
-            Vec::new()
-        };
-        std::iter::once(Claim::MUTEX).chain(shared).collect()
+        let shared = if capability.shared_claims { vec![Claim::READER, Claim::WRITER] } else { Vec::new() };
+        let parts = if capability.permits { vec![permits(1, 3), permits(2, 3), permits(3, 3)] } else { Vec::new() };
+        std::iter::once(Claim::MUTEX).chain(shared).chain(parts).collect()
     }
+}
+
+pub(crate) fn needs_shared_claims(capability: &Capability) -> Verdict {
+    if capability.shared_claims { Ok(()) } else { Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned())) }
+}
+
+pub(crate) fn needs_permits(capability: &Capability) -> Verdict {
+    if capability.permits { Ok(()) } else { Err(Fault::Inapplicable(NO_PERMITS.to_owned())) }
 }
 
 /// A permit for `weight` of `capacity`.
@@ -332,26 +348,33 @@ impl Client {
         drop((places, self));
     }
 
+    /// Of the requests that hold or wait in this order, those that the store shows: without an order it knows of no waiter.
+    pub(crate) fn shown(&self, requests: &[RequestId]) -> Vec<RequestId> {
+        let most = if self.capability().order == Order::None { 1 } else { requests.len() };
+        requests.iter().copied().take(most).collect()
+    }
+
     /// What must be so for an order of arrival to be demanded.
     pub(crate) fn needs_order(&self) -> Verdict {
         match self.capability().order {
             Order::Fifo => Ok(()),
-            _ => Err(Fault::Inapplicable("the store keeps no order".to_owned())),
+            _ => Err(Fault::Inapplicable(NO_ORDER.to_owned())),
         }
     }
 
     pub(crate) fn needs_shared_claims(&self) -> Verdict {
-        if self.capability().shared_claims {
-            return Ok(());
-        }
-        Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned()))
+        needs_shared_claims(self.capability())
+    }
+
+    pub(crate) fn needs_permits(&self) -> Verdict {
+        needs_permits(self.capability())
     }
 
     pub(crate) fn needs_tokens(&self) -> Verdict {
         if self.capability().tokens != Tokens::None {
             return Ok(());
         }
-        Err(Fault::Inapplicable("the store has no tokens".to_owned()))
+        Err(Fault::Inapplicable(NO_TOKENS.to_owned()))
     }
 }
 

@@ -10,23 +10,29 @@ use fencelock_testbed::process;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
 
 /// What the driver of Curator is built from.
-const CURATOR: [&str; 6] = [
+const CURATOR: [&str; 7] = [
     "pom.xml",
     "src/main/java/fencelock/CuratorLocks.java",
     "src/main/java/fencelock/Driver.java",
+    "src/main/java/fencelock/Orders.java",
     "src/main/java/fencelock/Recipe.java",
     "src/main/java/fencelock/Turns.java",
     "src/main/java/fencelock/Workloads.java",
 ];
 
 /// What the driver of Redisson is built from.
-const REDISSON: [&str; 5] = [
+const REDISSON: [&str; 7] = [
     "redisson.pom.xml",
+    "src/main/java/fencelock/Orders.java",
     "src/main/java/fencelock/Recipe.java",
     "src/main/java/fencelock/RedissonDriver.java",
     "src/main/java/fencelock/RedissonLocks.java",
+    "src/main/java/fencelock/Turns.java",
     "src/main/java/fencelock/Workloads.java",
 ];
+
+/// An older release, whose unlock is another script, and what it logs with.
+const OLD_REDISSON: [&str; 4] = ["-f", "redisson.pom.xml", "-Dredisson.version=3.20.0", "-Dslf4j.version=1.7.36"];
 
 /// A driver of clients in another language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,12 +45,16 @@ pub enum Foreign {
     Kazoo,
     /// go-zookeeper/zk, and recipes on top of it.
     Go,
-    /// Redisson.
+    /// Redisson 4.7.0.
     Redisson,
-    /// redsync.
+    /// Redisson 3.20.0.
+    Redisson320,
+    /// redsync and bsm/redislock.
     Redsync,
-    /// redis-py.
+    /// redis-py and python-redis-lock.
     RedisPy,
+    /// redlock and redis-semaphore of npm.
+    Node,
 }
 
 impl Foreign {
@@ -82,7 +92,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for those who lock on Redis.
+    /// The same for those who lock on Redis, and are measured.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].
@@ -91,6 +101,17 @@ impl Built {
         built.java("redisson", &REDISSON, &["-f", "redisson.pom.xml"])?;
         built.go("redsync", "redis")?;
         built.python()?;
+        Ok(built)
+    }
+
+    /// The same for all that lock on Redis.
+    ///
+    /// # Errors
+    /// As those of [`Self::for_zookeeper`].
+    pub fn for_redis_cells() -> Result<Self> {
+        let built = Self::for_redis()?;
+        built.java("redisson-3.20.0", &REDISSON, &OLD_REDISSON)?;
+        built.node()?;
         Ok(built)
     }
 
@@ -109,10 +130,16 @@ impl Built {
             Foreign::Curator59 => self.java_command("5.9.0", "fencelock.Driver", purpose),
             Foreign::Curator54 => self.java_command("5.4.0", "fencelock.Driver", purpose),
             Foreign::Redisson => self.java_command("redisson", "fencelock.RedissonDriver", purpose),
+            Foreign::Redisson320 => self.java_command("redisson-3.20.0", "fencelock.RedissonDriver", purpose),
             Foreign::Kazoo => self.python_command("driver.py"),
             Foreign::RedisPy => self.python_command("redis_driver.py"),
             Foreign::Go => process::bound(self.home.join("go/driver")),
             Foreign::Redsync => process::bound(self.home.join("go/redsync")),
+            Foreign::Node => {
+                let mut command = process::bound("node");
+                command.env("FENCELOCK_NODE_HOME", self.home.join("node")).arg(source("node").join("redis_driver.mjs"));
+                command
+            }
         }
     }
 
@@ -160,6 +187,18 @@ impl Built {
             let mut pip = Command::new(home.join("bin/python"));
             pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
             run(pip.arg(source("python").join("requirements.txt")), "a package index that pip can reach")
+        })
+    }
+
+    fn node(&self) -> Result<()> {
+        let (home, files) = (self.home.join("node"), ["package.json", "package-lock.json"]);
+        once(&home, &source("node"), &files, || {
+            for file in files {
+                std::fs::copy(source("node").join(file), home.join(file)).with_context(|| file.to_owned())?;
+            }
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&home);
+            run(&mut npm, "Node with npm, and a registry that it can reach; Debian's packages are nodejs and npm")
         })
     }
 }

@@ -13,6 +13,8 @@ use crate::clients::{
 pub(crate) enum Expected {
     /// It waits.
     Waits,
+    /// It waits, and does not hear of the release: it looks again when as long as its own lock would live is over.
+    Sleeps,
     /// It gets the lock as well: the two do not exclude each other in this direction, and nothing can make them.
     Granted,
     /// It gets it as well, as readers should.
@@ -53,14 +55,19 @@ impl Cell {
 }
 
 /// Two clients: what the second does while the first holds, and the other way round.
-struct Pair {
+pub(crate) struct Pair {
+    pub(crate) first: &'static Client,
+    pub(crate) second: &'static Client,
+    pub(crate) second_tries: Expected,
+    pub(crate) first_tries: Expected,
+}
+
+pub(crate) const fn pair(
     first: &'static Client,
     second: &'static Client,
     second_tries: Expected,
     first_tries: Expected,
-}
-
-const fn pair(first: &'static Client, second: &'static Client, second_tries: Expected, first_tries: Expected) -> Pair {
+) -> Pair {
     Pair { first, second, second_tries, first_tries }
 }
 
@@ -236,12 +243,35 @@ pub(crate) enum Among {
     All,
 }
 
-/// fencelock and everybody else.
+/// On which servers cells are played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum On {
+    /// Those of ZooKeeper.
+    Zookeeper,
+    /// One of Redis.
+    Redis,
+    /// Both.
+    All,
+}
+
+/// fencelock and everybody else on ZooKeeper.
 fn ours() -> impl Iterator<Item = &'static Pair> {
     MUTEXES.iter().chain(&READ_WRITE).chain(&SEMAPHORES)
 }
 
-/// Every cell, both ways. Those come first that take longest, and have most processes.
+/// What the documents call it.
+#[cfg(test)]
+pub(crate) fn words_of(expected: Expected) -> &'static str {
+    match expected {
+        Waits => "waits",
+        Expected::Sleeps => "sleeps",
+        Granted => "gets it too",
+        Shares => "shares it",
+        Refused => "is refused",
+    }
+}
+
+/// Every cell on ZooKeeper, both ways. Those come first that take longest, and have most processes.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
     let downgrades = DOWNGRADES.iter().map(|&Downgrade { holder, waiter, tells }| Cell {
         holder,
@@ -250,7 +280,11 @@ pub(crate) fn all(among: Among) -> Vec<Cell> {
         mutual: false,
         scene: Scene::Downgrade,
     });
-    let mut cells: Vec<Cell> = ours().chain(&OTHERS).flat_map(both_ways).chain(downgrades).collect();
+    chosen(among, ours().chain(&OTHERS).flat_map(both_ways).chain(downgrades).collect())
+}
+
+/// Those of `cells` that are played, in their order.
+pub(crate) fn chosen(among: Among, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells.retain(|cell| match among {
         Among::Ours => cell.is_ours(),
         Among::Others => !cell.is_ours(),
@@ -260,7 +294,7 @@ pub(crate) fn all(among: Among) -> Vec<Cell> {
     cells
 }
 
-fn both_ways(pair: &Pair) -> Vec<Cell> {
+pub(crate) fn both_ways(pair: &Pair) -> Vec<Cell> {
     let Pair { first, second, second_tries, first_tries } = *pair;
     let mutual = second_tries == Waits && first_tries == Waits;
     let cell = |holder, contender, expected| Cell { holder, contender, expected, mutual, scene: Scene::Hold };
@@ -302,19 +336,13 @@ mod tests {
         let documents = ["curator", "kazoo", "go-zk"];
         let read = |name: &str| std::fs::read_to_string(format!("{folder}coming-from-{name}.md")).unwrap();
         let text = documents.map(read).concat().replace(['`', '*'], "");
-        let word = |expected| match expected {
-            Waits => "waits",
-            Granted => "gets it too",
-            Shares => "shares it",
-            Refused => "is refused",
-        };
         let has = |row: String| assert!(text.contains(&row), "no document says: {row}");
         for Pair { first, second, second_tries, first_tries } in ours() {
-            let words = (word(*second_tries), word(*first_tries));
+            let words = (words_of(*second_tries), words_of(*first_tries));
             has(format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1));
         }
         for Downgrade { holder, waiter, tells } in &DOWNGRADES {
-            has(format!("| {} downgrades | {} | {} |\n", holder.title, waiter.title, word(*tells)));
+            has(format!("| {} downgrades | {} | {} |\n", holder.title, waiter.title, words_of(*tells)));
         }
         let rows = |of: fn(&&str) -> bool| text.lines().filter(of).count();
         let is_pair = |line: &&str| line.starts_with("| fencelock layout=") && !line.contains(" downgrades |");

@@ -11,24 +11,18 @@ use fencelock_testbed::process;
 pub(crate) enum Program {
     /// This one.
     Fencelock,
+    /// This one, as a driver of the crate `rslock`.
+    Rslock,
     /// One of another language.
     Other(Foreign),
 }
 
 impl Program {
-    /// Every one.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        [Self::Fencelock].into_iter().chain(Foreign::ON_ZOOKEEPER.map(Self::Other))
-    }
-
     /// The command that starts it, bound to our life.
     pub(crate) fn command(self, built: &Built) -> Result<Command> {
         match self {
-            Self::Fencelock => {
-                let mut command = process::bound(std::env::current_exe().context("where is this program?")?);
-                command.arg("driver");
-                Ok(command)
-            }
+            Self::Fencelock => this("driver"),
+            Self::Rslock => this("rslock"),
             Self::Other(driver) => Ok(built.command(driver, Purpose::Playing)),
         }
     }
@@ -36,10 +30,16 @@ impl Program {
     /// How its driver is told where the servers are. The options are for fencelock, the only one that knows any.
     pub(crate) fn servers(self, servers: &str, options: &str) -> String {
         match self {
-            Self::Fencelock => format!("{servers}?{options}"),
-            Self::Other(_) => servers.to_owned(),
+            Self::Fencelock if !options.is_empty() => format!("{servers}?{options}"),
+            _ => servers.to_owned(),
         }
     }
+}
+
+fn this(driver: &str) -> Result<Command> {
+    let mut command = process::bound(std::env::current_exe().context("where is this program?")?);
+    command.arg(driver);
+    Ok(command)
 }
 
 impl Client {
@@ -71,6 +71,8 @@ pub(crate) enum Nodes {
     Leases,
     /// Holders under a node of that name, those who wait beside it: kazoo's semaphore.
     Beside,
+    /// On Redis: the key of a string is the name, with this before it.
+    String(&'static str),
 }
 
 impl Nodes {
@@ -81,6 +83,7 @@ impl Nodes {
             Self::Together => vec![parent.to_owned()],
             Self::Leases => vec![format!("{parent}/{name}/leases")],
             Self::Beside => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
+            Self::String(before) => vec![format!("{before}{parent}:{name}")],
         }
     }
 }
@@ -101,7 +104,7 @@ const fn apart(title: &'static str, program: Program, recipe: &'static str) -> C
     at(Nodes::Apart, title, program, recipe)
 }
 
-const fn at(nodes: Nodes, title: &'static str, program: Program, recipe: &'static str) -> Client {
+pub(crate) const fn at(nodes: Nodes, title: &'static str, program: Program, recipe: &'static str) -> Client {
     Client { title, program, recipe, nodes, capacity: 1 }
 }
 

@@ -21,7 +21,9 @@ impl Game<'_> {
             Expected::Shares => [Comes::Before, Comes::After].map(|comes| self.is_let_in(comes)),
             // Who comes afterwards queues behind the reader, wherever that is.
             Expected::Granted => [self.is_let_in(Comes::Before), self.is_kept_out(Comes::After)],
-            Expected::Waits | Expected::Refused => [Comes::Before, Comes::After].map(|comes| self.is_kept_out(comes)),
+            Expected::Waits | Expected::Sleeps | Expected::Refused => {
+                [Comes::Before, Comes::After].map(|comes| self.is_kept_out(comes))
+            }
         };
         let wake = before?.max(after?);
         ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());

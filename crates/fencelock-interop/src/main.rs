@@ -8,14 +8,16 @@ mod driver;
 mod ours;
 mod play;
 mod pool;
+mod redis;
 mod report;
+mod rslock;
 mod run;
 mod turns;
 mod workloads;
 
 use std::process::ExitCode;
 
-use cells::Among;
+use cells::{Among, On};
 use clap::{Parser, Subcommand};
 
 /// Plays fencelock against clients in other languages.
@@ -29,6 +31,9 @@ struct Args {
     /// Which pairs of clients.
     #[arg(long, default_value = "all")]
     among: Among,
+    /// On which servers.
+    #[arg(long, default_value = "all")]
+    on: On,
     /// How many cells are played at a time.
     #[arg(long, default_value_t = 8)]
     jobs: usize,
@@ -39,13 +44,17 @@ enum Command {
     /// One process of a run, started by us only.
     #[command(hide = true)]
     Driver { servers: String, session_timeout_ms: u64, log: String },
+    /// The same for the crate `rslock`.
+    #[command(hide = true)]
+    Rslock { server: String, ttl_ms: u64, log: String },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Driver { servers, session_timeout_ms, .. }) => ours::serve(servers, *session_timeout_ms),
-        None => run::all(&args.only, args.among, args.jobs),
+        Some(Command::Rslock { server, ttl_ms, .. }) => rslock::serve(server, *ttl_ms),
+        None => run::all(&args.only, args.among, args.on, args.jobs),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

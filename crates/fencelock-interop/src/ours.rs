@@ -16,11 +16,16 @@ pub(crate) fn serve(servers: &str, session_timeout_ms: u64) -> Result<()> {
     let ttl = Duration::from_millis(session_timeout_ms);
     let servers = servers.to_owned();
     let mut ours = Ours { runtime, ttl, servers, clients: HashMap::new(), held: HashMap::new(), handles: 0 };
+    obeying(|words| ours.obey(words))
+}
+
+/// Answers orders until stdin ends.
+pub(crate) fn obeying(mut obey: impl FnMut(&[&str]) -> Result<String>) -> Result<()> {
     println!("ready");
     for line in std::io::stdin().lines() {
         let words = line?;
         let words: Vec<&str> = words.split(' ').collect();
-        match ours.obey(&words) {
+        match obey(&words) {
             Ok(answer) => println!("{answer}"),
             Err(fault) => println!("failed {}", format!("{fault:#}").replace('\n', " ")),
         }
@@ -42,6 +47,8 @@ struct Ours {
 enum Held {
     Writing(WriteGuard),
     Other(AnyGuard),
+    /// One lock of two layouts: both are held.
+    Both(Box<(Held, Held)>),
 }
 
 impl Held {
@@ -49,6 +56,12 @@ impl Held {
         match self {
             Self::Writing(guard) => guard.release().await?,
             Self::Other(guard) => guard.release().await?,
+            Self::Both(both) => {
+                let (first, second) = *both;
+                let second = Box::pin(second.release()).await;
+                Box::pin(first.release()).await?;
+                second?;
+            }
         }
         Ok(())
     }
@@ -56,7 +69,7 @@ impl Held {
     async fn downgrade(self) -> Result<Self> {
         match self {
             Self::Writing(guard) => Ok(Self::Other(guard.downgrade().await?.into_any())),
-            Self::Other(_) => bail!("only a writer can become a reader"),
+            Self::Other(_) | Self::Both(_) => bail!("only a writer can become a reader"),
         }
     }
 }
@@ -96,13 +109,27 @@ impl Ours {
                 Ok("done".to_owned())
             }
             ["queue", recipe, parent, name] => self.queue((recipe, parent, name)),
+            ["holder", recipe, parent, name] => self.holder((recipe, parent, name)),
+            ["break", recipe, parent, name] => self.end((recipe, parent, name)),
             _ => bail!("no such order: {}", words.join(" ")),
         }
     }
 
     /// Nothing when time ran out. Without a time, however long it takes.
-    fn acquire(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
-        let (dialect, kind) = recipe.split_once(':').unwrap_or((recipe, "mutex"));
+    fn acquire(&mut self, lock: Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
+        let Some((first, second)) = lock.0.split_once('+') else { return self.acquire_one(lock, wait_ms) };
+        let (_, parent, name) = lock;
+        // All in one order, or two could wait for each other.
+        let Some(held) = self.acquire_one((first, parent, name), wait_ms)? else { return Ok(None) };
+        if let Some(other) = self.acquire_one((second, parent, name), wait_ms)? {
+            return Ok(Some(Held::Both(Box::new((held, other)))));
+        }
+        self.runtime.block_on(held.release())?;
+        Ok(None)
+    }
+
+    fn acquire_one(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
+        let (dialect, kind) = parts(recipe);
         let client = self.client(dialect, parent)?;
         let acquired = self.runtime.block_on(take(&client, kind, name, wait_ms.map(Duration::from_millis)));
         match acquired {
@@ -114,10 +141,28 @@ impl Ours {
 
     /// How many contend, and how many nodes are there that do not.
     fn queue(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
-        let dialect = recipe.split(':').next().unwrap_or(recipe);
-        let client = self.client(dialect, parent)?;
+        let client = self.client(parts(recipe).0, parent)?;
         let queue = self.runtime.block_on(client.queue(&Name::new(name)?))?;
         Ok(format!("done contenders={} strangers={}", queue.contenders.len(), queue.strangers.len()))
+    }
+
+    /// Who holds it: one of ours or of another client; and whether its name is among those that are listed.
+    fn holder(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
+        let client = self.client(parts(recipe).0, parent)?;
+        let names = self.runtime.block_on(client.names(name, None, 1))?;
+        let queue = self.runtime.block_on(client.queue(name))?;
+        let held = queue.contenders.iter().filter(|contender| contender.grant.is_some());
+        let whose: Vec<_> = held.map(|one| if one.foreign.is_some() { "foreign" } else { "ours" }).collect();
+        Ok(format!("done holder={} listed={}", whose.join("+"), !names.is_empty()))
+    }
+
+    /// Breaks the grant of whoever holds it.
+    fn end(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
+        let client = self.client(parts(recipe).0, parent)?;
+        let queue = self.runtime.block_on(client.queue(name))?;
+        let holder = queue.contenders.iter().find(|one| one.grant.is_some()).context("nobody holds it")?;
+        let broken = self.runtime.block_on(client.break_grant(name, holder, "interop"))?;
+        Ok(format!("done broken={broken} at={}", now()))
     }
 
     fn client(&mut self, dialect: &str, parent: &str) -> Result<Client> {
@@ -126,7 +171,11 @@ impl Ours {
             return Ok(client.clone());
         }
         let (servers, options) = self.servers.split_once('?').unwrap_or((&self.servers, ""));
-        let url = format!("zk://{servers}{parent}?layout={dialect}&{options}");
+        let url = if servers.starts_with("redis://") {
+            format!("{servers}?{}&{options}", dialect.replace("{parent}", parent))
+        } else {
+            format!("zk://{servers}{parent}?layout={dialect}&{options}")
+        };
         let client = self.runtime.block_on(Client::builder().ttl(self.ttl).connect(url.trim_end_matches('&')))?;
         self.clients.insert(key, client.clone());
         Ok(client)
@@ -140,6 +189,14 @@ impl Ours {
         }
         Ok(())
     }
+}
+
+/// Which client a recipe asks for, and which kind of lock. On Redis the first are options of a URL, which have colons.
+fn parts(recipe: &str) -> (&str, &str) {
+    // Of two that are both held, the first one shows who holds.
+    let recipe = recipe.split('+').next().unwrap_or(recipe);
+    let between = if recipe.contains('=') { '#' } else { ':' };
+    recipe.split_once(between).unwrap_or((recipe, "mutex"))
 }
 
 /// A recipe, a parent and a name.

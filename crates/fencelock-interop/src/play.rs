@@ -22,13 +22,13 @@ const TURNS: usize = 5;
 const COUNTS: u64 = 25;
 
 /// How long somebody who waits is watched to see that it does.
-const SILENCE: Duration = Duration::from_millis(250);
+pub(crate) const SILENCE: Duration = Duration::from_millis(250);
 
 /// How long somebody waits who then gives up.
-const A_WHILE: Duration = Duration::from_millis(200);
+pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 
 /// For everything that takes milliseconds on a machine at rest.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A waiter that is told has the lock within milliseconds, one that polls after half its period. Generous, since several
 /// cells are played at a time.
@@ -76,7 +76,7 @@ impl Stage<'_> {
         let mut game = Game { stage: self, cell, number, holder, contender, twins, rounds: 0 };
         let played = match (cell.scene, cell.expected) {
             (Scene::Downgrade, _) => game.downgraded(),
-            (Scene::Hold, Expected::Waits) => game.waits(),
+            (Scene::Hold, Expected::Waits | Expected::Sleeps) => game.waits(),
             (Scene::Hold, Expected::Granted | Expected::Shares) => game.granted(),
             (Scene::Hold, Expected::Refused) => game.refused(),
         }?;

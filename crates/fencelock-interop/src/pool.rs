@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use fencelock_interop::Built;
 
 use crate::clients::Program;
 use crate::driver::Driver;
-use crate::play::SESSION;
 
 /// Drivers that are connected to one server.
 #[derive(Debug)]
@@ -17,13 +17,15 @@ pub(crate) struct Pool {
     servers: String,
     /// What fencelock needs to know of this server.
     options: String,
+    /// How long a session lives without its client, or a lock.
+    ttl: Duration,
     log: PathBuf,
     idle: Mutex<Vec<(Program, Driver)>>,
 }
 
 impl Pool {
-    pub(crate) fn new(built: Built, servers: String, options: String, log: PathBuf) -> Self {
-        Self { built, servers, options, log, idle: Mutex::default() }
+    pub(crate) fn new(built: Built, servers: String, options: String, ttl: Duration, log: PathBuf) -> Self {
+        Self { built, servers, options, ttl, log, idle: Mutex::default() }
     }
 
     /// One that nobody uses, or else a new one, which may not be ready yet. It goes by `name` in errors.
@@ -36,7 +38,7 @@ impl Pool {
         }
         drop(idle);
         let mut command = program.command(&self.built)?;
-        command.arg(program.servers(&self.servers, &self.options)).arg(SESSION.as_millis().to_string());
+        command.arg(program.servers(&self.servers, &self.options)).arg(self.ttl.as_millis().to_string());
         command.arg(&self.log);
         Driver::start(name, command)
     }

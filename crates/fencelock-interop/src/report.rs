@@ -27,6 +27,7 @@ pub(crate) fn line(cell: &Cell, outcome: &Result<Played>) -> String {
 fn said(cell: &Cell, played: &Played) -> String {
     match cell.expected {
         Expected::Waits => "waits".to_owned(),
+        Expected::Sleeps => "waits, and hears nothing of the release, as documented".to_owned(),
         Expected::Shares => "shares it".to_owned(),
         Expected::Granted => "gets it too, as documented".to_owned(),
         Expected::Refused => format!("is refused: {}", played.refusal.as_deref().unwrap_or_default()),
@@ -36,12 +37,13 @@ fn said(cell: &Cell, played: &Played) -> String {
 /// All cells.
 pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
     let mut table = format!(
-        "{:<45}{:<37}{:<9}{:>8}{:>9}{:>11}  result\n",
+        "{:<49}{:<49}{:<9}{:>8}{:>9}{:>11}  result\n",
         "holds", "tries", "it", "wake ms", "counted", "takeover s"
     );
     for (cell, outcome) in cells.iter().zip(played) {
         let verdict = match cell.expected {
             Expected::Waits => "waits",
+            Expected::Sleeps => "sleeps",
             Expected::Shares => "shares",
             Expected::Granted => "GETS IT",
             Expected::Refused => "refused",
@@ -51,7 +53,7 @@ pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
             Err(_) => (figures(&Played::default()), "FAILED"),
         };
         table.push_str(&format!(
-            "{:<45}{:<37}{verdict:<9}{figures}  {result}\n",
+            "{:<49}{:<49}{verdict:<9}{figures}  {result}\n",
             format!("{}{}", cell.holder.title, if cell.scene == Scene::Downgrade { ", downgrading" } else { "" }),
             cell.contender.title
         ));

@@ -1,5 +1,6 @@
-//! A whole run: one server, every cell, a table.
+//! A whole run: a server of each kind, every cell, a table.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,45 +8,85 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_interop::Built;
+use fencelock_testbed::redis::Server;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-use crate::cells::{self, Among, Cell};
+use crate::cells::{self, Among, Cell, On};
 use crate::clients::{Client, GO, Program};
 use crate::driver::Driver;
-use crate::play::{Played, Stage};
+use crate::play::{Played, SESSION, Stage};
 use crate::pool::Pool;
+use crate::redis;
 use crate::report;
 use crate::workloads::{self, PEERS};
 
 /// What a whole run may take on a machine that does nothing else.
-const BUDGET: Duration = Duration::from_secs(240);
+const BUDGET: Duration = Duration::from_secs(300);
 
 /// Plays every cell whose line contains `only`, `jobs` at a time; if that is empty, the workloads too.
-pub(crate) fn all(only: &str, among: Among, jobs: usize) -> Result<()> {
-    let mut cells = cells::all(among);
-    cells.retain(|cell| report::title(cell).contains(only));
-    ensure!(!cells.is_empty(), "no line of the table contains {only:?}");
-    let built = Built::for_zookeeper()?;
+pub(crate) fn all(only: &str, among: Among, on: On, jobs: usize) -> Result<()> {
+    let chosen = |mut cells: Vec<Cell>| {
+        cells.retain(|cell| report::title(cell).contains(only));
+        cells
+    };
+    let on_zookeeper = if on == On::Redis { Vec::new() } else { chosen(cells::all(among)) };
+    let on_redis = if on == On::Zookeeper { Vec::new() } else { chosen(redis::cells::all(among)) };
+    ensure!(!on_zookeeper.is_empty() || !on_redis.is_empty(), "no line of the table contains {only:?}");
+    let scratch = tempfile::tempdir().context("no scratch directory")?;
+    let zookeeper = (!on_zookeeper.is_empty()).then(Built::for_zookeeper).transpose()?;
+    let redis = (!on_redis.is_empty()).then(Built::for_redis_cells).transpose()?;
     let start = Instant::now();
+    // At once: most of a cell is waiting.
+    let (of_zookeeper, of_redis) = std::thread::scope(|scope| {
+        let of_redis = redis.map(|built| scope.spawn(|| on_redis_server(built, &on_redis, scratch.path(), jobs)));
+        let of_zookeeper =
+            zookeeper.map(|built| on_zookeeper_servers(built, &on_zookeeper, scratch.path(), only, jobs));
+        (of_zookeeper, of_redis.map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+    });
+    let (mut played, drilled) = of_zookeeper.transpose()?.unwrap_or_default();
+    played.extend(of_redis.transpose()?.unwrap_or_default());
+    let took = start.elapsed();
+    let cells = [on_zookeeper, on_redis].concat();
+    println!("\n{}", report::table(&cells, &played));
+    let budget = BUDGET.as_secs();
+    println!("{} cells in {:.0} s; the budget of a whole run is {budget} s", cells.len(), took.as_secs_f64());
+    verdict(&played, &drilled)
+}
+
+/// What came of the workloads of each driver.
+type Drilled = Vec<Result<()>>;
+
+fn on_zookeeper_servers(
+    built: Built,
+    cells: &[Cell],
+    scratch: &Path,
+    only: &str,
+    jobs: usize,
+) -> Result<(Vec<Result<Played>>, Drilled)> {
     // What is played does not depend on the disk, and a slow one would only make everybody late.
     let settings = Settings::default().with("forceSync", "no");
     let options = format!("tick_ms={}", settings.tick_ms);
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
-    let scratch = tempfile::tempdir().context("no scratch directory")?;
-    let log = scratch.path().join("driver.log");
-    let pool = Pool::new(built, server.connect_string(), options, log.clone());
-    println!("versions: {}", versions(&cells, &pool)?);
+    let log = scratch.join("driver.log");
+    let pool = Pool::new(built, server.connect_string(), options, SESSION, log.clone());
+    println!("versions: {}", versions(cells, &pool)?);
     let observer = Mutex::new(pool.hire(GO, "the observer")?.ready()?);
     let fencelock = Mutex::new(pool.hire(Program::Fencelock, "fencelock")?.ready()?);
-    let stage = Stage { pool: &pool, scratch: scratch.path(), observer: &observer, fencelock: &fencelock };
-    let (played, drilled) = std::thread::scope(|scope| {
+    let stage = Stage { pool: &pool, scratch, observer: &observer, fencelock: &fencelock };
+    Ok(std::thread::scope(|scope| {
         let drilled = scope.spawn(|| if only.is_empty() { drill_all(&pool, &log) } else { Vec::new() });
-        (play_all(&stage, &cells, jobs), drilled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    println!("\n{}", report::table(&cells, &played));
-    let (took, budget) = (start.elapsed().as_secs_f64(), BUDGET.as_secs());
-    println!("{} cells in {took:.0} s; the budget of a whole run is {budget} s", cells.len());
-    verdict(&played, &drilled)
+        let played = play_all(cells, jobs, |cell, number| stage.play(cell, number));
+        (played, drilled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }))
+}
+
+fn on_redis_server(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -> Result<Vec<Result<Played>>> {
+    let server = Server::start(fencelock_testbed::redis::Settings::default()).context("no Redis")?;
+    let pool = Pool::new(built, server.url(), redis::OPTIONS.to_owned(), redis::TTL, scratch.join("redis-driver.log"));
+    println!("versions: {}", versions(cells, &pool)?);
+    let fencelock = Mutex::new(pool.hire(Program::Fencelock, "fencelock")?.ready()?);
+    let stage = redis::Stage { pool: &pool, scratch, server: &server, fencelock: &fencelock };
+    Ok(play_all(cells, jobs, |cell, number| stage.play(cell, number)))
 }
 
 fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {
@@ -73,10 +114,9 @@ fn drill_all(pool: &Pool, log: &Path) -> Vec<Result<()>> {
 
 /// What runs: every program that takes part says so itself.
 fn versions(cells: &[Cell], pool: &Pool) -> Result<String> {
-    let takes_part =
-        |program: &Program| cells.iter().any(|c| c.holder.program == *program || c.contender.program == *program);
+    let programs: BTreeSet<_> = cells.iter().flat_map(|cell| [cell.holder.program, cell.contender.program]).collect();
     let mut said = Vec::new();
-    for program in Program::all().filter(takes_part) {
+    for program in programs {
         let mut driver = pool.hire(program, "a client")?.ready()?;
         said.push(driver.ask("version")?);
         pool.dismiss(program, driver);
@@ -84,14 +124,14 @@ fn versions(cells: &[Cell], pool: &Pool) -> Result<String> {
     Ok(said.join("; "))
 }
 
-fn play_all(stage: &Stage<'_>, cells: &[Cell], jobs: usize) -> Vec<Result<Played>> {
+fn play_all(cells: &[Cell], jobs: usize, play: impl Fn(&Cell, usize) -> Result<Played> + Sync) -> Vec<Result<Played>> {
     let next = AtomicUsize::new(0);
     let played: Mutex<Vec<Option<Result<Played>>>> = Mutex::new(cells.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while let Some((number, cell)) = take(&next, cells) {
-                    let outcome = stage.play(cell, number);
+                    let outcome = play(cell, number);
                     println!("{}", report::line(cell, &outcome));
                     played.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(outcome);
                 }

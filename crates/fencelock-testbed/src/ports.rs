@@ -1,9 +1,10 @@
 //! Ports that nobody else takes while they are ours.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Below the ephemeral ports, from which any outgoing connection may take one.
 const PORTS: std::ops::Range<u16> = 21_001..31_999;
@@ -24,9 +25,14 @@ impl Port {
     /// # Errors
     /// When none is free, or the machine refuses sockets.
     pub fn reserve() -> io::Result<Self> {
+        // The numbers that this process has tried. None comes again soon: a client may still be looking for the last server there.
+        static TRIED: AtomicU16 = AtomicU16::new(0);
         // Processes start looking at different places, so that they seldom meet.
-        let start = PORTS.start + (std::process::id() * 37 % u32::from(PORTS.end - PORTS.start)) as u16;
-        for number in (start..PORTS.end).chain(PORTS.start..start).filter(|number| number % 2 == 1) {
+        let start = std::process::id() * 37;
+        let numbers = (PORTS.end - PORTS.start) / 2;
+        for _ in 0..numbers {
+            let tried = u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+            let number = PORTS.start + ((start + tried) % u32::from(numbers)) as u16 * 2;
             match Self::take(number) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 taken => return taken,
@@ -43,8 +49,15 @@ impl Port {
     fn take(number: u16) -> io::Result<Self> {
         let name = format!("fencelock-testbed-port-{number}");
         let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
-        TcpListener::bind((Ipv4Addr::LOCALHOST, number))?;
-        Ok(Self { address: (Ipv4Addr::LOCALHOST, number).into(), _reserved: Some(reserved) })
+        let address = (Ipv4Addr::LOCALHOST, number).into();
+        // Asked, not tried by listening: a child that another thread starts meanwhile would keep the listener until it runs its
+        // program, and whoever listens next would be refused.
+        match TcpStream::connect(address) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(ErrorKind::AddrInUse.into()),
+        }
+        Ok(Self { address, _reserved: Some(reserved) })
     }
 
     /// Its number.
@@ -63,6 +76,13 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PATIENCE, wait_until};
+
+    #[test]
+    fn a_port_that_was_given_back_does_not_come_again_soon() {
+        let first = Port::reserve().unwrap().number();
+        assert!((0..100).all(|_| Port::reserve().unwrap().number() != first));
+    }
 
     #[test]
     fn a_port_is_reserved_once_and_free_again_when_dropped() {
@@ -71,6 +91,7 @@ mod tests {
         assert_eq!(Port::take(one.number()).unwrap_err().kind(), ErrorKind::AddrInUse);
         let number = one.number();
         drop(one);
-        assert_eq!(Port::take(number).unwrap().address().port(), number);
+        // A child that another test starts meanwhile may keep the reservation for a moment.
+        assert!(wait_until(PATIENCE, || Port::take(number).is_ok()));
     }
 }

@@ -9,13 +9,13 @@ use crate::error::ErrorKind;
 use crate::net::Stream;
 use crate::proto::code;
 use crate::proto::codec::Reader;
-use crate::proto::handshake::{Response, Ticket, request};
+use crate::proto::handshake::{Response, SessionKey, request};
 use crate::proto::response::Header;
 
 /// What is said to a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Hello {
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: SessionKey,
     /// The session timeout to ask for.
     pub(crate) timeout: Duration,
     /// The newest transaction that was seen: a server that knows less hangs up.
@@ -25,7 +25,7 @@ pub(crate) struct Hello {
 /// A session on a connection.
 #[derive(Debug)]
 pub(crate) struct Welcome {
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: SessionKey,
     /// As granted.
     pub(crate) timeout: Duration,
     /// When the first frame was sent, and its answer read, on the configured clock.
@@ -92,7 +92,7 @@ fn read(record: &[u8]) -> Result<Response, Denial> {
         .map_err(|_| Denial::not_here(ErrorKind::Protocol, "answered what no ZooKeeper server answers"))
 }
 
-fn judge(response: Response, ticket: &Ticket, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
+fn judge(response: Response, ticket: &SessionKey, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
     let Response { ticket: given, timeout, read_only } = response;
     let continues = ticket.id != 0;
     // Another session in place of ours means that ours is over, whatever the server thinks that we wanted.
@@ -128,11 +128,11 @@ mod tests {
 
     fn judged(ticket: i64, given: i64, timeout_ms: u64, read_only: bool) -> Result<Welcome, Denial> {
         let response = Response {
-            ticket: Ticket { id: given, password: vec![1] },
+            ticket: SessionKey { id: given, password: vec![1] },
             timeout: Duration::from_millis(timeout_ms),
             read_only,
         };
-        judge(response, &Ticket { id: ticket, password: Vec::new() }, Duration::ZERO, Duration::ZERO)
+        judge(response, &SessionKey { id: ticket, password: Vec::new() }, Duration::ZERO, Duration::ZERO)
     }
 
     fn of(denial: Denial) -> (Option<ErrorKind>, Option<i32>) {

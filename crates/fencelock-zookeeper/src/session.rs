@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::Event;
 use crate::handshake::Hello;
 use crate::liveness::Contacts;
-use crate::proto::handshake::Ticket;
+use crate::proto::handshake::SessionKey;
 use crate::shared::{SessionInfo, Shared};
 
 /// Opens a session and serves it on the runtime of the settings. Returns when it is established and all credentials were taken.
@@ -28,13 +28,13 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let within = config.connect_deadline_or_default();
     let deadline = Instant::now() + within;
     let mut dialer = Dialer::new(Times::of(config.session_timeout, config.attempt));
-    let hello = Hello { ticket: Ticket::none(), timeout: config.session_timeout, seen: 0 };
+    let hello = Hello { ticket: SessionKey::none(), timeout: config.session_timeout, seen: 0 };
     let dialled = timeout_at(deadline, dialer.dial(shared, hello)).await;
     let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
     let (ready, told) = oneshot::channel();
     let session = Session {
         shared: Arc::clone(shared),
-        ticket: Ticket::none(),
+        ticket: SessionKey::none(),
         seen: 0,
         dialer,
         ready: Some(ready),
@@ -65,7 +65,7 @@ fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
 /// The task that keeps the session.
 struct Session {
     shared: Arc<Shared>,
-    ticket: Ticket,
+    ticket: SessionKey,
     /// The newest transaction that an answer told of.
     seen: i64,
     dialer: Dialer,

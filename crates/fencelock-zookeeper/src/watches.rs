@@ -96,13 +96,13 @@ pub(crate) struct WatchTable {
 struct Inner {
     /// The first slot of each path that is watched; the others hang on it.
     by_path: HashMap<Arc<str>, u32>,
-    slots: Vec<Slot>,
+    slots: Vec<WatchSlot>,
     free: Vec<u32>,
     over: bool,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct WatchSlot {
     kind: WatchKind,
     heard: Option<WatchEvent>,
     next: u32,
@@ -131,7 +131,7 @@ impl WatchTable {
         let path = inner.by_path.get_key_value(path).map_or_else(|| Arc::from(path), |(path, _)| Arc::clone(path));
         let heard = inner.over.then_some(WatchEvent::SessionOver);
         let next = inner.by_path.get(&path).copied().unwrap_or(END);
-        let slot = inner.put(Slot { kind, heard, next, waker: None });
+        let slot = inner.put(WatchSlot { kind, heard, next, waker: None });
         if heard.is_none() {
             inner.by_path.insert(Arc::clone(&path), slot);
         }
@@ -193,7 +193,7 @@ impl WatchTable {
 }
 
 impl Inner {
-    fn put(&mut self, slot: Slot) -> u32 {
+    fn put(&mut self, slot: WatchSlot) -> u32 {
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
             return index;
@@ -217,7 +217,7 @@ impl Inner {
     }
 
     /// Keeps on the chain of `path` the slots that `keep` says, and the path only if one remains.
-    fn retain(&mut self, path: &str, mut keep: impl FnMut(u32, &mut Slot) -> bool) {
+    fn retain(&mut self, path: &str, mut keep: impl FnMut(u32, &mut WatchSlot) -> bool) {
         let Some(first) = self.by_path.get(path).copied() else { return };
         let (mut kept, mut at) = (END, first);
         while at != END {

@@ -58,7 +58,7 @@ pub enum Health {
     /// The session is confirmed; nobody else can take over its locks for this long, renewed or not. `None` where nothing
     /// expires (`file:`).
     Confirmed(Option<Duration>),
-    /// A renewal is overdue; certain for this long.
+    /// A renewal is overdue; locks are valid for this long.
     Suspect(Option<Duration>),
     /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,
@@ -111,11 +111,11 @@ impl Client {
 
     /// The semaphore `name`, of which up to `capacity` permits are held at a time: 1 to 4,294,967,294.
     ///
-    /// Whoever queues under one name must give one capacity; see [`Semaphore`].
+    /// All who queue under one name must give one capacity; see [`Semaphore`].
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another capacity; [`ErrorKind::Unsupported`] where
-    /// [`Capability::shared_claims`] is false and `capacity` is not 1.
+    /// [`Capability::permits`] is false and `capacity` is not 1.
     pub fn semaphore(&self, name: impl AsRef<str>, capacity: u32) -> Result<Semaphore> {
         Semaphore::new(self.clone(), Name::new(name)?, capacity)
     }
@@ -293,7 +293,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long before the ttl runs out a guard stops being certain: the larger of ttl / 10 and 500 ms by
+    /// The safety margin: how long before the ttl runs out a guard stops being valid. The larger of ttl / 10 and 500 ms by
     /// default (ZooKeeper: at least one tick).
     pub fn margin(mut self, margin: Duration) -> Self {
         self.timing.margin = Some(margin);
@@ -363,9 +363,11 @@ impl ClientBuilder {
     /// |---|---|
     /// | `zk://[user:password@]host[:2181],host2/parent` | `layout` (`curator`, `kazoo`, `shared`), `tick_ms`, `handover` (`watch`, `list`), `max_frame_bytes`, `max_answer_bytes` |
     /// | `zks://host:2281/parent` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
-    /// | `redis://[user:password@]host[:6379][/database]` | `layout` (`fair`), `prefix` |
+    /// | `redis://[user:password@]host[:6379][/database]` | `layout` (`fair`; `plain`, the keys of `SET NX` clients; `redisson`, `redisson-fenced`), `prefix` |
     /// | `rediss://host/0` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `redis+unix:///path/of/the.sock` | `layout`, `prefix`, `db` |
+    /// | `redlock://[user:password@]host[:6379],host2,host3[/database]` | `prefix`, `drift_ms`, `rejoin_ms` |
+    /// | `redlocks://host,host2,host3` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`), `trust` (a user id, `anyone`) |
     /// | `memory:name` | none; clients of one process and name share it |
     ///

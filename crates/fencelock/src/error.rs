@@ -84,10 +84,13 @@ impl Error {
         }))
     }
 
-    /// Adds a fact that helps to find the cause. Never a secret.
+    /// Adds a fact that helps to find the cause. Never a secret. A fact that is there already is not said twice.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
-        self.0.context.push((key, value.to_string()));
+        let fact = (key, value.to_string());
+        if !self.0.context.contains(&fact) {
+            self.0.context.push(fact);
+        }
         self
     }
 

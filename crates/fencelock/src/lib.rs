@@ -31,7 +31,7 @@
 //!
 //! # What holding a guard means
 //!
-//! While [`Guard::remaining`] is not zero, nobody whom the guard excludes holds the lock. A background task renews the session
+//! While [`Guard::remaining`] is not zero, no other client that the guard excludes can hold the lock. A background task renews the session
 //! of the client; when renewals fail, the time runs down and [`Guard::lost`] completes *before* somebody else can be granted.
 //!
 //! It does not mean that a paused process stops. A process that was swapped out, stopped or starved cannot know that its
@@ -73,7 +73,8 @@
 //! | URL | cargo feature | for |
 //! |---|---|---|
 //! | `zk://host1:2181,host2,host3/locks` | `zookeeper`; `zks:` with `zookeeper-tls` | many hosts; the same locks as Curator, go-zk and kazoo (`?layout=kazoo`) |
-//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; one round trip to acquire; as safe as the server's memory |
+//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; one round trip to acquire; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
+//! | `redlock://host1,host2,host3` | `redis`; `redlocks:` with `redis-tls` | many hosts; a quorum of several Redis masters; the same locks as redsync, npm redlock and rslock |
 //! | `file:///var/lib/locks` | `file` | all processes of one host |
 //! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
 //!
@@ -101,6 +102,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// That of the guide, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;
 
 pub mod blocking;
 mod client;
@@ -136,8 +142,8 @@ pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
 pub use store::{
-    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Domain, Foreign, Grant, Liveness, Loss, Order,
-    Owner, Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Domain, Expiry, Foreign, Grant, Liveness, Loss,
+    Order, Owner, Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
 };
 #[cfg(feature = "file")]
 pub use stores::file;

@@ -2,6 +2,7 @@
 
 #[path = "thread_laws/caller.rs"]
 mod caller;
+#[path = "laws/support.rs"]
 mod support;
 
 use std::cell::Cell;

@@ -6,6 +6,7 @@ replace fencelock/interop => ../
 
 require (
 	fencelock/interop v0.0.0
+	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
 )

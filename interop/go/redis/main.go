@@ -1,20 +1,17 @@
-// The driver takes a benchmark's orders for redsync's lock on stdin; interop/README.md says which.
+// The driver takes orders for the locks of Go programs on Redis on stdin; interop/README.md says which.
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"math"
-	"math/rand"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
@@ -30,10 +27,11 @@ func main() {
 }
 
 func serve(server, ttlMs, logFile string) error {
-	ttl, err := strconv.Atoi(ttlMs)
+	millis, err := strconv.Atoi(ttlMs)
 	if err != nil {
 		return err
 	}
+	ttl := time.Duration(millis) * time.Millisecond
 	options, err := redis.ParseURL(server)
 	if err != nil {
 		return err
@@ -43,72 +41,31 @@ func serve(server, ttlMs, logFile string) error {
 		return err
 	}
 	locks := redsync.New(goredis.NewPool(client))
-	orders := workloads.New(func(kind, parent, name string) (workloads.Lock, error) {
-		if kind != "Mutex" {
-			return nil, fmt.Errorf("no such recipe: %s", kind)
+	recipe := func(kind, parent, name string) (workloads.Lock, error) {
+		key := parent + ":" + name
+		switch kind {
+		case "Mutex":
+			return newMutex(locks, key, ttl), nil
+		case "redislock":
+			return &lock{client: redislock.New(client), key: key, ttl: ttl}, nil
 		}
-		return newMutex(locks, parent+":"+name, time.Duration(ttl)*time.Millisecond), nil
-	}, logFile)
-	fmt.Println("ready")
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		words := strings.Split(lines.Text(), " ")
-		answer, err := "done "+versions(), error(nil)
-		if words[0] != "version" {
-			answer, err = orders.Obey(words)
-		}
-		if err != nil {
-			answer = "failed " + strings.ReplaceAll(err.Error(), "\n", " ")
-		}
-		fmt.Println(answer)
+		return nil, fmt.Errorf("no such recipe: %s", kind)
 	}
-	return lines.Err()
+	return workloads.NewOrders(recipe, versions, logFile).Serve(nil)
 }
 
+// versions are those of the modules that lock.
 func versions() string {
-	client := "unknown"
+	said := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range info.Deps {
-			if module.Path == "github.com/go-redsync/redsync/v4" {
-				client = module.Version
+			switch module.Path {
+			case "github.com/go-redsync/redsync/v4":
+				said += "redsync=" + module.Version + " "
+			case "github.com/bsm/redislock":
+				said += "bsm/redislock=" + module.Version + " "
 			}
 		}
 	}
-	return fmt.Sprintf("redsync=%s Go=%s", client, strings.TrimPrefix(runtime.Version(), "go"))
-}
-
-// mutex is redsync's with its defaults, but that it waits without limit, and for its time to live.
-type mutex struct {
-	mutex   *redsync.Mutex
-	refused atomic.Bool
-}
-
-func newMutex(locks *redsync.Redsync, key string, ttl time.Duration) *mutex {
-	m := &mutex{}
-	// The library's own delay, which is the only sign of a waiter.
-	delay := func(int) time.Duration {
-		m.refused.Store(true)
-		return time.Duration(50+rand.Intn(200)) * time.Millisecond
-	}
-	without := redsync.WithTries(math.MaxInt32)
-	m.mutex = locks.NewMutex(key, redsync.WithExpiry(ttl), without, redsync.WithRetryDelayFunc(delay))
-	return m
-}
-
-func (m *mutex) Acquire() error { return m.mutex.Lock() }
-
-func (m *mutex) Release() error {
-	held, err := m.mutex.Unlock()
-	if err == nil && !held {
-		err = fmt.Errorf("lost before it was released")
-	}
-	return err
-}
-
-// Queued sees no queue, because there is none: who was refused waits.
-func (m *mutex) Queued() (int, error) {
-	if m.refused.Load() {
-		return 1, nil
-	}
-	return 0, nil
+	return said + "Go=" + strings.TrimPrefix(runtime.Version(), "go")
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::binaries::Binary;
+use super::costs;
 use crate::docs::rooms;
 use crate::shell::{self, Result, cargo, command};
 
@@ -28,9 +28,9 @@ pub(crate) struct Changes(BTreeSet<Concern>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Concern {
     package: String,
-    /// No other binary than this.
+    /// No other tests than this binary's, or this module's of it (`binary::module`).
     target: Option<String>,
-    /// No binary that is about another store.
+    /// No tests that are about another store.
     store: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ struct Package {
     name: String,
     /// Its directory from the root, with a slash at the end.
     directory: String,
-    /// Its files and directories of tests that are a binary each.
+    /// Its files and directories of tests that are a binary each, and the modules that run by themselves (`binary::module`).
     tests: Vec<String>,
     /// The packages of ours that it is built with, and its tests with them.
     needs: Vec<String>,
@@ -83,10 +83,13 @@ fn package(package: &Value) -> Option<Package> {
         let meant = package[list].as_array()?.iter().filter(|entry| is_meant(entry));
         Some(meant.filter_map(|entry| entry["name"].as_str().map(str::to_owned)).collect())
     };
+    let name = package["name"].as_str()?.to_owned();
+    let mut tests: Vec<String> = names("targets", |target| target["kind"][0] == "test")?;
+    tests.extend(costs::modules(&name).map(str::to_owned));
     Some(Package {
-        name: package["name"].as_str()?.to_owned(),
+        name,
         directory: format!("{}/", directory.display()),
-        tests: names("targets", |target| target["kind"][0] == "test")?,
+        tests,
         needs: names("dependencies", |dependency| !dependency["path"].is_null())?,
     })
 }
@@ -114,18 +117,22 @@ impl Changes {
             let store = store_of(path).or_else(|| rooms().find(|store| package.name.ends_with(store)));
             return self.0.extend(users.map(|package| Concern { package, target: None, store }));
         };
-        let name = test.split('/').next().unwrap_or(test).trim_end_matches(".rs");
-        // What is no binary of its own is shared by all tests of the package.
-        let target = package.tests.iter().find(|test| *test == name).cloned();
+        let mut parts = test.trim_end_matches(".rs").split('/');
+        let binary = parts.next().unwrap_or(test).to_owned();
+        let module = parts.next().map(|module| format!("{binary}::{module}"));
+        // What does not run by itself is shared by all tests of the binary, and what is in none by all of the package.
+        let target = module.into_iter().chain([binary]).find(|name| package.tests.contains(name));
         self.0.insert(Concern { package: package.name.clone(), target, store: None });
     }
 
-    /// Whether the tests of the binary can turn out differently.
-    pub(super) fn concern(&self, binary: &Binary) -> bool {
-        let about = rooms().find(|store| binary.target.split(['_', '-']).any(|word| word == *store));
+    /// Whether the tests can turn out differently that run by the name of `target`, a binary or a module of it.
+    pub(super) fn concern(&self, package: &str, target: &str) -> bool {
+        let about = rooms().find(|store| target.split(['_', '-', ':']).any(|word| word == *store));
+        let is_part_of =
+            |of: &str| target.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
         self.0.iter().any(|concern| {
-            concern.package == binary.package
-                && concern.target.as_ref().is_none_or(|target| *target == binary.target)
+            concern.package == package
+                && concern.target.as_deref().is_none_or(is_part_of)
                 && (concern.store.is_none() || about.is_none() || concern.store == about)
         })
     }
@@ -169,7 +176,7 @@ mod tests {
         vec![
             package("lib", &["redis", "zookeeper", "mutex_laws"], &["lib-zookeeper"]),
             package("lib-zookeeper", &["watches"], &[]),
-            package("cli", &["test_run", "test_redis", "test_zookeeper"], &["lib"]),
+            package("cli", &["command", "command::redis", "command::zookeeper"], &["lib"]),
             package(REST, &[], &["lib"]),
         ]
     }
@@ -177,18 +184,12 @@ mod tests {
     /// What runs, of all tests.
     fn concerned(files: &[&str]) -> Vec<String> {
         let changes = Changes::of(files, &packages());
-        let binary = |package: &str, target: &str| Binary {
-            package: package.to_owned(),
-            target: target.to_owned(),
-            executable: "/x".into(),
-            directory: "/".into(),
+        let of = |package: Package| {
+            let runs = std::iter::once(package.name.clone()).chain(package.tests);
+            let concerned = runs.filter(|run| changes.concern(&package.name, run));
+            concerned.collect::<Vec<_>>()
         };
-        let all = packages().into_iter().flat_map(|package| {
-            let own = binary(&package.name, &package.name);
-            let tests: Vec<_> = package.tests.iter().map(|test| binary(&package.name, test)).collect();
-            std::iter::once(own).chain(tests)
-        });
-        all.filter(|binary| changes.concern(binary)).map(|binary| binary.target).collect()
+        packages().into_iter().flat_map(of).collect()
     }
 
     const ALL: [&str; 10] = [
@@ -199,14 +200,17 @@ mod tests {
         "lib-zookeeper",
         "watches",
         "cli",
-        "test_run",
-        "test_redis",
-        "test_zookeeper",
+        "command",
+        "command::redis",
+        "command::zookeeper",
     ];
 
     #[test]
     fn a_file_of_code_concerns_its_package_and_those_that_depend_on_it() {
-        assert_eq!(concerned(&["crates/cli/src/main.rs"]), ["cli", "test_run", "test_redis", "test_zookeeper", REST]);
+        assert_eq!(
+            concerned(&["crates/cli/src/main.rs"]),
+            ["cli", "command", "command::redis", "command::zookeeper", REST]
+        );
         let lib: Vec<_> =
             ALL.into_iter().filter(|name| !["lib-zookeeper", "watches"].contains(name)).chain([REST]).collect();
         assert_eq!(concerned(&["crates/lib/src/error.rs"]), lib);
@@ -215,20 +219,25 @@ mod tests {
     #[test]
     fn a_store_concerns_no_test_of_another_store() {
         let redis = concerned(&["crates/lib/src/stores/redis/mod.rs"]);
-        assert_eq!(redis, ["lib", "redis", "mutex_laws", "cli", "test_run", "test_redis", REST]);
+        assert_eq!(redis, ["lib", "redis", "mutex_laws", "cli", "command", "command::redis", REST]);
         let zookeeper = concerned(&["crates/lib-zookeeper/src/lib.rs"]);
         let all: Vec<_> = ALL.into_iter().filter(|name| !name.contains("redis")).chain([REST]).collect();
         assert_eq!(zookeeper, all);
         let both = concerned(&["crates/lib/src/stores/redis/mod.rs", "crates/lib/src/stores/zookeeper/mod.rs"]);
-        assert!(both.contains(&"test_redis".to_owned()) && both.contains(&"test_zookeeper".to_owned()));
+        assert!(both.contains(&"command::redis".to_owned()) && both.contains(&"command::zookeeper".to_owned()));
         let common = concerned(&["crates/lib/src/stores/redis/mod.rs", "crates/lib/src/stores/mod.rs"]);
-        assert!(common.contains(&"test_zookeeper".to_owned()));
+        assert!(common.contains(&"command::zookeeper".to_owned()));
     }
 
     #[test]
     fn a_test_concerns_itself_and_what_tests_share_all_tests_of_the_package() {
         assert_eq!(concerned(&["crates/lib/tests/redis/ways.rs"]), ["redis", REST]);
         assert_eq!(concerned(&["crates/lib/tests/mutex_laws.rs"]), ["mutex_laws", REST]);
+        assert_eq!(concerned(&["crates/cli/tests/command/redis.rs"]), ["command::redis", REST]);
+        for shared in ["run.rs", "common/mod.rs", "main.rs"] {
+            let file = format!("crates/cli/tests/command/{shared}");
+            assert_eq!(concerned(&[&file]), ["command", "command::redis", "command::zookeeper", REST], "{shared}");
+        }
         assert_eq!(concerned(&["crates/lib/tests/support/mod.rs"]), ["lib", "redis", "zookeeper", "mutex_laws", REST]);
     }
 
@@ -246,7 +255,7 @@ mod tests {
         let packages = super::packages().unwrap();
         let cli = packages.iter().find(|package| package.name == "fencelock-cli").unwrap();
         assert_eq!(cli.directory, "crates/fencelock-cli/");
-        assert!(cli.tests.contains(&"test_run".to_owned()) && cli.needs.contains(&"fencelock".to_owned()));
+        assert!(cli.tests.contains(&"command::run".to_owned()) && cli.needs.contains(&"fencelock".to_owned()));
         assert!(with_users("fencelock", &packages).contains(REST));
     }
 }

@@ -1,15 +1,16 @@
-//! What each test binary asks of the machine: the one place to say it.
+//! What tests ask of the machine: the one place to say it.
 //!
-//! To fill in a row, run the binary on a quiet machine: its processor time divided by its time says which class it is.
+//! To fill in a row, run its tests on a quiet machine: their processor time divided by their time says which class they are.
 
 use super::binaries::Binary;
 use crate::schedule::Class::{self, Computes, Contends, Waits};
 use crate::shell::Result;
 
-/// What a test binary asks of the machine.
+/// What a test binary, or one module of it, asks of the machine. It runs in a process of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     package: &'static str,
+    /// `binary::module`, or `binary` for all of its tests that no other row is for.
     target: &'static str,
     pub(super) class: Class,
     /// About, on two quiet cores. Decides what starts first, and nothing else.
@@ -35,117 +36,129 @@ const fn row(package: &'static str, target: &'static str, class: Class, seconds:
     Row { package, target, class, seconds, threads: None, parts: 1 }
 }
 
-/// A binary that has no row here runs alone: that is slow, and disturbs nothing.
+/// What has no row here runs alone: that is slow, and disturbs nothing.
 const TABLE: &[Row] = &[
-    row("fencelock", "connect_laws", Waits, 1),
-    row("fencelock", "crowd_laws", Computes, 1),
-    row("fencelock", "doubt_laws", Computes, 1),
     row("fencelock", "fencelock", Computes, 110),
-    row("fencelock", "mutex_laws", Computes, 1),
-    row("fencelock", "queue_laws", Computes, 15),
-    row("fencelock", "queue_laws_random", Computes, 10),
+    row("fencelock", "laws", Computes, 6),
+    row("fencelock", "laws::queue", Computes, 15),
+    row("fencelock", "laws::queue_random", Computes, 10),
     row("fencelock", "redis", Waits, 70).threads(4),
+    row("fencelock", "redis::redlock", Waits, 50).threads(4),
     row("fencelock", "redis_crowds", Computes, 26),
-    row("fencelock", "rwlock_laws", Computes, 1),
-    row("fencelock", "semaphore_laws", Computes, 1),
-    row("fencelock", "stubborn_laws", Computes, 1),
     row("fencelock", "thread_laws", Computes, 5),
     row("fencelock", "zookeeper", Contends, 120).threads(4),
     row("fencelock-bench", "fencelock-bench", Computes, 1),
     row("fencelock-bench", "smoke", Computes, 40),
-    row("fencelock-bench", "zookeeper", Contends, 180),
+    row("fencelock-bench", "smoke::zookeeper", Contends, 180),
+    row("fencelock-cli", "command", Waits, 35),
+    row("fencelock-cli", "command::guardian", Waits, 65),
+    row("fencelock-cli", "command::hostile", Waits, 30),
+    row("fencelock-cli", "command::outage", Waits, 12),
+    row("fencelock-cli", "command::redis", Waits, 20),
+    row("fencelock-cli", "command::run", Waits, 12),
+    row("fencelock-cli", "command::servers", Waits, 25).threads(4),
+    row("fencelock-cli", "command::store", Waits, 60),
+    row("fencelock-cli", "command::terminal_programs", Waits, 30),
+    row("fencelock-cli", "command::zookeeper", Waits, 30),
+    row("fencelock-cli", "command::zookeeper_by_hand", Waits, 20),
+    row("fencelock-cli", "command::zookeeper_others", Waits, 2),
     row("fencelock-cli", "fencelock", Computes, 1),
-    row("fencelock-cli", "test_bench", Computes, 5),
-    row("fencelock-cli", "test_break", Waits, 5),
-    row("fencelock-cli", "test_container", Waits, 2),
-    row("fencelock-cli", "test_guardian", Waits, 65),
-    row("fencelock-cli", "test_hostile", Waits, 30),
-    row("fencelock-cli", "test_loss", Waits, 10),
-    row("fencelock-cli", "test_ls", Waits, 5),
-    row("fencelock-cli", "test_outage", Waits, 12),
-    row("fencelock-cli", "test_redis", Waits, 20),
-    row("fencelock-cli", "test_run", Waits, 12),
-    row("fencelock-cli", "test_servers", Waits, 25).threads(4),
-    row("fencelock-cli", "test_show", Waits, 5),
-    row("fencelock-cli", "test_ssh", Waits, 5),
-    row("fencelock-cli", "test_store", Waits, 60),
-    row("fencelock-cli", "test_stores", Computes, 1),
-    row("fencelock-cli", "test_sudo", Waits, 5),
-    row("fencelock-cli", "test_terminal", Waits, 5),
-    row("fencelock-cli", "test_terminal_programs", Waits, 30),
-    row("fencelock-cli", "test_zookeeper", Waits, 30),
-    row("fencelock-cli", "test_zookeeper_by_hand", Waits, 20),
-    row("fencelock-cli", "test_zookeeper_others", Waits, 2),
-    row("fencelock-conformance", "fencelock-conformance-holder", Computes, 0),
-    row("fencelock-conformance", "fencelock-conformance-worker", Computes, 0),
-    row("fencelock-conformance", "fencelock_conformance", Computes, 0),
-    row("fencelock-conformance", "file", Waits, 35).threads(4),
-    row("fencelock-conformance", "harness_faults", Waits, 3),
-    row("fencelock-conformance", "harness_resource", Waits, 1),
-    row("fencelock-conformance", "history_differential", Computes, 3),
-    row("fencelock-conformance", "history_log", Waits, 2),
-    row("fencelock-conformance", "history_planted", Computes, 1),
-    row("fencelock-conformance", "memory", Waits, 4),
-    row("fencelock-conformance", "mutants", Waits, 30),
-    row("fencelock-conformance", "processes_file", Computes, 45),
-    row("fencelock-conformance", "redis", Waits, 65).threads(4),
-    row("fencelock-conformance", "scenes_file", Waits, 2),
-    row("fencelock-conformance", "zookeeper", Contends, 190).threads(4),
-    row("fencelock-examples", "fencelock_examples", Computes, 0),
-    row("fencelock-examples", "mutex", Computes, 0),
-    row("fencelock-examples", "rwlock", Computes, 0),
-    row("fencelock-examples", "semaphore", Computes, 0),
-    row("fencelock-examples", "stock", Computes, 0),
+    row("fencelock-cli", "loss", Waits, 10),
+    row("fencelock-conformance", "harness", Computes, 12),
+    row("fencelock-conformance", "harness::mutants", Waits, 30),
+    row("fencelock-conformance", "harness::processes_file", Computes, 45),
+    row("fencelock-conformance", "stores::file", Waits, 35).threads(4),
+    row("fencelock-conformance", "stores::memory", Waits, 4),
+    row("fencelock-conformance", "stores::redis", Waits, 65).threads(4),
+    row("fencelock-conformance", "stores::redlock", Waits, 20).threads(4),
+    row("fencelock-conformance", "stores::zookeeper", Contends, 190).threads(4),
     row("fencelock-interop", "fencelock-interop", Computes, 1),
     row("fencelock-interop", "fencelock_interop", Computes, 1),
     row("fencelock-testbed", "fencelock_testbed", Computes, 1),
-    row("fencelock-testbed", "proxy", Waits, 5),
-    row("fencelock-testbed", "redis", Waits, 10),
-    row("fencelock-testbed", "zookeeper", Contends, 30),
-    row("fencelock-torture", "fencelock-torture", Computes, 0),
-    row("fencelock-torture", "fencelock-torture-holder", Computes, 0),
-    row("fencelock-torture", "fencelock-torture-worker", Computes, 0),
+    row("fencelock-testbed", "servers::proxy", Waits, 5),
+    row("fencelock-testbed", "servers::redis", Waits, 10),
+    row("fencelock-testbed", "servers::zookeeper", Contends, 30),
+    row("fencelock-torture", "failures::redis_drills", Contends, 200).parts(2),
+    row("fencelock-torture", "failures::redis_experiments", Waits, 10),
+    row("fencelock-torture", "failures::redis_scenes", Waits, 75),
+    row("fencelock-torture", "failures::zookeeper_drills", Contends, 400).parts(2),
+    row("fencelock-torture", "failures::zookeeper_edges", Waits, 70),
+    row("fencelock-torture", "failures::zookeeper_limits", Contends, 125),
+    row("fencelock-torture", "failures::zookeeper_scenes", Waits, 180),
     row("fencelock-torture", "fencelock_torture", Computes, 1),
-    row("fencelock-torture", "redis_drills", Contends, 200).parts(2),
-    row("fencelock-torture", "redis_experiments", Waits, 10),
-    row("fencelock-torture", "redis_scenes", Waits, 75),
+    row("fencelock-torture", "silence::zookeeper_leader", Contends, 100),
+    row("fencelock-torture", "silence::zookeeper_servers", Contends, 30),
     row("fencelock-torture", "zookeeper_black_holes", Contends, 100),
-    row("fencelock-torture", "zookeeper_drills", Contends, 400).parts(2),
-    row("fencelock-torture", "zookeeper_edges", Waits, 70),
     row("fencelock-torture", "zookeeper_hosts", Contends, 40),
-    row("fencelock-torture", "zookeeper_leader", Contends, 100),
-    row("fencelock-torture", "zookeeper_limits", Contends, 125),
-    row("fencelock-torture", "zookeeper_scenes", Waits, 180),
-    row("fencelock-torture", "zookeeper_silence", Contends, 30),
-    row("fencelock-zookeeper", "bad_servers", Waits, 5),
+    row("fencelock-zookeeper", "client", Waits, 9),
+    row("fencelock-zookeeper", "client::bad_servers", Waits, 5),
+    row("fencelock-zookeeper", "client::hostile", Waits, 11),
+    row("fencelock-zookeeper", "client::liveness", Contends, 20),
+    row("fencelock-zookeeper", "client::reconnect", Waits, 20),
+    row("fencelock-zookeeper", "client::tls", Waits, 20),
     row("fencelock-zookeeper", "fencelock_zookeeper", Computes, 5),
-    row("fencelock-zookeeper", "hostile", Waits, 11),
-    row("fencelock-zookeeper", "liveness", Contends, 20),
-    row("fencelock-zookeeper", "multi", Waits, 1),
-    row("fencelock-zookeeper", "reconnect", Waits, 20),
-    row("fencelock-zookeeper", "requests", Waits, 7),
-    row("fencelock-zookeeper", "tls", Waits, 20),
-    row("fencelock-zookeeper", "watches", Waits, 1),
     row("xtask", "xtask", Computes, 10),
 ];
 
-/// What the binary asks for.
-pub(super) fn of(binary: &Binary) -> Row {
-    let row = TABLE.iter().find(|row| row.is_for(binary)).copied();
-    row.unwrap_or(self::row("", "", Class::Alone, 0))
-}
-
 impl Row {
+    fn binary(&self) -> &'static str {
+        self.target.split_once("::").map_or(self.target, |(binary, _)| binary)
+    }
+
     fn is_for(&self, binary: &Binary) -> bool {
-        self.package == binary.package && self.target == binary.target
+        self.package == binary.package && self.binary() == binary.target
+    }
+
+    /// Whether the test belongs to the module that the row is for, if it is for one.
+    fn takes(&self, test: &str) -> bool {
+        let Some((_, module)) = self.target.split_once("::") else { return true };
+        test.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
     }
 }
 
-/// Fails when a row is for no binary, and names the binaries without a row.
-pub(super) fn check(binaries: &[Binary]) -> Result {
-    for binary in binaries.iter().filter(|binary| !TABLE.iter().any(|row| row.is_for(binary))) {
-        println!("{} {} runs alone until it has a row in xtask/src/test/costs.rs", binary.package, binary.target);
+/// The rows of a package that are for a module.
+pub(super) fn modules(package: &str) -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(move |row| row.package == package && row.target.contains("::")).map(|row| row.target)
+}
+
+/// Some tests of a binary, and what they ask for.
+#[derive(Debug)]
+pub(super) struct Share {
+    /// As in the table: the binary, or `binary::module`.
+    pub(super) name: String,
+    pub(super) row: Row,
+    pub(super) tests: Vec<String>,
+}
+
+/// Shares out the tests of a binary to its rows. What no row is for is a share too, and is said.
+pub(super) fn shares(binary: &Binary, tests: Vec<String>) -> Result<Vec<Share>> {
+    shares_by(TABLE, binary, tests)
+}
+
+fn shares_by(table: &[Row], binary: &Binary, tests: Vec<String>) -> Result<Vec<Share>> {
+    let share = |row: Row, name: &str| Share { name: name.to_owned(), row, tests: Vec::new() };
+    let rows = table.iter().filter(|row| row.is_for(binary));
+    let mut shares: Vec<_> = rows.map(|row| share(*row, row.target)).collect();
+    // A binary's own row is for what is left.
+    shares.sort_by_key(|share| share.row.target == share.row.binary());
+    let mut rest = share(row("", "", Class::Alone, 0), &binary.target);
+    for test in tests {
+        let of = shares.iter_mut().find(|share| share.row.takes(&test)).unwrap_or(&mut rest);
+        of.tests.push(test);
     }
+    if let Some(empty) = shares.iter().find(|share| share.tests.is_empty()) {
+        return Err(format!("{} has no tests {}: see xtask/src/test/costs.rs", binary.package, empty.name));
+    }
+    if !rest.tests.is_empty() {
+        let (package, name, first) = (&binary.package, &rest.name, &rest.tests[0]);
+        println!("{package} {name}: {first} and what else has no row in xtask/src/test/costs.rs runs alone");
+        shares.push(rest);
+    }
+    Ok(shares)
+}
+
+/// Fails when a row is for no binary.
+pub(super) fn check(binaries: &[Binary]) -> Result {
     match TABLE.iter().find(|row| !binaries.iter().any(|binary| row.is_for(binary))) {
         None => Ok(()),
         Some(Row { package, target, .. }) => {
@@ -168,23 +181,47 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_has_one_row_and_those_of_a_package_stand_together() {
+    fn a_target_has_one_row_and_those_of_a_package_stand_together() {
         assert!(TABLE.is_sorted_by(|one, next| (one.package, one.target) < (next.package, next.target)));
         assert!(TABLE.iter().all(|row| row.parts > 0 && row.threads != Some(0)));
     }
 
+    /// What becomes of these tests of the binary `b`: the shares' names, and their tests.
+    fn shared(rows: &[&'static str], tests: &[&str]) -> Result<Vec<(String, String)>> {
+        let table: Vec<_> = rows.iter().map(|target| row("p", target, Waits, 1)).collect();
+        let shares = shares_by(&table, &binary("p", "b"), tests.iter().map(|test| (*test).to_owned()).collect())?;
+        Ok(shares.into_iter().map(|share| (share.name, share.tests.join(" "))).collect())
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Result<Vec<(String, String)>> {
+        Ok(expected.iter().map(|(name, tests)| ((*name).to_owned(), (*tests).to_owned())).collect())
+    }
+
+    #[test]
+    fn every_test_is_in_one_share_and_those_without_a_module_of_their_own_in_that_of_the_binary() {
+        let tests = ["run::a", "runs::b", "run::c::d", "e"];
+        let expected = pairs(&[("b::run", "run::a run::c::d"), ("b", "runs::b e")]);
+        assert_eq!(shared(&["b", "b::run", "other"], &tests), expected);
+        assert_eq!(shared(&["b"], &tests), pairs(&[("b", "run::a runs::b run::c::d e")]));
+    }
+
     #[test]
     fn what_nobody_knows_runs_alone_and_in_one_process() {
-        let row = of(&binary("fencelock", "no_such_test"));
+        assert_eq!(shared(&["b::run"], &["run::a", "c"]), pairs(&[("b::run", "run::a"), ("b", "c")]));
+        let new = shares(&binary("fencelock", "no_such_test"), vec!["a".to_owned()]).unwrap();
+        let [Share { row, .. }] = new.as_slice() else { panic!("{new:?}") };
         assert_eq!((row.class, row.threads, row.parts), (Class::Alone, None, 1));
     }
 
     #[test]
-    fn a_row_for_no_binary_is_refused() {
-        let mut all: Vec<_> = TABLE.iter().map(|row| binary(row.package, row.target)).collect();
+    fn a_row_without_tests_is_refused() {
+        assert!(shared(&["b::run", "b"], &["run::a"]).unwrap_err().starts_with("p has no tests b:"));
+        assert!(shared(&["b::gone", "b"], &["run::a"]).unwrap_err().starts_with("p has no tests b::gone:"));
+        let mut all: Vec<_> = TABLE.iter().map(|row| binary(row.package, row.binary())).collect();
         all.push(binary("fencelock", "new"));
         assert_eq!(check(&all), Ok(()));
+        all.retain(|binary| binary.package != TABLE[0].package);
         let first = format!("{} has no tests {}:", TABLE[0].package, TABLE[0].target);
-        assert!(check(&all[1..]).unwrap_err().starts_with(&first));
+        assert!(check(&all).unwrap_err().starts_with(&first));
     }
 }

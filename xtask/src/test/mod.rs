@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything except the foreign clients, side by side.
 //!
 //! Cargo builds all test binaries, and we run them: cargo would run one after the other, and most of them wait most of the
-//! time. What each asks of the machine stands in [`costs`].
+//! time. A binary may run several times, with the tests of one module each. What they ask of the machine stands in [`costs`].
 
 mod binaries;
 mod changed;
@@ -14,6 +14,7 @@ use crate::servers::Server;
 use crate::shell::{self, Result, cargo};
 use crate::{packages, servers};
 use binaries::{Binary, WHAT};
+use costs::Share;
 
 pub(crate) fn run(args: &[String]) -> Result {
     match args.split_first() {
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &[String]) -> Result {
             Some(changes) => run_all(prepare(Some(&changes))?),
             None => Ok(()),
         },
-        // `cargo xtask test -p fencelock --test redis -- ways`
+        // `cargo xtask test -p fencelock-cli --test command -- outage::`
         Some(_) => by_cargo(args),
     }
 }
@@ -45,18 +46,19 @@ pub(crate) struct Tests {
 /// Builds the tests, all or those that the changes concern, and starts what they need.
 pub(crate) fn prepare(changes: Option<&changed::Changes>) -> Result<Tests> {
     packages::ensure(packages::TESTS, packages::SERVERS)?;
-    let mut binaries = binaries::build()?;
+    let binaries = binaries::build()?;
     costs::check(&binaries)?;
-    if let Some(changes) = changes {
-        binaries.retain(|binary| changes.concern(binary));
-    }
     let servers = servers::start()?;
     let mut jobs = Vec::new();
     if changes.is_none_or(changed::Changes::concern_docs) {
         jobs.push(examples_in_docs());
     }
     for binary in &binaries {
-        jobs.extend(of(binary)?);
+        for share in costs::shares(binary, binary.tests()?)? {
+            if changes.is_none_or(|changes| changes.concern(&binary.package, &share.name)) {
+                jobs.extend(of(binary, share));
+            }
+        }
     }
     for job in &mut jobs {
         with(&servers, &mut job.command);
@@ -75,23 +77,20 @@ fn examples_in_docs() -> Job {
     Job { name: "doc tests".to_owned(), cost: Cost { class: Class::Builds, seconds: 60 }, command }
 }
 
-/// The jobs that run a binary: one, or several with a share of its tests each.
-fn of(binary: &Binary) -> Result<Vec<Job>> {
-    let row = costs::of(binary);
-    let name = format!("{} {}", binary.package, binary.target);
-    let job = |name: String, tests: &[String]| {
+/// The jobs that run these tests of a binary: one, or several with a part of them each.
+fn of(binary: &Binary, share: Share) -> Vec<Job> {
+    let Share { name, row, tests } = share;
+    let name = format!("{} {name}", binary.package);
+    let parts = deal(tests, row.parts as usize);
+    let count = parts.len();
+    let job = |(at, tests): (usize, Vec<String>)| {
         let mut command = binary.command();
         command.args(row.threads.map(|threads| format!("--test-threads={threads}")));
-        if !tests.is_empty() {
-            command.arg("--exact").args(tests);
-        }
+        command.arg("--exact").args(tests);
+        let name = if count == 1 { name.clone() } else { format!("{name} {}/{count}", at + 1) };
         Job { name, cost: Cost { class: row.class, seconds: row.seconds / row.parts }, command }
     };
-    if row.parts == 1 {
-        return Ok(vec![job(name, &[])]);
-    }
-    let parts = deal(binary.tests()?, row.parts as usize);
-    Ok(parts.iter().enumerate().map(|(at, tests)| job(format!("{name} {}/{}", at + 1, parts.len()), tests)).collect())
+    parts.into_iter().enumerate().map(job).collect()
 }
 
 /// Deals tests out to at most so many parts, none of them empty: neighbours, which tend to be alike, to different parts.

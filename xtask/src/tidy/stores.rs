@@ -12,7 +12,7 @@ pub(super) fn complete(tree: &Tree) -> Vec<Violation> {
 
 fn parts(tree: &Tree, store: &str) -> Vec<Violation> {
     let notes = format!("crates/fencelock/src/stores/{store}/NOTES.md");
-    let suite = format!("crates/fencelock-conformance/tests/{store}.rs");
+    let suite = format!("crates/fencelock-conformance/tests/stores/{store}.rs");
     let mut violations = Vec::new();
     if tree.text(&notes).is_none() {
         violations
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     const NOTES: (&str, &str) = ("crates/fencelock/src/stores/x/NOTES.md", "# Notes\n");
-    const SUITE: &str = "crates/fencelock-conformance/tests/x.rs";
+    const SUITE: &str = "crates/fencelock-conformance/tests/stores/x.rs";
 
     fn of(files: &[(&str, &str)]) -> Vec<Violation> {
         let mut tree = Tree::of(files);

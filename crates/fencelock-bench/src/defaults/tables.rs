@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 
-use super::{Row, TASKS, What};
+use super::{BETWEEN, Row, TASKS, What};
 use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
+use crate::network::server::Network;
 use crate::report::{Table, decimals, micros};
 use crate::stats::median;
 use crate::{machine, python};
@@ -18,19 +19,23 @@ pub(super) fn machine(bench: &Bench) -> Result<String> {
     Ok(machine)
 }
 
-pub(super) const fn store(store: Store) -> &'static str {
-    match store {
-        Store::Memory => "`memory:`",
-        Store::File => "`file:`",
-        Store::ZooKeeper => "`zk:`",
-        Store::Redis => "`redis:`, loopback",
-    }
+/// The store, and what is before its server.
+pub(super) fn place(store: Store, network: Network) -> String {
+    let scheme = match store {
+        Store::Memory => return "`memory:`".to_owned(),
+        Store::File => return "`file:`".to_owned(),
+        Store::ZooKeeper => "zk",
+        Store::Redis => "redis",
+    };
+    format!("`{scheme}:`, {}", network.title())
 }
 
 pub(super) fn what(what: What) -> String {
     match what {
         What::Cycle => "cycle, p50 µs".to_owned(),
         What::HandOver(waiters) => format!("hand-over, {waiters} waiters in one process, p50 µs"),
+        What::Between => format!("hand-over between two clients, {BETWEEN} waiters, p50 µs"),
+        What::Names => format!("{TASKS} tasks on {TASKS} names, µs per cycle of them all"),
         What::Processor => format!("client's processor µs per cycle, {TASKS} tasks"),
         What::Held => "bytes per held lock".to_owned(),
         What::Waiting => "bytes per waiting lock, the caller's future aside".to_owned(),
@@ -54,12 +59,12 @@ pub(super) fn figures(rows: &[Row]) -> Table {
     let mut table = Table::new(&["what users get", "who", "least", "median", "most"]);
     for row in rows {
         let write = match row.what {
-            What::Cycle | What::HandOver(_) | What::Processor => micros,
+            What::Cycle | What::HandOver(_) | What::Between | What::Names | What::Processor => micros,
             What::Held | What::Waiting => decimals,
         };
         for (contestant, figures) in &row.figures {
             let (least, most) = ends(figures);
-            let first = format!("{}: {}", store(row.store), what(row.what));
+            let first = format!("{}: {}", place(row.store, row.network), what(row.what));
             let middle = median(figures.iter().copied());
             table.row([first, who(*contestant).to_owned(), write(least), write(middle), write(most)]);
         }

@@ -4,11 +4,12 @@ use anyhow::Result;
 
 use super::hand_over::{Drain, EACH_ITS_OWN, Shape};
 use super::site::Network;
-use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
+use crate::rows::Row;
+use crate::run::Run;
 
 /// Enough that what is not asked for the cycles' sake vanishes.
 const CYCLES: u64 = 200;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::site::{Network, Traffic};
-use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::{Order, Section, now};
 use crate::report::{Table, decimals};
+use crate::rows::Row;
+use crate::run::Run;
 use crate::stats::{Times, hand_overs, in_order, median};
 
 /// How many wait, and in how many sessions, each a process.
@@ -61,14 +62,8 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
             contestants.retain(|contestant| {
                 network == Network::Loopback || find(&rows, *contestant, Network::Loopback, shape).is_some()
             });
-            let mut rounds = vec![Vec::new(); contestants.len()];
-            for _ in 0..run.bench.effort.rounds {
-                for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                    rounds.extend(run.round(*contestant, &what, || round(run, *contestant, network, shape))?);
-                }
-            }
-            let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
-            rows.extend(measured.map(|(contestant, rounds)| {
+            let found = run.turns(&contestants, &what, |contestant| round(run, contestant, network, shape))?;
+            rows.extend(found.into_iter().map(|(contestant, rounds)| {
                 let of = |figure: fn(&HandOver) -> f64| median(rounds.iter().map(figure));
                 let times = Times { p50: of(|round| round.times.p50), p99: of(|round| round.times.p99) };
                 Row { contestant, network, figure: HandOver { shape, times, in_order: of(|round| round.in_order) } }

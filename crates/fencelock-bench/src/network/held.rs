@@ -3,11 +3,12 @@
 use anyhow::{Context as _, Result};
 
 use super::site::Network;
-use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement, number};
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
+use crate::rows::Row;
+use crate::run::Run;
 use crate::stats::median;
 
 /// How many take them.
@@ -31,14 +32,8 @@ pub(super) struct Held {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
     let mut contestants = run.bench.present_but(&[Contestant::OwnApart, Contestant::CurrentListed]);
     contestants.retain(|contestant| !contestant.is_bare());
-    let mut rounds = vec![Vec::new(); contestants.len()];
-    for _ in 0..run.bench.effort.rounds {
-        for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-            rounds.extend(run.round(*contestant, "locks held", || round(run, *contestant))?);
-        }
-    }
-    let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
-    Ok(measured.map(|(contestant, rounds)| over(contestant, &rounds)).collect())
+    let found = run.turns(&contestants, "locks held", |contestant| round(run, contestant))?;
+    Ok(found.into_iter().map(|(contestant, rounds)| over(contestant, &rounds)).collect())
 }
 
 fn over(contestant: Contestant, rounds: &[Held]) -> Row<Held> {

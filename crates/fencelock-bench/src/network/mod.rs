@@ -1,13 +1,13 @@
-//! The stores that are servers, each on one of the run's own: bare loopback, and behind a delay.
+//! The stores that are servers, each on one of the run's own: bare loopback, and behind a delay. Scenes that every store has
+//! are in `rows/`.
 
 mod counts;
-mod cycle;
 mod hand_over;
 mod held;
+mod here;
 mod redis;
 mod redis_goals;
 mod renewal;
-mod shared;
 mod site;
 mod throughput;
 mod zookeeper;
@@ -15,10 +15,9 @@ mod zookeeper_goals;
 
 /// The servers of a run, for rows of other families.
 pub(crate) mod server {
-    pub(crate) use super::redis::Redis;
+    pub(crate) use super::site::{Kept, Network, Site};
+    pub(crate) use super::start;
 }
-
-use std::cell::RefCell;
 
 use anyhow::Result;
 
@@ -27,8 +26,9 @@ use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::goals::verdicts;
 use crate::peers::Peers;
-use crate::protocol::Order;
 use crate::rows::shared::Shared;
+use crate::rows::{Row, cycle, shared};
+use crate::run::Run;
 use crate::stats::Times;
 use crate::{machine, report};
 use site::{Network, Site};
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     /// Rounds of each table, whose median counts.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: Option<u8>,
-    /// Only these families of rows, for whoever works on one; goals without figures are "not measured".
+    /// Only these families of rows, for work on one of them; goals without figures are "not measured".
     #[arg(long, value_enum, conflicts_with = "write")]
     only: Vec<Family>,
 }
@@ -71,54 +71,6 @@ enum Family {
     Renewal,
 }
 
-/// One run, and the server that it measures.
-pub(crate) struct Run {
-    bench: Bench,
-    site: Box<dyn Site>,
-    /// What other clients failed at.
-    faults: RefCell<Vec<String>>,
-}
-
-impl Run {
-    /// What one round of `contestant` found. Another client may fail without ending the run: nothing then, and the report
-    /// says so.
-    fn round<T>(&self, contestant: Contestant, what: &str, round: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
-        match round() {
-            Err(fault) if contestant.is_peer() => {
-                let (who, fault) = (contestant.title(), format!("{fault:#}"));
-                let fault = fault.strip_prefix(&format!("{who}: ")).unwrap_or(&fault);
-                let fault = format!("{what}, {who}: {fault}");
-                eprintln!("{fault}");
-                self.faults.borrow_mut().push(fault);
-                Ok(None)
-            }
-            found => found.map(Some),
-        }
-    }
-
-    /// Lets a client of another language compile what it runs, which nobody looks at. Nothing is delayed afterwards.
-    fn warm(&self, contestant: Contestant, crew: &mut Crew) -> Result<()> {
-        self.site.delays(false);
-        if contestant.is_driven() {
-            crew.0[0].ask(Order::Cycle { count: 2 * self.bench.effort.cycles })?;
-        }
-        Ok(())
-    }
-}
-
-/// What was measured of one contestant behind one network.
-#[derive(Debug, Clone)]
-struct Row<T> {
-    contestant: Contestant,
-    network: Network,
-    figure: T,
-}
-
-/// The figure of `contestant` on `network`, if it took part.
-fn figure<T>(rows: &[Row<T>], contestant: Contestant, network: Network) -> Option<&T> {
-    rows.iter().find(|row| (row.contestant, row.network) == (contestant, network)).map(|row| &row.figure)
-}
-
 #[derive(Debug)]
 struct Measured {
     cycle: Vec<Row<Times>>,
@@ -132,16 +84,21 @@ struct Measured {
     renewal: Vec<Row<renewal::Renewal>>,
 }
 
+/// Starts the store's server, which keeps to the second core; or says that the store is on this machine.
+pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
+    Ok(match bench.store {
+        Store::Redis => Box::new(redis::Redis::start(bench.cores)?),
+        Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
+        store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
+    })
+}
+
 pub(crate) fn measure(store: Store, options: &Options) -> Result<()> {
     let mut bench = Bench::new(store, options.quick, false, None)?;
     bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
     bench.peers = options.peers.then(|| Peers::build(store)).transpose()?;
     let busy = machine::is_busy();
-    let site: Box<dyn Site> = match store {
-        Store::Redis => Box::new(redis::Redis::start(bench.cores)?),
-        _ => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
-    };
-    let run = Run { bench, site, faults: RefCell::default() };
+    let run = Run::new(bench)?;
     eprintln!("warming up the server");
     throughput::warm(&run)?;
     let measured = families(&run, options)?;
@@ -205,8 +162,8 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
         (measured.processes.is_empty(), throughput::table(&measured.processes, Way::Processes, floor)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Loopback)),
         (measured.hand_over.is_empty(), hand_over::table(run, &measured.hand_over, Network::Delay)),
-        (measured.shared.is_empty(), shared::table(&measured.shared, Network::Loopback)),
-        (measured.shared.is_empty(), shared::table(&measured.shared, Network::Delay)),
+        (measured.shared.is_empty(), shared::table(&measured.shared, run.bench.store, Network::Loopback)),
+        (measured.shared.is_empty(), shared::table(&measured.shared, run.bench.store, Network::Delay)),
         (measured.counts.is_empty(), counts::table(&measured.counts)),
         (measured.held.is_empty(), held::table(run, &measured.held)),
         (measured.renewal.is_empty(), renewal::table(run, &measured.renewal)),

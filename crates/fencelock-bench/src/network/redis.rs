@@ -27,18 +27,6 @@ impl Redis {
         Ok(site)
     }
 
-    /// One that keeps to no core.
-    pub(crate) fn anywhere(cores: Cores) -> Result<Self> {
-        let site = Self::start(cores)?;
-        site.keep(Kept::Any)?;
-        Ok(site)
-    }
-
-    /// Something to lock on it that nobody has locked before.
-    pub(crate) fn loopback(&self) -> Target {
-        self.target(Network::Loopback)
-    }
-
     fn number(&self, key: &str) -> Result<u64> {
         let text = self.server.info(key).with_context(|| key.to_owned())?;
         text.parse().with_context(|| format!("{key}: {text}"))
@@ -58,8 +46,8 @@ impl Site for Redis {
         Ok(format!("one Redis {version} that keeps nothing on the disk"))
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+    fn proxy(&self) -> Option<&Proxy> {
+        Some(&self.proxy)
     }
 
     fn target(&self, network: Network) -> Target {

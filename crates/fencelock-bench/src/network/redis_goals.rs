@@ -1,11 +1,12 @@
 //! What the figures of Redis are held to.
 
+use super::Measured;
 use super::hand_over::with;
 use super::site::Network::{self, Delay, Loopback, OneCore};
-use super::{Measured, figure};
 use crate::contestant::Contestant::{self, Current, OwnApart, RedisFloor, Redisson, RedissonFair};
 use crate::goals::Bound::{self, AtLeast, AtMost};
 use crate::goals::Goal;
+use crate::rows::figure;
 
 const PEERS: [Contestant; 5] = [Contestant::Rslock, Redisson, RedissonFair, Contestant::Redsync, Contestant::RedisPy];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];

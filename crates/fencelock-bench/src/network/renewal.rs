@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::site::Network;
-use super::{Row, Run};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::Order;
 use crate::report::Table;
+use crate::rows::Row;
+use crate::run::Run;
 
 /// Two renewal periods of the workers' ttl, in a full run.
 const LOOK: Duration = Duration::from_secs(30);

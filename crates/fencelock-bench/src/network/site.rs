@@ -84,16 +84,23 @@ impl Traffic {
     }
 }
 
-/// A server, and the proxy before it.
+/// Where a store is: a server and the proxy before it, or [this machine](super::here::Here).
 pub(crate) trait Site {
     /// What the server is, for the line that says what was measured.
     fn describe(&self) -> Result<String>;
 
-    fn proxy(&self) -> &Proxy;
+    /// What delays the way to the server; none where there is no server.
+    fn proxy(&self) -> Option<&Proxy>;
+
+    /// The ways to it on which a scene is measured.
+    fn networks(&self) -> &'static [Network] {
+        &Network::BOTH
+    }
 
     /// Something that nobody has locked yet.
     fn target(&self, network: Network) -> Target;
 
+    /// Lets the server keep to these cores.
     fn keep(&self, to: Kept) -> Result<()>;
 
     /// What it has received and sent so far.
@@ -121,7 +128,9 @@ pub(crate) trait Site {
 
     /// Whether the proxy delays; what is not measured need not wait.
     fn delays(&self, delays: bool) {
-        self.proxy().delay(if delays { DELAY } else { Duration::ZERO });
+        if let Some(proxy) = self.proxy() {
+            proxy.delay(if delays { DELAY } else { Duration::ZERO });
+        }
     }
 
     /// Sets up what `network` says.
@@ -132,8 +141,9 @@ pub(crate) trait Site {
 
     /// Waits until the proxy has carried so many bytes more to the server, or until nothing comes any more.
     fn carries(&self, bytes: u64) {
-        let (before, _) = self.proxy().bytes();
-        wait_until(Duration::from_secs(20), || self.proxy().bytes().0 >= before + bytes);
+        let Some(proxy) = self.proxy() else { return };
+        let (before, _) = proxy.bytes();
+        wait_until(Duration::from_secs(20), || proxy.bytes().0 >= before + bytes);
     }
 
     /// Waits until nobody asks for anything: everybody has its place, and watches what it wants to watch.

@@ -3,12 +3,14 @@
 use anyhow::Result;
 
 use super::site::{Kept, Network};
-use super::{Row, Run, figure};
 use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::{Order, Section, now};
 use crate::report::{Table, decimals, micros};
+use crate::rows::Row;
+use crate::rows::figure;
+use crate::run::Run;
 use crate::stats::{hand_overs, least_and_most, median};
 
 /// Who wants what.
@@ -94,15 +96,9 @@ pub(super) fn measure(run: &Run, way: Way) -> Result<Vec<Row<Throughput>>> {
         // Four Java machines on two cores would measure the machine; on Redis they are idle enough to be told from ours.
         let redis = run.bench.store == Store::Redis;
         contestants.retain(|contestant| redis || way.processes() == 1 || !contestant.is_driven());
-        let mut rounds = vec![Vec::new(); contestants.len()];
-        for _ in 0..run.bench.effort.rounds {
-            for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                let what = format!("{}, {}", way.title(), network.title());
-                rounds.extend(run.round(*contestant, &what, || round(run, *contestant, network, way))?);
-            }
-        }
-        let measured = contestants.into_iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty());
-        rows.extend(measured.map(|(contestant, rounds)| {
+        let what = format!("{}, {}", way.title(), network.title());
+        let found = run.turns(&contestants, &what, |contestant| round(run, contestant, network, way))?;
+        rows.extend(found.into_iter().map(|(contestant, rounds)| {
             let of = |figure: fn(&Throughput) -> f64| median(rounds.iter().map(figure));
             let (rate, requests) = (of(|round| round.rate), of(|round| round.requests));
             let (processor, served) = (of(|round| round.processor), rounds.iter().map(|round| round.served));
@@ -138,7 +134,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
         // Fails when two had the lock at once.
         hand_overs(&mut sections)?;
     }
-    sections.retain(|section: &Section| section.acquired >= start + WARM_NANOS);
+    sections.retain(|section: &Section| (start + WARM_NANOS..end).contains(&section.acquired));
     let (least, most) = least_and_most(&sections, waiters);
     let rate = sections.len() as f64 / contend.as_secs_f64();
     Ok(Throughput { rate, served: least as f64 / most.max(1) as f64, requests: requests / all, processor })

@@ -41,8 +41,8 @@ impl ZooKeeper {
 }
 
 impl Site for ZooKeeper {
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
+    fn proxy(&self) -> Option<&Proxy> {
+        Some(&self.proxy)
     }
 
     fn describe(&self) -> Result<String> {

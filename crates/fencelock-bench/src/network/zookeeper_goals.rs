@@ -1,11 +1,12 @@
 //! What the figures of ZooKeeper are held to.
 
+use super::Measured;
 use super::hand_over::with;
 use super::site::Network::{Delay, Loopback};
-use super::{Measured, figure};
 use crate::contestant::Contestant::{self, Curator, Current, OwnApart, ZkFloor, ZkFloorListed};
 use crate::goals::Bound::{self, AtLeast, AtMost};
 use crate::goals::Goal;
+use crate::rows::figure;
 
 const PEERS: [Contestant; 4] = [Contestant::ZkCrate, Curator, Contestant::GoZk, Contestant::Kazoo];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use super::Row;
-use crate::bench::{Bench, Store};
+use super::{Row, take_turns};
+use crate::bench::Store;
 use crate::contestant::Contestant;
-use crate::crew::Crew;
 use crate::protocol::{Order, now};
 use crate::report::{Table, decimals, micros};
+use crate::run::Run;
 use crate::stats::{Times, hand_overs, least_and_most, median};
 
 const CONTESTANTS: [Contestant; 5] =
@@ -16,7 +16,7 @@ const CONTESTANTS: [Contestant; 5] =
 /// Time for every process to hear of the start.
 const LEAD_NANOS: u64 = 100_000_000;
 
-/// What is not looked at: until everybody queues, whoever came first has the lock more often.
+/// What is not looked at: until everybody queues, those who came first have the lock more often.
 const WARM_NANOS: u64 = 200_000_000;
 
 /// So many processes with so many waiters each.
@@ -41,30 +41,21 @@ pub(crate) struct Contended {
     pub(crate) woken: f64,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Contended>>> {
+pub(crate) fn measure(run: &Run) -> Result<Vec<Row<Contended>>> {
     let mut rows = Vec::new();
+    let bench = &run.bench;
     for shape in SHAPES.into_iter().filter(|shape| bench.store == Store::File || shape.processes == 1) {
-        let contestants = bench.present(&CONTESTANTS);
-        let mut rounds = vec![Vec::new(); contestants.len()];
-        for _ in 0..bench.effort.rounds {
-            for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                rounds.push(round(bench, *contestant, shape)?);
-            }
-        }
-        rows.extend(
-            contestants
-                .iter()
-                .zip(rounds)
-                .map(|(contestant, rounds)| Row { contestant: *contestant, figure: over(shape, &rounds) }),
-        );
+        let turn = |contestant| round(run, contestant, shape).map(Some);
+        let found = take_turns(&bench.present(&CONTESTANTS), bench.effort.rounds, turn)?;
+        rows.extend(found.into_iter().map(|(contestant, rounds)| Row::here(contestant, over(shape, &rounds))));
     }
     Ok(rows)
 }
 
-fn round(bench: &Bench, contestant: Contestant, shape: Shape) -> Result<Contended> {
-    let mut crew = Crew::start(bench, contestant, shape.processes)?;
+fn round(run: &Run, contestant: Contestant, shape: Shape) -> Result<Contended> {
+    let mut crew = run.crew(contestant, shape.processes)?;
     let start = now() + LEAD_NANOS;
-    let end = start + WARM_NANOS + u64::try_from(bench.effort.contend.as_nanos())?;
+    let end = start + WARM_NANOS + u64::try_from(run.bench.effort.contend.as_nanos())?;
     for (worker, number) in crew.0.iter_mut().zip(0..) {
         worker.send(Order::Contend { waiters: shape.each, first: number * shape.each, start, end })?;
     }
@@ -73,7 +64,7 @@ fn round(bench: &Bench, contestant: Contestant, shape: Shape) -> Result<Contende
     sections.retain(|section| section.acquired >= start + WARM_NANOS);
     let hand_over = Times::of(hand_overs(&mut sections)?)?;
     let (least, most) = least_and_most(&sections, shape.processes * shape.each);
-    let rate = sections.len() as f64 / bench.effort.contend.as_secs_f64();
+    let rate = sections.len() as f64 / run.bench.effort.contend.as_secs_f64();
     Ok(Contended { shape, rate, least, most, hand_over, woken })
 }
 
@@ -101,7 +92,7 @@ pub(crate) fn table(rows: &[Row<Contended>]) -> Table {
     let head =
         ["processes × waiters", "sections/s", "least / most served", "hand-over p50 µs", "p99 µs", "woken per section"];
     let mut table = Table::new(&[&["contended"], &head[..]].concat());
-    for Row { contestant, figure } in rows {
+    for Row { contestant, figure, .. } in rows {
         table.row([
             contestant.title().to_owned(),
             format!("{} × {}", figure.shape.processes, figure.shape.each),

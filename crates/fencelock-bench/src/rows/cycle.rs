@@ -3,55 +3,93 @@
 use anyhow::Result;
 
 use super::{Row, figure};
-use crate::bench::Bench;
+use crate::bench::Store;
 use crate::contestant::Contestant;
-use crate::crew::Crew;
+use crate::crew::{Crew, Placement};
+use crate::network::server::Network;
 use crate::protocol::Order;
-use crate::report::{Table, decimals, micros};
+use crate::report::{Table, decimals};
+use crate::run::Run;
 use crate::stats::Times;
 
-const CONTESTANTS: [Contestant; 7] = [
-    Contestant::Floor,
-    Contestant::Current,
-    Contestant::Own,
-    Contestant::OwnApart,
-    Contestant::Flock,
-    Contestant::FlockOpening,
-    Contestant::Filelock,
-];
-
 /// Everybody takes turns; of each the median over the rounds.
-pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Times>>> {
-    let mut crews = Vec::new();
-    for contestant in bench.present(&CONTESTANTS) {
-        let mut crew = Crew::start(bench, contestant, 1)?;
-        crew.0[0].ask(Order::Cycle { count: bench.effort.cycles / 4 })?;
-        crews.push((contestant, crew, Vec::new()));
+pub(crate) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
+    let mut rows = Vec::new();
+    // Whether two cores wake each other fast is luck, and more than a request that no disk waits for.
+    let one_core = (run.bench.store == Store::Redis).then_some(Network::OneCore);
+    for &network in one_core.iter().chain(run.site.networks()) {
+        run.site.is_on(network)?;
+        let (count, rounds) = match network {
+            Network::OneCore | Network::Loopback => (run.bench.effort.cycles, run.bench.effort.rounds * 3),
+            Network::Delay => (run.bench.effort.cycles.div_ceil(8), run.bench.effort.rounds + 2),
+        };
+        rows.extend(on(run, network, count, rounds)?);
     }
-    for _ in 0..bench.effort.rounds * 3 {
-        for (_, crew, rounds) in &mut crews {
-            crew.0[0].ask(Order::Cycle { count: bench.effort.cycles })?;
-            rounds.push(Times::of(crew.0[0].log()?)?);
-        }
-    }
-    Ok(crews
-        .iter()
-        .map(|(contestant, _, rounds)| Row { contestant: *contestant, figure: Times::median(rounds) })
-        .collect())
+    run.site.is_on(Network::Loopback)?;
+    Ok(rows)
 }
 
-/// With a column for everybody to compare with who took part.
-pub(crate) fn table(rows: &[Row<Times>]) -> Table {
-    let others = [("× floor", Contestant::Floor), ("× filelock", Contestant::Filelock)];
-    let others: Vec<_> =
-        others.into_iter().filter_map(|(title, other)| Some((title, figure(rows, other)?.p50))).collect();
-    let mut head = vec!["cycle", "p50 µs", "p99 µs"];
-    head.extend(others.iter().map(|(title, _)| *title));
-    let mut table = Table::new(&head);
-    for Row { contestant, figure: times } in rows {
-        let mut cells = vec![contestant.title().to_owned(), micros(times.p50), micros(times.p99)];
-        cells.extend(others.iter().map(|(_, other)| decimals(times.p50 / other)));
-        table.row(cells);
+fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<Times>>> {
+    let what = format!("cycle, {}", network.title());
+    let mut crews = Vec::new();
+    for contestant in run.bench.present_but(&[Contestant::CurrentListed]) {
+        let start = || {
+            let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt)?;
+            run.warm(contestant, &mut crew)?;
+            Ok(crew)
+        };
+        let mut crew = run.round(contestant, &what, start)?;
+        run.site.delays(network == Network::Delay);
+        cycle(run, contestant, &what, &mut crew, count)?;
+        crews.push((contestant, crew, Vec::new()));
+    }
+    for _ in 0..rounds {
+        for (contestant, crew, rounds) in &mut crews {
+            rounds.extend(cycle(run, *contestant, &what, crew, count)?);
+        }
+    }
+    let measured = crews.into_iter().filter(|(_, _, rounds)| !rounds.is_empty());
+    Ok(measured.map(|(contestant, _, rounds)| Row { contestant, network, figure: Times::median(&rounds) }).collect())
+}
+
+/// One round; a crew that fails is sent home.
+fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>, count: u64) -> Result<Option<Times>> {
+    let Some(worker) = crew.as_mut().map(|crew| &mut crew.0[0]) else { return Ok(None) };
+    let times = run.round(contestant, what, || {
+        worker.ask(Order::Cycle { count })?;
+        Times::of(worker.log()?)
+    })?;
+    if times.is_none() {
+        *crew = None;
+    }
+    Ok(times)
+}
+
+/// With a column for each floor or peer to compare with, and for a store with a server all that for each way to it.
+pub(crate) fn table(rows: &[Row<Times>], store: Store) -> Table {
+    let networks = [Network::OneCore, Network::Loopback, Network::Delay];
+    let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
+    let mut others = vec![("× floor", store.floor()), ("× filelock", Contestant::Filelock)];
+    others.retain(|(_, other)| figure(rows, *other, Network::Loopback).is_some());
+    let mut head = vec!["cycle".to_owned()];
+    for network in &networks {
+        let (unit, _) = network.unit();
+        let way = if store.has_server() { format!("{}, ", network.title()) } else { String::new() };
+        head.extend([format!("{way}p50 {unit}"), format!("p99 {unit}")]);
+        head.extend(others.iter().map(|(title, _)| (*title).to_owned()));
+    }
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    for Row { contestant, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
+        let cells = networks.iter().map(|network| cells(rows, *contestant, *network, &others));
+        table.row([contestant.title().to_owned()].into_iter().chain(cells.flatten()));
     }
     table
+}
+
+fn cells(rows: &[Row<Times>], who: Contestant, network: Network, others: &[(&str, Contestant)]) -> Vec<String> {
+    let Some(times) = figure(rows, who, network) else { return vec!["–".to_owned(); 2 + others.len()] };
+    let (_, write) = network.unit();
+    let ratio = |other| times.p50 / figure(rows, other, network).map_or(f64::NAN, |other| other.p50);
+    let ratios = others.iter().map(|(_, other)| decimals(ratio(*other)));
+    [write(times.p50), write(times.p99)].into_iter().chain(ratios).collect()
 }

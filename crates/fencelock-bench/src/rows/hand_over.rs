@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Row;
-use crate::bench::{Bench, Store};
+use super::{Row, take_turns};
+use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::Crew;
+use crate::network::server::Site;
 use crate::protocol::{Order, now};
 use crate::report::{Table, decimals, micros};
+use crate::run::Run;
 use crate::stats::{Times, hand_overs, in_order, median};
 
 const CONTESTANTS: [Contestant; 5] =
@@ -23,9 +25,6 @@ const SHAPES: [(u64, u64); 5] = [(2, 1), (100, 1), (1000, 1), (100, 4), (1000, 4
 
 /// How often `filelock` looks whether the lock is free, by default.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Until everybody who has come sleeps.
-const SETTLE: Duration = Duration::from_millis(20);
 
 /// A thousand threads blocked in the kernel say nothing that a hundred do not.
 const FLOCK_WAITERS: u64 = 100;
@@ -41,35 +40,28 @@ pub(crate) struct HandOver {
     pub(crate) woken: f64,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<HandOver>>> {
+pub(crate) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
     let mut rows = Vec::new();
+    let bench = &run.bench;
     for (waiters, processes) in SHAPES {
         let fits = waiters <= bench.effort.waiters && (bench.store == Store::File || processes == 1);
         let mut contestants = bench.present(&CONTESTANTS);
         contestants.retain(|contestant| fits && (*contestant != Contestant::Flock || waiters <= FLOCK_WAITERS));
-        let mut rounds = vec![Vec::new(); contestants.len()];
-        for _ in 0..bench.effort.rounds {
-            for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-                rounds.push(round(bench, *contestant, waiters, processes)?);
-            }
-        }
-        rows.extend(
-            contestants
-                .iter()
-                .zip(rounds)
-                .map(|(contestant, rounds)| Row { contestant: *contestant, figure: over(&rounds, waiters, processes) }),
-        );
+        let turn = |contestant| round(run, contestant, waiters, processes).map(Some);
+        let found = take_turns(&contestants, bench.effort.rounds, turn)?;
+        let row = |(contestant, rounds): (_, Vec<_>)| Row::here(contestant, over(&rounds, waiters, processes));
+        rows.extend(found.into_iter().map(row));
     }
     Ok(rows)
 }
 
 /// As often as it takes to see enough hand-overs.
-fn round(bench: &Bench, contestant: Contestant, waiters: u64, processes: u64) -> Result<HandOver> {
-    let mut crew = Crew::start(bench, contestant, processes)?;
+fn round(run: &Run, contestant: Contestant, waiters: u64, processes: u64) -> Result<HandOver> {
+    let mut crew = run.crew(contestant, processes)?;
     let (mut times, mut order, mut woken) = (Vec::new(), Vec::new(), 0);
     // One that nobody looks at: threads, watches and caches are there afterwards.
-    for is_warm in [false].into_iter().chain((0..bench.effort.hand_overs.div_ceil(waiters)).map(|_| true)) {
-        let (woken_now, mut sections) = drain(&mut crew, contestant, waiters)?;
+    for is_warm in [false].into_iter().chain((0..run.bench.effort.hand_overs.div_ceil(waiters)).map(|_| true)) {
+        let (woken_now, mut sections) = drain(&mut crew, contestant, waiters, &*run.site)?;
         let times_now = hand_overs(&mut sections)?;
         if is_warm {
             woken += woken_now;
@@ -81,11 +73,13 @@ fn round(bench: &Bench, contestant: Contestant, waiters: u64, processes: u64) ->
     Ok(HandOver { waiters, processes, times: Times::of(times)?, in_order: median(order), woken })
 }
 
-/// Lets so many queue and be served, once; how often waiters were woken, and every section.
+/// Lets so many queue and be served, once; how often waiters were woken, and every section. All of them wait before the
+/// first release: a server that comes to rest has been asked for everything that a waiter asks for.
 pub(crate) fn drain(
     crew: &mut Crew,
     contestant: Contestant,
     waiters: u64,
+    site: &dyn Site,
 ) -> Result<(u64, Vec<crate::protocol::Section>)> {
     let processes = crew.0.len() as u64;
     for index in 0..=waiters {
@@ -96,8 +90,7 @@ pub(crate) fn drain(
         let worker = &mut crew.0[usize::try_from(index % processes)?];
         worker.ask(Order::Enter { index, hold: index == 0 })?;
     }
-    // Ours is in the queue by now, but may not listen yet; a thread may not have come to its system call.
-    std::thread::sleep(SETTLE);
+    site.is_quiet()?;
     if contestant == Contestant::Filelock {
         std::thread::sleep(random(POLL));
     }
@@ -123,7 +116,7 @@ fn over(rounds: &[HandOver], waiters: u64, processes: u64) -> HandOver {
 pub(crate) fn table(rows: &[Row<HandOver>]) -> Table {
     let head = ["hand-over", "waiters", "processes", "p50 µs", "p99 µs", "order kept", "woken per release"];
     let mut table = Table::new(&head);
-    for Row { contestant, figure } in rows {
+    for Row { contestant, figure, .. } in rows {
         table.row([
             contestant.title().to_owned(),
             figure.waiters.to_string(),

@@ -3,14 +3,18 @@
 use anyhow::Result;
 
 use super::Row;
-use crate::bench::Bench;
+use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
-use crate::crew::{Crew, Worker};
+use crate::crew::{Crew, Placement, Worker};
+use crate::network::server::{Kept, Network};
 use crate::protocol::{Order, Section, now};
 use crate::report::{Table, decimals};
+use crate::run::Run;
 use crate::stats::{Times, fit, hand_overs, least_and_most, median};
 
-const CONTESTANTS: [Contestant; 3] = [Contestant::Current, Contestant::Own, Contestant::OwnApart];
+/// Those who have both. Go's client has neither.
+const CONTESTANTS: [Contestant; 5] =
+    [Contestant::Current, Contestant::Own, Contestant::OwnApart, Contestant::Curator, Contestant::Kazoo];
 
 const READERS: u64 = 100;
 const CONTENDERS: u64 = 100;
@@ -34,21 +38,30 @@ pub(crate) struct Shared {
     served: f64,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Vec<Row<Shared>>> {
-    let contestants = bench.present(&CONTESTANTS);
-    let mut rounds = vec![Vec::new(); contestants.len()];
-    for _ in 0..bench.effort.rounds {
-        for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
-            let start = || Crew::start(bench, *contestant, 1);
-            rounds.push(round(bench, start)?);
-        }
+pub(crate) fn measure(run: &Run) -> Result<Vec<Row<Shared>>> {
+    let has_server = run.bench.store.has_server();
+    let mut contestants = run.bench.present(&CONTESTANTS);
+    // Nobody keeps to a core beside a server.
+    contestants.retain(|contestant| !has_server || *contestant != Contestant::OwnApart);
+    let placement = if has_server { Placement::Free } else { Placement::Dealt };
+    run.site.keep(Kept::Any)?;
+    let mut rows = Vec::new();
+    for &network in run.site.networks() {
+        run.site.delays(network == Network::Delay);
+        let what = format!("shared, {}", network.title());
+        let found = run.turns(&contestants, &what, |contestant| {
+            round(&run.bench, || Crew::on(&run.bench, contestant, 1, &run.site.target(network), placement))
+        })?;
+        let row = |(contestant, rounds): (_, Vec<_>)| Row { contestant, network, figure: over(&rounds) };
+        rows.extend(found.into_iter().map(row));
     }
-    let row = |(contestant, rounds): (_, Vec<Shared>)| Row { contestant, figure: over(&rounds) };
-    Ok(contestants.into_iter().zip(rounds).map(row).collect())
+    run.site.delays(false);
+    run.site.keep(Kept::Second)?;
+    Ok(rows)
 }
 
 /// One process for each kind of lock.
-pub(crate) fn round(bench: &Bench, start: impl Fn() -> Result<Crew>) -> Result<Shared> {
+fn round(bench: &Bench, start: impl Fn() -> Result<Crew>) -> Result<Shared> {
     let seconds = bench.effort.contend.as_secs_f64();
     let share = |start, end| Order::Share { readers: READERS, start, end };
     let shared = contend(bench, &mut start()?.0[0], share)?;
@@ -79,7 +92,7 @@ fn contend(bench: &Bench, worker: &mut Worker, order: impl Fn(u64, u64) -> Order
 }
 
 /// Of each figure its median; the worst of how evenly they were served.
-pub(crate) fn over(rounds: &[Shared]) -> Shared {
+fn over(rounds: &[Shared]) -> Shared {
     let of = |figure: fn(&Shared) -> f64| median(rounds.iter().map(figure));
     Shared {
         reads: of(|round| round.reads),
@@ -90,16 +103,15 @@ pub(crate) fn over(rounds: &[Shared]) -> Shared {
     }
 }
 
-pub(crate) fn table<'r>(
-    first: &str,
-    unit: &str,
-    write: fn(f64) -> String,
-    rows: impl IntoIterator<Item = (Contestant, &'r Shared)>,
-) -> Table {
+/// Of one way to the store; what the way is stands in the head where there is more than one.
+pub(crate) fn table(rows: &[Row<Shared>], store: Store, network: Network) -> Table {
+    let (unit, write) = network.unit();
+    let title = "1 writer and 100 readers";
+    let first = if store.has_server() { format!("{title}, {}", network.title()) } else { title.to_owned() };
     let waits = format!("the writer waits, p50 (p99) {unit}");
     let permits = format!("{CONTENDERS} contenders for {PERMITS} permits, sections/s");
-    let mut table = Table::new(&[first, "reads/s", "writes/s", &waits, &permits, "least ÷ most served"]);
-    for (contestant, figure) in rows {
+    let mut table = Table::new(&[&first, "reads/s", "writes/s", &waits, &permits, "least ÷ most served"]);
+    for Row { contestant, figure, .. } in rows.iter().filter(|row| row.network == network) {
         let waits = match figure.writer.p50.is_nan() {
             // It had the lock once, or never.
             true => "–".to_owned(),
@@ -116,6 +128,3 @@ pub(crate) fn table<'r>(
     }
     table
 }
-
-/// What the tables begin with.
-pub(crate) const TITLE: &str = "1 writer and 100 readers";

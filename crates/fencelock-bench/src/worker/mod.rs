@@ -122,7 +122,7 @@ enum Contender {
 impl Contender {
     async fn new(args: &Args) -> Result<Self> {
         Ok(match args.contestant {
-            Contestant::Current | Contestant::CurrentListed | Contestant::Own => {
+            Contestant::Current | Contestant::CurrentListed | Contestant::CurrentPlain | Contestant::Own => {
                 Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?))
             }
             Contestant::OwnApart => {

@@ -94,12 +94,15 @@ impl<L: Lock> Workload<L> {
                 Ok(self.done())
             }
             Order::Spread { waiters, first, start, end } => {
-                let mut contenders = Vec::new();
+                let mut locks = Vec::new();
                 for who in first..first + waiters {
                     let lock = self.lock.named(&format!("bench-{who}"))?;
                     lock.prepare().await?;
-                    contenders.push(alone(lock, who, start, end));
+                    locks.push((lock, who));
                 }
+                // Behind a delay the names may be ready only after the start.
+                let late = now().saturating_sub(start);
+                let contenders = locks.into_iter().map(|(lock, who)| alone(lock, who, start + late, end + late));
                 write_sections(log, &all(contenders).await?.concat())?;
                 Ok(self.done())
             }

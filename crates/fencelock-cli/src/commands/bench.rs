@@ -17,7 +17,7 @@ use self::log::Log;
 pub(crate) use self::workers::Workers;
 use super::StoreArguments;
 use crate::arguments;
-use crate::say::{Failure, Outcome, code, say};
+use crate::output::{Failure, Outcome, code, say};
 use crate::settings::{Chosen, STORE_VARIABLE};
 use crate::show::print_json;
 

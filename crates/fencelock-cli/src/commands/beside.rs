@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::say::say;
+use crate::output::say;
 use crate::show::ShownBeside;
 
 /// How often the queue is looked at while the command runs: a contender that does not wait for us can come at any time.

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
-use fencelock::{Client, Contender, ErrorKind, Name, Page};
+use fencelock::{Client, Contender, ErrorKind, Expiry, Name, Page};
 
 use super::{StoreArguments, farewell, said_already};
 use crate::arguments;
-use crate::say::{Failure, Outcome, code, harmless, say, say_lines};
+use crate::output::{Failure, Outcome, code, harmless, say, say_lines};
 use crate::settings::Chosen;
 use crate::show::Shown;
 
@@ -39,6 +39,9 @@ pub(crate) struct Break {
     /// With --yes, break the grant of another client, too, which is not told and goes on.
     #[arg(long)]
     untold: bool,
+    /// Break what another client wrote without a ttl, too: it may be no lock at all, but data, which is deleted.
+    #[arg(long)]
+    endless: bool,
 }
 
 impl Break {
@@ -72,6 +75,12 @@ impl Break {
         };
         let whose =
             format!("{} in {}, held by {}", self.name, chosen.shown(), Shown::new(index + 1, holder).sentence());
+        if holder.foreign.is_some() && holder.expiry == Expiry::Never && !self.endless {
+            let message = format!(
+                "this has no ttl and may be no lock at all, but data; give --endless as well to delete it: {whose}"
+            );
+            return Err(Failure::new(code::USAGE, message));
+        }
         let untold = holder
             .foreign
             .map(|foreign| format!("{} does not hear of it: this holder goes on, beside the next one", foreign.what));

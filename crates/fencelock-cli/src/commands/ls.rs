@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream};
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::locks::{HEAD, Lock};
-use crate::say::{Failure, Outcome, code, say};
+use crate::output::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 

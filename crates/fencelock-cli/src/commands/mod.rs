@@ -3,11 +3,11 @@
 mod bench;
 mod beside;
 mod r#break;
-mod held;
 mod ls;
 mod run;
 mod show;
 mod stores;
+mod supervise;
 mod told;
 
 use std::time::Duration;
@@ -17,9 +17,9 @@ use fencelock::{Client, ClientBuilder, Health};
 use tracing::level_filters::LevelFilter;
 
 use crate::arguments;
-use crate::bound::Bound;
+use crate::die_with_parent::Bound;
 use crate::guardian::Guard;
-use crate::say::{Failure, Outcome, code, say};
+use crate::output::{Failure, Outcome, code, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
 use crate::warnings::{self, LOG_VARIABLE};
 

@@ -10,12 +10,12 @@ use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardState, Name, Retry};
 use nix::sys::signal::Signal;
 
 use super::beside::Beside;
-use super::held::{Cause, Ending, Held, Limits, certain_until};
+use super::supervise::{Cause, Ending, Held, Limits, certain_until};
 use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
-use crate::say::{Failure, Outcome, chain, code, finish, never_wait, say};
+use crate::output::{Failure, Outcome, chain, code, finish, never_wait, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
 
@@ -65,7 +65,7 @@ pub(crate) struct Run {
     /// Stop the command when it has run this long.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     max_hold: Option<Duration>,
-    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would lapse.
+    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
           allow_hyphen_values = true)]
     grace: Duration,

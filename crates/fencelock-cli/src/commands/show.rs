@@ -8,7 +8,7 @@ use fencelock::{Name, Page, Queue};
 use super::r#break::records;
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
-use crate::say::{Outcome, harmless, say};
+use crate::output::{Outcome, harmless, say};
 use crate::show::{Everybody, Shown, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.

@@ -1,17 +1,19 @@
 //! `fencelock stores`: which stores this program knows, and what each promises.
 
 use clap::Args;
-use fencelock::{Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
-use crate::say::Outcome;
+use crate::output::Outcome;
 use crate::show::{print, print_json};
 
 /// List the stores that this program knows, and what each promises.
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,
-/// `order`, `tokens`, `certainty`, `excludes` (whose locks are the same ones; empty for no other client's), `shared_claims`, `detection_slack_ms`, `wake_bound_ms` and `residue`.
+/// `order`, `tokens`, `certainty`, `excludes` (whose locks are the same ones; empty for no other client's), `shared_claims`, `detection_slack_ms`, `wake_bound_ms` and `residue`;
+/// and `layouts`, the other ones that its URL may ask for: an array of objects with `asked_by` (the option) and
+/// `capability`.
 #[derive(Debug, Args)]
 pub(crate) struct Stores {
     /// Print JSON.
@@ -41,6 +43,14 @@ struct Known {
     feature: &'static str,
     compiled_in: bool,
     capability: Option<Promises>,
+    layouts: Vec<Layout>,
+}
+
+/// Another layout than the default.
+#[derive(Serialize)]
+struct Layout {
+    asked_by: &'static str,
+    capability: Promises,
 }
 
 #[derive(Serialize)]
@@ -59,22 +69,12 @@ struct Promises {
 
 impl Known {
     fn new(info: &StoreInfo) -> Self {
-        let capability = info.capability.map(|capability| {
-            let capability = capability();
-            let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-            Promises {
-                layout: capability.layout,
-                liveness: liveness(capability.liveness),
-                order: order(capability.order),
-                tokens: tokens(capability.tokens),
-                certainty: capability.certainty,
-                excludes: capability.excludes,
-                shared_claims: capability.shared_claims,
-                detection_slack_ms: ms(capability.detection_slack),
-                wake_bound_ms: ms(capability.wake_bound),
-                residue: capability.residue,
-            }
-        });
+        let capability = info.capability.map(|capability| Promises::new(&capability()));
+        let layout = |&(asked_by, capability): &(_, fn() -> Capability)| Layout {
+            asked_by,
+            capability: Promises::new(&capability()),
+        };
+        let layouts = info.layouts.iter().map(layout).collect();
         Self {
             scheme: info.scheme,
             example: info.example,
@@ -82,6 +82,7 @@ impl Known {
             feature: info.feature,
             compiled_in: capability.is_some(),
             capability,
+            layouts,
         }
     }
 
@@ -91,19 +92,42 @@ impl Known {
             return format!("{}\n  not compiled in (feature {})\n", self.example, self.feature);
         };
         let options = if self.options.is_empty() { "none of its own".to_owned() } else { self.options.join(" ") };
-        let woken = format!("within {} ms", promises.wake_bound_ms);
+        let text = format!("{}\n{}", self.example, line("options", &options)) + &promises.lines();
+        let other = |layout: &Layout| format!("  with {}\n{}", layout.asked_by, layout.capability.lines());
+        text + &self.layouts.iter().map(other).collect::<String>()
+    }
+}
+
+impl Promises {
+    fn new(capability: &Capability) -> Self {
+        let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            layout: capability.layout,
+            liveness: liveness(capability.liveness),
+            order: order(capability.order),
+            tokens: tokens(capability.tokens),
+            certainty: capability.certainty,
+            excludes: capability.excludes,
+            shared_claims: capability.shared_claims,
+            detection_slack_ms: ms(capability.detection_slack),
+            wake_bound_ms: ms(capability.wake_bound),
+            residue: capability.residue,
+        }
+    }
+
+    fn lines(&self) -> String {
+        let woken = format!("within {} ms", self.wake_bound_ms);
         let nobodys = "no other client's: whatever else is locked there is held beside ours";
         let lines = [
-            ("options", &*options),
-            ("layout", promises.layout),
-            ("liveness", promises.liveness),
-            ("order", promises.order),
-            ("same as", if promises.excludes.is_empty() { nobodys } else { promises.excludes }),
-            ("tokens", promises.tokens),
-            ("shared", if promises.shared_claims { "readers, writers, permits" } else { "mutexes only" }),
+            ("layout", self.layout),
+            ("liveness", self.liveness),
+            ("order", self.order),
+            ("same as", if self.excludes.is_empty() { nobodys } else { self.excludes }),
+            ("tokens", self.tokens),
+            ("shared", if self.shared_claims { "readers, writers, permits" } else { "mutexes only" }),
             ("woken", &woken),
         ];
-        lines.iter().fold(format!("{}\n", self.example), |text, (what, said)| text + &line(what, said))
+        lines.iter().map(|(what, said)| line(what, said)).collect()
     }
 }
 
@@ -154,6 +178,7 @@ fn tokens(tokens: Tokens) -> &'static str {
     match tokens {
         Tokens::ClockFlooredCounter => "counter, floored by the clock",
         Tokens::CommitNumber => "commit number",
+        Tokens::Counter => "counter",
         Tokens::None => "none",
         _ => "other",
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use fencelock::{AnyGuard, Client, FencingToken, Loss, Name};
 use tokio::task::JoinHandle;
 
-use super::held::Cause;
-use crate::say::say;
+use super::supervise::Cause;
+use crate::output::say;
 
 /// How long the store may take to tell who broke the lock.
 const WHO: Duration = Duration::from_secs(2);

@@ -73,7 +73,7 @@ pub(super) fn lock_name(number: usize) -> String {
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
 /// How long a connection and a release are tried, and a place is waited for that has to leave.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The longest pause between two looks at a queue that somebody has to leave, and between two tries of a release.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -1,7 +1,10 @@
 //! Who is let in, and in which order.
 
-use fencelock::store::{Entered, Place, Standing};
+use std::pin::pin;
+
+use fencelock::store::{Entered, Order, Place, Standing};
 use fencelock::{Claim, Name};
+use futures_util::future::{Either, select};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
@@ -22,9 +25,22 @@ pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     world.waits(&mut second, &b).await?;
     world.waits(&mut third, &a).await?;
     release(first).await?;
-    let next_granted = world.granted(&mut second).await.is_ok();
-    demand!(next_granted, "the mutex was given up and the first waiter did not get it");
-    world.waits(&mut third, &a).await?;
+    if a.capability().order == Order::None {
+        // Whoever came to be the next, it is alone.
+        let is_second = {
+            let (one, other) = (pin!(world.granted(&mut second)), pin!(world.granted(&mut third)));
+            match select(one, other).await {
+                Either::Left((granted, _)) => granted.map(|_| true)?,
+                Either::Right((granted, _)) => granted.map(|_| false)?,
+            }
+        };
+        let (waiter, client) = if is_second { (&mut third, &a) } else { (&mut second, &b) };
+        world.waits(waiter, client).await?;
+    } else {
+        let next_granted = world.granted(&mut second).await.is_ok();
+        demand!(next_granted, "the mutex was given up and the first waiter did not get it");
+        world.waits(&mut third, &a).await?;
+    }
     let queue = a.queue(&job).await?;
     let holders = queue.contenders.iter().filter(|contender| contender.grant.is_some()).count();
     demand!(holders == 1, "the queue of a mutex shows {holders} holders");
@@ -34,7 +50,7 @@ pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
 /// Holders' weights add up to the capacity at most.
 pub async fn the_capacity_is_never_exceeded(world: World) -> Verdict {
     let (client, pool) = (world.client().await?, name("pool")?);
-    client.needs_shared_claims()?;
+    client.needs_permits()?;
     let first = client.hold(&pool, permits(2, 5)).await?;
     let _second = client.hold(&pool, permits(3, 5)).await?;
     let mut third = client.enter(&pool, permits(1, 5)).await?;
@@ -48,7 +64,7 @@ pub async fn the_capacity_is_never_exceeded(world: World) -> Verdict {
 /// A small claim does not slip past a large one that waits.
 pub async fn the_granted_are_a_prefix_of_the_queue(world: World) -> Verdict {
     let (client, pool) = (world.client().await?, name("pool")?);
-    client.needs_shared_claims()?;
+    client.needs_permits()?;
     client.needs_order()?;
     let first = client.hold(&pool, permits(2, 3)).await?;
     let mut large = client.enter(&pool, permits(3, 3)).await?;
@@ -82,7 +98,7 @@ pub async fn waiters_are_granted_in_arrival_order(world: World) -> Verdict {
     Ok(())
 }
 
-/// Readers hold together; a writer waits for all of them, and readers behind it for the writer.
+/// Readers hold together; a writer waits for all of them, and in a store of order the readers behind it for the writer.
 pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -91,6 +107,17 @@ pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     let mut late = [a.enter(&page, Claim::READER).await?, b.enter(&page, Claim::READER).await?];
     release(two).await?;
     world.waits(&mut writer, &b).await?;
+    if a.capability().order == Order::None {
+        // It may pass the writer, which waits for it as well then. Behind a writer of its own process it does not.
+        let [passes, waits] = &mut late;
+        world.granted(passes).await?;
+        release(one).await?;
+        world.waits(&mut writer, &b).await?;
+        world.waits(waits, &b).await?;
+        passes.leave().await?;
+        world.granted(&mut writer).await?;
+        return release(writer).await;
+    }
     world.waits(&mut late[0], &a).await?;
     release(one).await?;
     world.granted(&mut writer).await?;
@@ -130,7 +157,9 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
     let _holder = a.hold(&page, Claim::READER).await?;
     for withdrawn in [false, true] {
         let mut writer = a.enter(&page, Claim::WRITER).await?;
-        let mut reader = b.enter(&page, Claim::READER).await?;
+        // Without an order it waits behind a writer of its own process only.
+        let behind = if a.capability().order == Order::None { &a } else { &b };
+        let mut reader = behind.enter(&page, Claim::READER).await?;
         let mut parked = reader.next(fencelock::Moment::NEVER);
         world.park(&mut parked).await?;
         if withdrawn {
@@ -148,7 +177,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
 /// Two capacities cannot share a queue; the newcomer is told, and leaves nothing.
 pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
-    client.needs_shared_claims()?;
+    client.needs_permits()?;
     let holder = client.hold(&job, Claim::MUTEX).await?;
     let before = client.ids(&job).await?;
     for claim in [Claim::READER, Claim::WRITER, permits(1, 3)] {

@@ -11,7 +11,7 @@ use crate::world::{Client, Verdict, World, demand, name, permits, release};
 /// Readers and holders of permits that die give back what they held in time; who lives keeps what it holds.
 pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Verdict {
     let living = world.client().await?;
-    living.needs_shared_claims()?;
+    living.needs_permits()?;
     let dying = world.client_for(world.fixture().ttl()).await?;
     let (seats, page, book) = (name("seats")?, name("page")?, name("book")?);
     let kept = [living.hold(&seats, permits(1, 4)).await?, living.hold(&book, Claim::READER).await?];
@@ -38,7 +38,7 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
 /// it is taken for living.
 pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
     let living = world.client().await?;
-    living.needs_shared_claims()?;
+    living.needs_permits()?;
     // One who takes a part, behind which there is room; one who takes all, behind which there is none.
     let cases = [("some", permits(2, 3), permits(1, 3)), ("all", permits(3, 3), permits(3, 3))];
     for is_granted_first in [true, false] {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fencelock::store::Order;
 use fencelock::{Error, ErrorKind, Loss, Mutex};
 
 use super::primitives::ended;
-use crate::world::{Fault, GLANCE, PATIENCE, User, Verdict, World, demand, name};
+use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, demand, name};
 
 /// How long a lock may be held here.
 const BRIEFLY: Duration = Duration::from_millis(100);
@@ -49,6 +50,9 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
 /// Who refuses to wait behind a number of waiters is not refused because of those who have left.
 pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
     let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
+    if holds.capability().order == Order::None {
+        return Err(Fault::Inapplicable(NO_ORDER.to_owned()));
+    }
     let job = name("job")?;
     let held = holds.mutex(&job)?.acquire().await?;
     let wait = |user: &User, most| {

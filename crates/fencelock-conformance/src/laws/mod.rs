@@ -1,6 +1,7 @@
 //! The laws, one function each, named by its sentence.
 
 pub mod admission;
+pub mod at_once;
 pub mod breaks;
 pub mod costs;
 pub mod crowds;
@@ -40,6 +41,7 @@ macro_rules! with_laws {
             admission::waiters_are_granted_in_arrival_order,
             admission::a_try_that_is_refused_leaves_nothing,
             admission::names_that_differ_never_share_a_queue,
+            at_once::an_answer_at_once_is_the_one_that_enter_gives,
             identity::the_same_request_finds_the_same_place,
             identity::a_departure_is_final,
             identity::leaving_is_repeatable_and_gives_up_one_incarnation_only,
@@ -74,6 +76,7 @@ macro_rules! with_laws {
             admission::a_lighter_claim_lets_in_whom_it_makes_room_for,
             admission::a_waiter_that_departs_lets_in_whom_it_held_up,
             admission::one_queue_has_one_capacity,
+            at_once::no_answer_at_once_leaves_anything_or_takes_time,
             identity::a_withdrawn_request_never_takes_effect,
             time::next_returns_within_its_bound_of_the_grant,
             view::the_capability_tells_the_truth,

@@ -4,11 +4,11 @@
 //!
 //! | edge | law or test |
 //! |---|---|
-//! | no permits, more than there are | `a_name_is_one_kind_of_lock_at_a_time`; `semaphore_laws`: `no_permits_and_more_than_there_are_are_refused` |
+//! | no permits, more than there are | `a_name_is_one_kind_of_lock_at_a_time`; `laws::semaphore`: `no_permits_and_more_than_there_are_are_refused` |
 //! | another number of permits, while somebody queues and after | `a_name_is_one_kind_of_lock_at_a_time`, `one_queue_has_one_capacity` |
 //! | a name used as another kind of lock | the same |
 //! | a reader made lighter | cannot be asked for: a reader's guard and a permit's have no downgrade |
-//! | a downgrade after the loss | `who_lost_its_place_cannot_make_it_lighter`; `rwlock_laws`: `a_downgrade_after_a_loss_says_so` |
+//! | a downgrade after the loss | `who_lost_its_place_cannot_make_it_lighter`; `laws::rwlock`: `a_downgrade_after_a_loss_says_so` |
 //! | a downgrade whose answer is lost, or that is dropped | `a_downgrade_whose_answer_was_lost_is_found_done`, `wherever_a_downgrade_is_dropped_the_place_is_one` |
 //! | a reader that never leaves | `a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing`, `the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves` |
 //! | a holder of permits that dies, also between its grant and the mark of it | `what_the_dead_held_together_comes_back_in_time`, `who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long` |
@@ -20,7 +20,7 @@ use std::time::Duration;
 use fencelock::{Claim, Client, Contention, Error, ErrorKind, Loss, Name};
 use tokio::task::JoinHandle;
 
-use crate::world::{Fault, NO_SHARED_CLAIMS, PATIENCE, Verdict, World, demand, name};
+use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, needs_permits, needs_shared_claims};
 
 /// How long the impatient wait at first; nothing depends on what happens in it.
 const IMPATIENCE: Duration = Duration::from_millis(200);
@@ -75,7 +75,7 @@ pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: 
 /// A reader, a writer or a permit that cannot be had at once is refused with who has it, and nothing is left of the try.
 pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
-    shares(&holds)?;
+    needs_permits(&holds.capability())?;
     let (page, seats) = (name("page")?, name("seats")?);
     let writer = holds.rwlock(&page)?.write().await?;
     let all = holds.semaphore(&seats, 3)?.permits(2).acquire().await?;
@@ -132,7 +132,7 @@ pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_ent
 /// and leaves nothing; afterwards it is not. No permits, and more than there are, are refused at once.
 pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
-    shares(&holds)?;
+    needs_permits(&holds.capability())?;
     let seats = tries.semaphore("none", 3)?;
     let (none, too_many) = (seats.clone().permits(0).acquire().await, seats.permits(4).acquire().await);
     for refused in [tries.semaphore("none", 0).err(), none.err(), too_many.err()] {
@@ -209,10 +209,7 @@ impl Kind {
 }
 
 fn shares(client: &Client) -> Verdict {
-    match client.capability().shared_claims {
-        true => Ok(()),
-        false => Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned())),
-    }
+    needs_shared_claims(&client.capability())
 }
 
 /// What came of a task that has to end.

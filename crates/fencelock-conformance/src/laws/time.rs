@@ -16,6 +16,8 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
     if a.capability().shared_claims {
         pairs.push((Claim::WRITER, Claim::READER));
         pairs.push((Claim::READER, Claim::WRITER));
+    }
+    if a.capability().permits {
         pairs.push((permits(2, 3), permits(2, 3)));
     }
     for ((ahead, behind), number) in pairs.into_iter().zip(0..) {

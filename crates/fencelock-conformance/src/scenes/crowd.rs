@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::Client;
 use tokio::sync::Mutex as Registry;
 
-use super::{LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, until_contenders};
+use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, until_contenders};
 use crate::harness::Outage;
 
 /// How many wait at once. Each of them reads the queue when it comes and after the reset, so the cost grows with the square
@@ -14,7 +14,7 @@ const WAITERS: usize = 300;
 
 pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {
     stage.block_on(async {
-        let (client, other) = (stage.connect(0).await, stage.connect(1).await);
+        let (client, other) = (stage.connect_for(LONG, 0).await, stage.connect_for(LONG, 1).await);
         let mut first = mutex(&other).acquire().await.unwrap();
         let granted: Arc<Registry<Vec<_>>> = Arc::default();
         let waiters: Vec<_> = (0..WAITERS)

@@ -2,12 +2,12 @@
 
 use fencelock::{GuardState, Loss};
 
-use super::{LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
+use super::{LONG, LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
 use crate::harness::Outage;
 
 pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stage) {
     stage.block_on(async {
-        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let (holder, other) = (stage.connect(0).await, stage.connect_for(LONG, 1).await);
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
@@ -43,7 +43,7 @@ pub(super) fn a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_gra
 /// holder's session can have granted it.
 fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
     stage.block_on(async {
-        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let (holder, other) = (stage.connect(0).await, stage.connect_for(LONG, 1).await);
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
@@ -65,7 +65,7 @@ fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
 
 pub(super) fn a_lock_outlives_a_restart_of_every_connection(stage: &Stage) {
     stage.block_on(async {
-        let (holder, other) = (stage.connect(0).await, stage.connect(1).await);
+        let (holder, other) = (stage.connect_for(LONG, 0).await, stage.connect_for(LONG, 1).await);
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;

@@ -144,6 +144,10 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// How many sessions of the site those live for whose end is no part of a scene: a busy machine may keep a short one from being
+/// renewed in time.
+const LONG: u32 = 3;
+
 /// The lock that all scenes are about.
 const LOCK: &str = "lock";
 
@@ -157,8 +161,14 @@ impl Stage {
     }
 
     async fn connect(&self, client: usize) -> Client {
+        self.connect_for(1, client).await
+    }
+
+    /// A client whose session lives for as long as so many of the site's.
+    async fn connect_for(&self, sessions: u32, client: usize) -> Client {
         // A busy machine may let a single attempt run out of time.
-        Client::builder().connect_timeout(PATIENCE).connect(&self.site.url(client)).await.expect("a client")
+        let builder = Client::builder().ttl(self.site.ttl() * sessions).connect_timeout(PATIENCE);
+        builder.connect(&self.site.url(client)).await.expect("a client")
     }
 
     fn strike(&self, outage: Outage, client: usize, random: u64) {

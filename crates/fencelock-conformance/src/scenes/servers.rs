@@ -1,6 +1,6 @@
 //! Servers that die under a lock that is held.
 
-use fencelock::{Client, GuardState};
+use fencelock::GuardState;
 
 use super::{LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
 use crate::harness::Outage;
@@ -22,9 +22,7 @@ pub(super) fn a_held_lock_outlives_a_restart_of_every_server(stage: &Stage) {
 fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
     stage.block_on(async {
         let ttl = stage.site.ttl() * SESSIONS;
-        let connect =
-            async |client| Client::builder().ttl(ttl).connect(&stage.site.url(client)).await.expect("a client");
-        let (holder, other) = (connect(0).await, connect(1).await);
+        let (holder, other) = (stage.connect_for(SESSIONS, 0).await, stage.connect_for(SESSIONS, 1).await);
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;

@@ -7,26 +7,26 @@ use super::codec::{Malformed, Reader, Write};
 
 /// A session as the server names it, and the secret that lets a client continue it.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct SessionKey {
     pub(crate) id: i64,
     pub(crate) password: Vec<u8>,
 }
 
-impl Ticket {
+impl SessionKey {
     /// "I have no session."
     pub(crate) fn none() -> Self {
         Self { id: 0, password: vec![0; 16] }
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session 0x{:x}", self.id)
     }
 }
 
 /// The whole first frame of the client, length included.
-pub(crate) fn request(ticket: &Ticket, timeout: Duration, seen: i64) -> Vec<u8> {
+pub(crate) fn request(ticket: &SessionKey, timeout: Duration, seen: i64) -> Vec<u8> {
     let mut frame = Vec::with_capacity(52);
     frame.int(0);
     // The version of the protocol: there is one.
@@ -46,7 +46,7 @@ pub(crate) fn request(ticket: &Ticket, timeout: Duration, seen: i64) -> Vec<u8> 
 /// The server's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: SessionKey,
     /// As the server granted it; zero when the session is over.
     pub(crate) timeout: Duration,
     pub(crate) read_only: bool,
@@ -66,7 +66,7 @@ impl Response {
         let password = reader.bytes()?.to_vec();
         // Servers before 3.4 do not send it.
         let read_only = !reader.is_empty() && reader.bool()?;
-        Ok(Self { ticket: Ticket { id, password }, timeout, read_only })
+        Ok(Self { ticket: SessionKey { id, password }, timeout, read_only })
     }
 }
 
@@ -78,13 +78,13 @@ mod tests {
 
     #[test]
     fn a_ticket_does_not_show_its_password() {
-        let ticket = Ticket { id: 0x1f, password: b"hush".to_vec() };
+        let ticket = SessionKey { id: 0x1f, password: b"hush".to_vec() };
         assert_eq!(format!("{ticket:?}"), "session 0x1f");
     }
 
     #[test]
     fn the_first_frame_has_the_length_that_servers_expect() {
-        let frame = request(&Ticket::none(), Duration::from_secs(10), 0);
+        let frame = request(&SessionKey::none(), Duration::from_secs(10), 0);
         assert_eq!(frame.len(), 49);
         assert_eq!(frame[..4], 45_i32.to_be_bytes());
         assert_eq!(frame[16..20], 10_000_i32.to_be_bytes());

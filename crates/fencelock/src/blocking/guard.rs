@@ -73,7 +73,7 @@ impl<K> Guard<K> {
         self.0.state()
     }
 
-    /// How long it is still certain that nobody else was granted; see [`crate::Guard::remaining`].
+    /// How long the lock is still valid; see [`crate::Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining()

@@ -127,7 +127,7 @@ impl ReentrantGuard {
         self.guard.state()
     }
 
-    /// How long it is still certain that nobody else was granted; see [`crate::Guard::remaining`].
+    /// How long the lock is still valid; see [`crate::Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.guard.remaining()

@@ -280,7 +280,7 @@ impl Acquire {
                     continue;
                 }
             }
-            self.succeeded();
+            self.succeeded(&attempt.live);
             return Ok(None);
         }
     }
@@ -307,7 +307,7 @@ impl Acquire {
                 }
             }
             Ok(standing) => {
-                self.succeeded();
+                self.succeeded(&attempt.live);
                 let granted = matches!(standing, Standing::Granted(_));
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }

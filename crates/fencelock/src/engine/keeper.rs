@@ -12,7 +12,7 @@ use super::observe::{Event, Observers};
 use super::options::Retry;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Loss, Renewal, SessionEvent, clean};
+use crate::store::{GrantId, Loss, Renewal, SessionEvent, clean};
 use crate::time::{Clock, Moment};
 
 /// Keeps one session alive until it is over. The only task that renews.
@@ -94,13 +94,15 @@ impl Keeper {
     fn heard(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Over => self.over(self.live.why_over()),
-            SessionEvent::Gone(grant, loss) => self.live.lose_grant(&grant, loss),
-            SessionEvent::Broken(grant, reason) => {
-                if !self.live.was_broken(&grant, clean::reason(reason)) {
-                    self.doubt();
-                }
-            }
+            SessionEvent::Gone(grant, loss) => self.lost(&grant, loss, None),
+            SessionEvent::Broken(grant, reason) => self.lost(&grant, Loss::Broken, Some(clean::reason(reason))),
             SessionEvent::Doubtful => self.doubt(),
+        }
+    }
+
+    fn lost(&mut self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) {
+        if !self.live.lose_grant(grant, loss, reason) {
+            self.doubt();
         }
     }
 

@@ -34,7 +34,7 @@ pub enum Event<'a> {
         /// Why.
         cause: Loss,
     },
-    /// A renewal failed; the session goes on as long as it is certain.
+    /// A renewal failed; the session goes on until its validity ends.
     RenewalFailed {
         /// The part of the store that was asked.
         domain: Domain,

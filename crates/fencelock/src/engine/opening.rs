@@ -169,7 +169,7 @@ impl Engine {
         self.clean_up(async move {
             let _ = engine.in_time("close session", session.close()).await;
         });
-        let message = "the store granted a shorter ttl than the renew intervals and the margin take";
+        let message = "the store granted a shorter ttl than the renew intervals and the safety margin take";
         Err(Error::new(ErrorKind::Config, "open session", message)
             .with("granted", format!("{granted:?}"))
             .with("asked", format!("{:?}", self.timing.ttl))

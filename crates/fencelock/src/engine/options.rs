@@ -35,19 +35,19 @@ pub struct Timing {
     pub ttl: Duration,
     /// How often a session is renewed.
     pub renew_interval: Duration,
-    /// How long before the ttl runs out a guard stops being certain.
+    /// The safety margin: how long before the ttl runs out a guard stops being valid.
     pub margin: Duration,
     /// How long a single request to the store may take.
     pub request_deadline: Duration,
 }
 
 impl Timing {
-    /// Until when a session is certain that lives for `ttl` from `confirmed` on.
+    /// Until when a session is valid that lives for `ttl` from `confirmed` on.
     pub(super) fn safe_until(&self, confirmed: Moment, ttl: Option<Duration>) -> Moment {
         ttl.map_or(Moment::NEVER, |ttl| confirmed.after(ttl).before(self.margin))
     }
 
-    /// Until when a grant is certain by itself.
+    /// Until when a grant is valid by itself.
     pub(super) fn own_end(&self, grant: Grant) -> Moment {
         grant.valid_until.map_or(Moment::NEVER, |end| end.before(self.margin))
     }
@@ -104,7 +104,7 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     }
     if pace.needed(timing.ttl, timing.renew_interval, timing.margin) > timing.ttl {
         return Some(
-            "two renew intervals and the margin (on ZooKeeper another interval, of ttl / 6 at least, and ttl / 4) must fit in the ttl, or one slow renewal or silent server would lose every lock",
+            "two renew intervals and the safety margin (on ZooKeeper another interval, of ttl / 6 at least, and ttl / 4) must fit in the ttl, or one slow renewal or silent server would lose every lock",
         );
     }
     None

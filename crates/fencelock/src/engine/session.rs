@@ -32,6 +32,8 @@ pub(crate) struct Live {
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
     sooner: Notify,
+    /// When the store answered any request of an acquire last.
+    heard: AtomicU64,
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
@@ -48,12 +50,20 @@ enum Tracked {
     Held(Arc<Hold>),
 }
 
+/// A grant that is gone, and why.
+#[derive(Debug)]
+struct GoneGrant {
+    token: FencingToken,
+    loss: Loss,
+    reason: Option<Arc<str>>,
+}
+
 /// Through which a waiter is told that its place is gone, with its session or alone.
 #[derive(Debug, Default)]
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
-    /// The newest grant of the same request that is known to be broken, and why: perhaps one that the waiter has not heard of yet.
-    broken: Mutex<Option<(FencingToken, Arc<str>)>>,
+    /// The newest grant of the same request that is known to be gone: perhaps one that the waiter has not heard of yet.
+    gone: Mutex<Option<GoneGrant>>,
     /// Of the one task that waits.
     waiter: AtomicWaker,
 }
@@ -64,22 +74,22 @@ impl WaitSlot {
         self.waiter.wake();
     }
 
-    fn broken(&self) -> MutexGuard<'_, Option<(FencingToken, Arc<str>)>> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn gone(&self) -> MutexGuard<'_, Option<GoneGrant>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_broken(&self, token: FencingToken, reason: Arc<str>) {
-        let mut broken = self.broken();
-        if broken.as_ref().is_none_or(|(before, _)| *before < token) {
-            *broken = Some((token, reason));
+    fn note(&self, grant: GoneGrant) {
+        let mut gone = self.gone();
+        if gone.as_ref().is_none_or(|before| before.token < grant.token) {
+            *gone = Some(grant);
         }
     }
 
     /// Tells a hold what was heard of its place while that was still a waiter's.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
-        let broken = self.broken().take().filter(|(token, _)| hold.token() == Some(*token));
-        if let Some((_, reason)) = broken {
-            hold.lose_for(Loss::Broken, Some(reason));
+        let gone = self.gone().take().filter(|gone| hold.token() == Some(gone.token));
+        if let Some(GoneGrant { loss, reason, .. }) = gone {
+            hold.lose_for(loss, reason);
         }
         if let Some(cause) = self.cause.get() {
             hold.lose(*cause);
@@ -106,6 +116,7 @@ impl Live {
             safe_until: AtomicU64::new(timing.safe_until(opened.confirmed, opened.ttl).as_nanos()),
             next_end: AtomicU64::new(Moment::NEVER.as_nanos()),
             sooner: Notify::new(),
+            heard: AtomicU64::new(opened.confirmed.as_nanos()),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
             used: Arc::default(),
@@ -127,6 +138,16 @@ impl Live {
     /// A renewal proved it: the session is certain until then.
     pub(super) fn is_safe_until(&self, end: Moment) {
         self.safe_until.store(end.as_nanos(), Ordering::Release);
+    }
+
+    /// When the store was heard of last, by anybody on the session.
+    pub(crate) fn heard(&self) -> Moment {
+        Moment::from_nanos(self.heard.load(Ordering::Acquire)).max(self.answered())
+    }
+
+    /// The store has answered a request of an acquire by now.
+    pub(crate) fn was_heard(&self, now: Moment) {
+        self.heard.fetch_max(now.as_nanos(), Ordering::AcqRel);
     }
 
     /// When the newest request was sent that the session knows to have been answered.
@@ -256,20 +277,16 @@ impl Live {
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
-    /// A grant was broken. Where its place waits, that may be an older grant of the same request, or one that the waiter has not
-    /// heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can tell what is so now.
-    pub(super) fn was_broken(&self, grant: &GrantId, reason: Arc<str>) -> bool {
+    /// One grant is gone, and not another one of the same request. Where its place waits, that may be an older grant, or one that
+    /// the waiter has not heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can
+    /// tell what is so now.
+    pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) -> bool {
         if let (Some(token), Some(Tracked::Waiting(_, slot))) = (grant.token, self.places().get(&grant.place.request)) {
-            slot.is_broken(token, reason);
+            slot.note(GoneGrant { token, loss, reason });
             return false;
         }
-        self.lose(grant.place.request, Loss::Broken, Some(reason), |hold| grant.is_of(hold.id(), hold.token()));
+        self.lose(grant.place.request, loss, reason, |hold| grant.is_of(hold.id(), hold.token()));
         true
-    }
-
-    /// One grant is gone, and not another one of the same request.
-    pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss) {
-        self.lose(grant.place.request, loss, None, |hold| grant.is_of(hold.id(), hold.token()));
     }
 
     /// One place is gone, if it is the one that is meant.

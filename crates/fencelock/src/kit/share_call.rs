@@ -34,7 +34,7 @@ impl<T: Clone> SharedCall<T> {
         })
     }
 
-    /// From here on nobody joins the call that is under way: whoever comes later begins another.
+    /// From here on nobody joins the call that is under way: a later caller begins another.
     pub(crate) fn close(&self) {
         *self.lock() = None;
     }

@@ -21,9 +21,9 @@ use crate::token::FencingToken;
 
 /// A held lock: of a mutex, or what `K` says of [`kind`](crate::kind).
 ///
-/// Holding a guard means: nobody whom it excludes was granted before [`Guard::remaining`] runs out (a mutex and a writer
-/// exclude everybody, a reader all writers, a permit whoever does not fit beside it). It belongs to whoever has the
-/// value, never to a thread or task. After a pause (blocking work, a swapped-out or stopped process), ask
+/// While [`Guard::remaining`] is not zero, no other client that the guard excludes can hold the lock. A mutex and a writer
+/// exclude all others, a reader excludes writers, a permit excludes those that do not fit beside it. The lock belongs to
+/// the guard as a value, never to a thread or task. After a pause (blocking work, a swapped-out or stopped process), ask
 /// [`Guard::check`] before going on, and pass [`Guard::token`] to whatever the lock protects: only that can refuse a
 /// write that comes too late.
 ///
@@ -115,8 +115,8 @@ impl<K> Guard<K> {
         self.share.hold.state()
     }
 
-    /// How long it is still certain that nobody else was granted: zero once lost or released, `None` where nothing can
-    /// lapse (`file:`, without a lease or `max_hold`).
+    /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, `None` where nothing
+    /// can expire (`file:`, without a lease or `max_hold`).
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.share.hold.remaining()
@@ -146,7 +146,7 @@ impl<K> Guard<K> {
         }
     }
 
-    /// Why the lock was broken, after a [`Loss::Broken`]: what whoever broke it gave as the reason.
+    /// Why the lock was broken, after a [`Loss::Broken`]: the reason that was given.
     #[must_use]
     pub fn break_reason(&self) -> Option<&str> {
         self.share.hold.reason()

@@ -24,11 +24,21 @@ pub(super) struct Lock {
 impl Lock {
     /// Refuses a claim that the store does not understand, before anything is sent.
     pub(super) fn new(client: Client, name: Name, claim: Claim) -> Result<Self> {
-        if claim != Claim::MUTEX && !client.capability().shared_claims {
-            let message = "this store understands no claim but a mutex's: no readers, no writers, no permits";
+        let capability = client.capability();
+        let is_known = match claim {
+            Claim::MUTEX => true,
+            Claim::READER | Claim::WRITER => capability.shared_claims,
+            _ => capability.permits,
+        };
+        if !is_known {
+            let message = if capability.shared_claims {
+                "this layout understands mutexes, readers and writers, and no permits; the store's default layout does"
+            } else {
+                "this layout understands no claim but a mutex's: no readers, no writers, no permits; the store's default layout does"
+            };
             return Err(Error::new(ErrorKind::Unsupported, "claim", message)
-                .with("store", client.capability().store)
-                .with("layout", client.capability().layout)
+                .with("store", capability.store)
+                .with("layout", capability.layout)
                 .with("name", name)
                 .with("claim", claim));
         }
@@ -132,16 +142,16 @@ macro_rules! options {
         /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
         /// The death of the process frees it earlier; a downgrade does not prolong it.
         ///
-        /// A rival is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
-        /// than the margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
+        /// The next client is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
+        /// than the safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
         #[must_use]
         pub fn lease(self, lease: Duration) -> Self {
             Self { lock: self.lock.lease(lease) }
         }
 
         /// The longest that one grant may be held: the guard is lost then, with
-        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it. A rival is
-        /// granted when the last guard is gone, or after the margin, as with a lease.
+        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it. The next
+        /// client is granted when the last guard is gone, or after the safety margin, as with a lease.
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
             Self { lock: self.lock.max_hold(most) }

@@ -21,6 +21,21 @@ use crate::queue::Claim;
 /// # Fairness
 /// First come, first served by the order in which the store took the arrivals, where
 /// [`Capability::order`](crate::Capability) says so.
+///
+/// # Examples
+/// ```
+/// use fencelock::{Client, ErrorKind};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = Client::connect("memory:").await?;
+/// let nightly = client.mutex("nightly")?.purpose("report of Sunday");
+/// let guard = nightly.acquire().await?;
+/// assert_eq!(nightly.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+/// guard.release().await?;
+/// nightly.run(|guard| async move { assert!(guard.token().is_some()) }).await?;
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Mutex {
     lock: Lock,
@@ -77,7 +92,7 @@ impl Mutex {
     /// Acquires the lock, runs `body` under it, and releases it, however `body` ends. When this returns after `body` came to
     /// its end, the lock has been given back, unless the store did not confirm that within the request deadline.
     ///
-    /// When the lock is lost, or not certain any more (the margin is reached), `body` is dropped at its next await and
+    /// When the lock is lost, or not valid any more (the safety margin is reached), `body` is dropped at its next await and
     /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That cannot stop blocking code or requests already sent: pass the guard's
     /// token to the resource.
     ///

@@ -18,7 +18,7 @@ pub type PermitGuard = Guard<Permits>;
 /// A semaphore over all processes that use the same store and name: its holders have up to `capacity` permits together.
 /// Cheap to clone; holds nothing until acquired. The permits of a holder that died come back.
 ///
-/// The capacity is agreed in the store: whoever comes with another one while somebody is queued is refused, with
+/// The capacity is agreed in the store: while somebody is queued, a request with another capacity is refused, with
 /// [`ErrorKind::Conflict`] and the claim of the other. What is *not* noticed is a different capacity while nobody is
 /// queued; so a capacity is changed by letting everybody leave first. A capacity of 1 is a [`Mutex`](crate::Mutex), and
 /// shares its queue.

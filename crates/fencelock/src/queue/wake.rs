@@ -7,7 +7,7 @@
 //! | the first that waits, for a part of the capacity | any departure ahead |
 //! | a later one that waits for a part | the grant or the departure of the one before |
 //!
-//! Three facts make this enough, and each is a test in `tests/queue_laws.rs`: whoever becomes admitted is told; whoever
+//! Three facts make this enough, and each is a test in `tests/laws/queue.rs`: whoever becomes admitted is told; whoever
 //! is not told would be given the same answer if it asked again, so it need not; and in a queue of one kind of lock a
 //! departing holder wakes at most one contender more than it lets in. A departing *waiting* writer wakes the readers directly behind it, whether or
 //! not that lets them in.
@@ -77,7 +77,7 @@ pub(super) fn hears_with(
 /// Who hears when the contender at `departed` leaves `queue`: positions in `queue` as it was before, front first.
 ///
 /// Includes those who hear of it through the grants that it leads to. Everybody who becomes admitted is among them;
-/// whoever is not among them need not be asked. Costs a step for each holder and each one told; on a queue of mutexes
+/// the others need not be asked. Costs a step for each holder and each one told; on a queue of mutexes
 /// that is a constant, however many wait.
 ///
 /// # Panics

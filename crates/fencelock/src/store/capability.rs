@@ -17,10 +17,12 @@ pub struct Capability {
     pub order: Order,
     /// Where fencing tokens come from.
     pub tokens: Tokens,
-    /// What the time that a guard calls "certainly safe" presumes.
+    /// What the time for which a guard says that it is valid presumes.
     pub certainty: &'static str,
-    /// Whether claims other than a mutex's are understood (readers, writers, permits).
+    /// Whether readers and writers are understood besides mutexes.
     pub shared_claims: bool,
+    /// Whether permits of semaphores are understood, too.
+    pub permits: bool,
     /// A dead session's places go within its ttl plus this, by the store's clock.
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
@@ -50,6 +52,7 @@ impl Capability {
             tokens: Tokens::None,
             certainty: "",
             shared_claims: false,
+            permits: false,
             detection_slack: SLOW,
             wake_bound: SLOW,
             excludes: "",
@@ -71,8 +74,8 @@ pub struct Pace {
     pub least_margin: Duration,
     /// A shorter ttl is refused.
     pub least_ttl: Duration,
-    /// The moment that a renewal confirms: with `None` the moment at which it was sent; with `Some(n)` an earlier one, by up to one
-    /// renew interval and ttl / n (on ZooKeeper the followers report to the leader who lives).
+    /// With `None`, a renewal confirms the moment at which it was sent. With `Some(n)` it may confirm an earlier one, by up to one
+    /// renew interval and ttl / n (ZooKeeper: the followers' report to the leader is that old).
     pub proof_lag: Option<u32>,
     /// Which part of the ttl it may take to notice that a server fell silent and to be with another one: `Some(n)` for ttl / n; `None`
     /// where there is no other.
@@ -118,7 +121,7 @@ pub enum Liveness {
 pub enum Order {
     /// First come, first served, by the order in which the store took the arrivals.
     Fifo,
-    /// None: whoever tries at the right moment.
+    /// None: the client that tries at the right moment has the lock.
     None,
 }
 
@@ -130,6 +133,8 @@ pub enum Tokens {
     ClockFlooredCounter,
     /// A number that the store draws for every change it commits (zxid, revision).
     CommitNumber,
+    /// A counter for each name, which other clients count on, too. It rises as long as the store keeps it, and begins anew if it is lost.
+    Counter,
     /// There are none.
     None,
 }

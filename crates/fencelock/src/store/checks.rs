@@ -12,7 +12,7 @@ pub(crate) fn lighter(held: Claim, asked: Claim) -> Result<()> {
         return Ok(());
     }
     let message = "a lighter claim has the same capacity and less weight";
-    Err(Error::new(ErrorKind::Config, "lighten", message).with("held", held).with("asked", asked))
+    Err(Error::new(ErrorKind::Config, "downgrade", message).with("held", held).with("asked", asked))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //! - a departure is final;
 //! - a dead session's places go within ttl + [`Capability::detection_slack`] by the store's clock;
 //! - the same [`RequestId`] finds the same place;
+//! - an answer at once ([`Session::enter_now`]) is the one that [`Session::enter`] gives;
+//! - no answer at once leaves anything or takes time;
 //! - a withdrawn request never takes effect;
 //! - tokens rise;
 //! - [`Place::next`] returns within [`Capability::wake_bound`] of the change;
@@ -51,7 +53,7 @@ pub use self::opening::{Domain, Opening, Tasks};
 pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
-pub use self::view::{Beside, Contender, Foreign, Page, Queue, Waits};
+pub use self::view::{Beside, Contender, Expiry, Foreign, Page, Queue, Waits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;

@@ -130,7 +130,7 @@ pub enum Loss {
     Restarted,
     /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
     PerhapsRestarted,
-    /// No renewal was confirmed until the margin before the ttl ran out: a rival may be granted soon.
+    /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
     Unconfirmed,
     /// Somebody removed the place from the store.
     Removed,

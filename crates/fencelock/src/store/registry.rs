@@ -25,6 +25,9 @@ pub struct StoreInfo {
     pub options: &'static [&'static str],
     /// What it promises by default; `None` when the feature is off.
     pub capability: Option<fn() -> Capability>,
+    /// The other layouts that its URL may ask for: the option that does, and what each promises.
+    #[allow(clippy::type_complexity, reason = "a name for the pair would say no more")]
+    pub layouts: &'static [(&'static str, fn() -> Capability)],
     pub(crate) open: Option<OpenFn>,
 }
 
@@ -38,7 +41,7 @@ impl StoreInfo {
     /// A store that this build leaves out.
     #[allow(dead_code, reason = "with every feature on, nothing is left out")]
     const fn off(scheme: &'static str, feature: &'static str, example: &'static str) -> Self {
-        Self { scheme, feature, example, options: &[], capability: None, open: None }
+        Self { scheme, feature, example, options: &[], capability: None, layouts: &[], open: None }
     }
 }
 
@@ -56,21 +59,31 @@ static STORES: &[StoreInfo] = &[
     #[cfg(feature = "redis-tls")]
     crate::stores::redis::TLS_INFO,
     #[cfg(all(feature = "redis", not(feature = "redis-tls")))]
-    StoreInfo { capability: None, open: None, ..crate::stores::redis::TLS_INFO },
+    StoreInfo { capability: None, layouts: &[], open: None, ..crate::stores::redis::TLS_INFO },
     #[cfg(feature = "redis")]
     crate::stores::redis::UNIX_INFO,
+    #[cfg(feature = "redis")]
+    crate::stores::redis::redlock::INFO,
+    #[cfg(feature = "redis-tls")]
+    crate::stores::redis::redlock::TLS_INFO,
+    #[cfg(all(feature = "redis", not(feature = "redis-tls")))]
+    StoreInfo { capability: None, open: None, ..crate::stores::redis::redlock::TLS_INFO },
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redis", "redis", "redis://host:6379/0"),
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("rediss", "redis-tls", "rediss://host:6379/0"),
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("redlock", "redis", "redlock://host1:6379,host2,host3/0"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("redlocks", "redis-tls", "redlocks://host1:6379,host2,host3/0"),
     #[cfg(feature = "zookeeper")]
     crate::stores::zookeeper::INFO,
     #[cfg(feature = "zookeeper-tls")]
     crate::stores::zookeeper::TLS_INFO,
     #[cfg(all(feature = "zookeeper", not(feature = "zookeeper-tls")))]
-    StoreInfo { capability: None, open: None, ..crate::stores::zookeeper::TLS_INFO },
+    StoreInfo { capability: None, layouts: &[], open: None, ..crate::stores::zookeeper::TLS_INFO },
     #[cfg(not(feature = "zookeeper"))]
     StoreInfo::off("zk", "zookeeper", "zk://host1:2181,host2,host3/locks"),
     #[cfg(not(feature = "zookeeper"))]
@@ -78,8 +91,7 @@ static STORES: &[StoreInfo] = &[
 ];
 
 /// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
-const PLANNED: &[&str] =
-    &["postgres", "postgresql", "mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster", "redlock"];
+const PLANNED: &[&str] = &["postgres", "postgresql", "mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster"];
 
 /// What others call the schemes that there are.
 const ALIASES: &[(&str, &str)] = &[
@@ -89,6 +101,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("valkeys", "rediss"),
     ("redis+tls", "rediss"),
     ("unix", "redis+unix"),
+    ("redsync", "redlock"),
+    ("redlock+tls", "redlocks"),
 ];
 
 fn unknown(scheme: &str) -> Error {

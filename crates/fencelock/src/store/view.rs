@@ -1,7 +1,7 @@
 //! Queues, as others see them.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Grant, Owner, RequestId};
 use crate::name::Name;
@@ -70,6 +70,20 @@ pub struct Contender {
     pub purpose: Option<Arc<str>>,
     /// What it is, where another client made it; `None` for a fencelock's.
     pub foreign: Option<Foreign>,
+    /// When its grant ends unless it is prolonged, where the store tells of each grant by itself.
+    pub expiry: Expiry,
+}
+
+/// When a grant ends by the store's clock, unless it is prolonged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expiry {
+    /// The store does not tell.
+    Unknown,
+    /// Never: only its holder, or a break, ends it. What another client left so may be no lock at all, but data.
+    Never,
+    /// After this time.
+    In(Duration),
 }
 
 impl Contender {
@@ -79,7 +93,7 @@ impl Contender {
     /// A fencelock's contender of which no more is known.
     #[must_use]
     pub const fn new(id: RequestId, claim: Claim) -> Self {
-        Self { id, owner: None, claim, grant: None, since: None, purpose: None, foreign: None }
+        Self { id, owner: None, claim, grant: None, since: None, purpose: None, foreign: None, expiry: Expiry::Unknown }
     }
 }
 

@@ -2,7 +2,7 @@
 //! answers and messages that never come.
 //!
 //! What went wrong in Redisson's locks, by the numbers of its issues, and what would notice it here. Scenes are in
-//! `fencelock-conformance` and played by `redis_scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
+//! `fencelock-conformance` and played by `failures::redis_scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
 //! the scripts alone are in `stores/redis/fair/scripts/tests`, and stand last.
 //!
 //! | issue | what went wrong | here |
@@ -26,12 +26,17 @@
 mod away;
 mod clocks;
 mod cuts;
+mod foreign;
 mod janitor;
 mod lab;
 #[path = "../wakes/mod.rs"]
 mod line;
 mod looking;
 mod memory;
+mod plain;
+mod redisson;
+mod redisson_shared;
+mod redlock;
 mod refusals;
 mod trouble;
 mod wakes;

@@ -73,6 +73,28 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
 }
 
 #[tokio::test]
+async fn a_quorum_is_asked_over_tls_and_a_master_that_is_not_trusted_is_missing() {
+    let (ours, other, directory) = (authority(), authority(), tempfile::tempdir().unwrap());
+    let directory = directory.path();
+    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
+    let trusted = directory.join("ours.pem");
+    let servers = [&ours, &ours, &other].map(|authority| {
+        identity(authority, directory, "127.0.0.1");
+        let [certificate, key] = ["crt", "key"].map(|kind| directory.join(format!("127.0.0.1.{kind}")));
+        let tls = Tls { certificate, key, trusted: trusted.clone(), asks_clients: false };
+        server(Settings { tls: Some(tls), password: Some("s3cret".to_owned()), ..Settings::default() })
+    });
+    let [a, b, c] = [0, 1, 2].map(|index| servers[index].secure_address().unwrap());
+    let url = format!("redlocks://:s3cret@{a},{b},{c}?rejoin_ms=0&tls_ca={}", trusted.display());
+    let client = client(&url, 9000).await;
+    let guard = acquired(acquiring(&client, "job")).await;
+    for (server, has) in servers.iter().zip([1, 1, 0]) {
+        assert_eq!(server.ask(&["EXISTS", "job"]).unwrap().number().unwrap(), has);
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_socket_file_leads_to_the_same_locks() {
     let server = server(Settings { password: Some("secret".to_owned()), ..Settings::default() });
     let url = format!("redis+unix://locks:s@{}?db=3", server.socket().display());

@@ -180,7 +180,7 @@ async fn twenty_thousand_locks_of_one_client_far_away_are_closed_in_few_round_tr
     let proxy = Proxy::start(server.address()).unwrap();
     let client = Client::connect(&format!("redis://{}", proxy.address())).await.unwrap();
     let kept = twenty_thousand(&client).await;
-    let each_way = Duration::from_millis(10);
+    let each_way = Duration::from_millis(50);
     proxy.delay(each_way);
     Work::of(&server);
     let stop = Arc::new(AtomicBool::new(false));

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencelock::{Client, Error, Event, Guard, Loss, Observer};
 use fencelock_testbed::zookeeper::shared;
@@ -78,16 +78,15 @@ impl Lab {
 
     /// Waits until so many nodes are in the queue of `name`.
     pub(crate) async fn until_queued(&self, name: &str, count: usize) -> Vec<String> {
-        soon(async {
-            loop {
-                let children = self.children(name).await;
-                if children.len() == count {
-                    return children;
-                }
-                tokio::task::yield_now().await;
+        let start = Instant::now();
+        loop {
+            let children = self.children(name).await;
+            if children.len() == count {
+                return children;
             }
-        })
-        .await
+            assert!(start.elapsed() < PATIENCE, "these are queued, and not {count}: {children:?}");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The same without listing them; says how many requests it took.

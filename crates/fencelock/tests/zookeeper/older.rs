@@ -1,4 +1,4 @@
-//! A way to a server that makes an older one of it: what came with 3.6 has a number there that no server knows, or is hung up on.
+//! A way to a server that makes an older one of it: it has no answer to what came with 3.6.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,16 +12,29 @@ use tokio::net::{TcpListener, TcpStream};
 const OWN_NODES: [u8; 4] = 103_i32.to_be_bytes();
 const UNKNOWN: [u8; 4] = 9999_i32.to_be_bytes();
 
+/// What becomes of a request for the session's own nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// The server is sent a number in its place that it does not know, and says so.
+    Refuses,
+    /// The connection is closed.
+    HangsUp,
+    /// The same, the first time; later ones are answered.
+    HangsUpOnce,
+    /// The request is left out, and whatever comes later is answered.
+    Swallows,
+}
+
 pub(crate) struct Older {
     pub(crate) address: SocketAddr,
-    refusals: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Older {
-    pub(crate) async fn new(server: SocketAddr, hangs_up: bool) -> Self {
+    pub(crate) async fn new(server: SocketAddr, manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, refusals) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let counted = Arc::clone(&refusals);
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&asked);
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let counted = Arc::clone(&counted);
@@ -29,18 +42,18 @@ impl Older {
                     let server = TcpStream::connect(server).await?;
                     let ((up, mut down), (mut answers, requests)) = (near.into_split(), server.into_split());
                     tokio::select! {
-                        ended = relay(up, requests, &counted, hangs_up) => ended,
+                        ended = relay(up, requests, &counted, manner) => ended,
                         ended = copy(&mut answers, &mut down) => ended.map(drop),
                     }
                 });
             }
         });
-        Self { address, refusals }
+        Self { address, asked }
     }
 
-    /// How often it was asked for what it does not know.
-    pub(crate) fn refusals(&self) -> usize {
-        self.refusals.load(Ordering::SeqCst)
+    /// How often it was asked for a session's own nodes.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 }
 
@@ -49,7 +62,7 @@ async fn relay(
     mut up: OwnedReadHalf,
     mut requests: OwnedWriteHalf,
     counted: &AtomicUsize,
-    hangs_up: bool,
+    manner: Manner,
 ) -> std::io::Result<()> {
     for number in 0.. {
         let mut frame = vec![0; 4];
@@ -59,10 +72,13 @@ async fn relay(
         up.read_exact(&mut frame[4..]).await?;
         // The first one says hello.
         if number > 0 && frame[8..12] == OWN_NODES {
-            frame[8..12].copy_from_slice(&UNKNOWN);
-            counted.fetch_add(1, Ordering::SeqCst);
-            if hangs_up {
-                return Ok(());
+            let before = counted.fetch_add(1, Ordering::SeqCst);
+            match manner {
+                Manner::Refuses => frame[8..12].copy_from_slice(&UNKNOWN),
+                Manner::HangsUp => return Ok(()),
+                Manner::HangsUpOnce if before == 0 => return Ok(()),
+                Manner::HangsUpOnce => {}
+                Manner::Swallows => continue,
             }
         }
         requests.write_all(&frame).await?;

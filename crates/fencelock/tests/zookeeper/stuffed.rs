@@ -8,7 +8,7 @@ use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
 use crate::lab::{Lab, acquired, acquiring, observed, soon};
-use crate::older::Older;
+use crate::older::{Manner, Older};
 
 /// Puts so many nodes with names of so many bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
 async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
@@ -137,30 +137,42 @@ async fn the_node_of_a_request_without_an_answer_is_taken_back_from_a_parent_tha
     }
 }
 
-/// Two requests without an answer, on a server that does not tell a session its own nodes; says how often it was asked for them.
-async fn listed(hangs_up: bool) -> usize {
+/// Requests without an answer, one after the other, on a server that tells a session its own nodes in this manner; says how often it was
+/// asked for them.
+async fn asked(manner: Manner, requests: usize) -> usize {
     let lab = Lab::new().await;
-    let older = Older::new(shared().address(), hangs_up).await;
+    let older = Older::new(shared().address(), manner).await;
     let proxy = Proxy::start(older.address).unwrap();
-    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=30000", proxy.address(), lab.parent);
+    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=9000", proxy.address(), lab.parent);
     let near = Client::connect(&url).await.unwrap();
     lab.put("job/first", CreateMode::Persistent).await;
     lab.delete("job/first").await;
     stuff(&lab, "job", 60, 8).await;
-    for _ in 0..2 {
+    for _ in 0..requests {
         unanswered(&lab, &near, &proxy, true).await;
         until_count(&lab, 60).await;
     }
     soon(near.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
-    older.refusals()
+    older.asked()
 }
 
 #[tokio::test]
 async fn servers_before_3_6_have_the_parent_listed_to_take_a_request_back() {
-    assert_ne!(listed(false).await, 0, "it was never asked");
+    assert_ne!(asked(Manner::Refuses, 2).await, 0, "it was never asked");
 }
 
 #[tokio::test]
 async fn what_hangs_up_on_a_request_that_it_does_not_know_has_the_parent_listed() {
-    assert_ne!(listed(true).await, 0, "it was never asked");
+    assert_ne!(asked(Manner::HangsUp, 2).await, 0, "it was never asked");
+}
+
+#[tokio::test]
+async fn what_swallows_a_request_that_it_does_not_know_has_the_parent_listed() {
+    assert_ne!(asked(Manner::Swallows, 1).await, 0, "it was never asked");
+}
+
+#[tokio::test]
+async fn one_lost_answer_is_no_word_that_a_session_is_never_told_its_nodes() {
+    let asked = asked(Manner::HangsUpOnce, 3).await;
+    assert!(asked >= 4, "asked {asked} times for three requests, of which one was to be asked for again");
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::log::{Log, Section};
 use crate::arguments;
 use crate::commands::{StoreArguments, connect, farewell};
-use crate::say::{Failure, Outcome, code};
+use crate::output::{Failure, Outcome, code};
 
 /// Not for people: `bench` starts these.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! One request of an acquire, from its first sending to its grant; whoever drops it takes it back.
+//! One request of an acquire, from its first sending to its grant; dropping it takes it back.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<
     while live.over().is_none() {
         let undone = match &mut place {
             Some(place) => engine.in_time("leave", place.leave()).await.map(drop),
-            None => engine.in_time("withdraw", live.session().withdraw(&id.name, id.request)).await,
+            None => engine.in_time("cancel", live.session().withdraw(&id.name, id.request)).await,
         };
         match undone {
             Ok(()) => return,

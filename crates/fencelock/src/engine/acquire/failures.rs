@@ -48,7 +48,7 @@ impl Acquire {
             return self.failed(error).await;
         }
         let now = self.engine.clock.now();
-        // A pause, and a place that was there for a while.
+        // A pause, and a place that was there for a while: entries that are farther apart are rarer than pauses would make them.
         self.gone.forget_after(self.engine.retry.longest_pause * 2, now);
         let (gone, since) = self.gone.another(now);
         let error = match gone {
@@ -66,8 +66,10 @@ impl Acquire {
         Ok(())
     }
 
-    pub(super) fn succeeded(&mut self) {
-        self.heard = Some(self.engine.clock.now());
+    pub(super) fn succeeded(&mut self, live: &Live) {
+        let now = self.engine.clock.now();
+        live.was_heard(now);
+        self.heard = Some(now);
         self.failures = Failures::default();
     }
 

@@ -44,23 +44,32 @@ impl Acquire {
     async fn behind_others(&mut self, live: &Live, heard: Moment, mine: Option<RequestId>) -> Error {
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
         let told = self.engine.told(look, self.until).await;
-        // Late timers are not the store's silence.
-        let over = self.engine.clock.now().min(self.until.after(LATEST));
         match told {
             Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
-            None if over.since(heard.max(live.answered())) > QUIET => self.outage(None),
+            None if self.is_quiet(live, heard, self.until) => self.outage(None),
             None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
             Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
         }
     }
 
+    /// Whether nobody on the session has heard of the store for a while, when a look that ended then was not answered.
+    fn is_quiet(&self, live: &Live, heard: Moment, until: Moment) -> bool {
+        // Late timers are not the store's silence.
+        let over = self.engine.clock.now().min(until.after(LATEST));
+        over.since(heard.max(live.heard())) > QUIET
+    }
+
     /// Why the time is over before a request was sent: others of this process were in the way, and one look for all of them
-    /// tells whether the store answers.
+    /// tells whether the store answers, unless others of the session know.
     pub(super) async fn never_asked(&mut self) -> Error {
-        let look = self.engine.look(&self.wish.name, None);
-        match self.engine.told(look, self.engine.clock.now()).await {
-            Some(Ok(looked)) if self.failures.last.is_none() => {
-                self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked))
+        let (look, until) = (self.engine.look(&self.wish.name, None), self.engine.clock.now());
+        let told = self.engine.told(look, until).await;
+        let live = self.engine.current(self.domain).filter(|live| !live.is_suspect());
+        match (told, live) {
+            _ if self.failures.last.is_some() => self.timed_out(None).await,
+            (Some(Ok(looked)), _) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked)),
+            (None, Some(live)) if !self.is_quiet(&live, live.heard(), until) => {
+                self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone())))
             }
             _ => self.timed_out(None).await,
         }
@@ -108,7 +117,7 @@ impl Acquire {
     }
 
     pub(super) async fn conflict(&self, theirs: Claim) -> Error {
-        let message = "somebody queues under this name with another kind of lock or another capacity";
+        let message = "the name is in use as another kind of lock, or with another capacity";
         self.refused(ErrorKind::Conflict, message, None).await.with("theirs", theirs).with("ours", self.wish.claim)
     }
 }

@@ -14,7 +14,7 @@ use super::directory::Directory;
 use super::fault::fault;
 use super::files::{make_file, open_file, write_all};
 use super::lives::session_name;
-use super::ticket::{Key, Slot, Ticket};
+use super::ticket::{EncodedName, Key, Ticket};
 use crate::error::Result;
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
@@ -59,7 +59,7 @@ impl Directory {
     /// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
     pub(super) fn break_grant(&self, order: &Break) -> Result<bool> {
         let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
-        let slot = Slot::of(&order.place.name);
+        let slot = EncodedName::of(&order.place.name);
         let Some(ticket) = self.holder(&slot, order)? else {
             let same = |known: Break| {
                 let is_of_then = milliseconds(known.at) == milliseconds(order.at);
@@ -90,7 +90,7 @@ impl Directory {
     }
 
     /// Tells the next one in the queue that the place `key` is gone: its holder may be stopped, and tells nobody.
-    fn tell_who_is_behind(&self, slot: &Slot, key: Key) {
+    fn tell_who_is_behind(&self, slot: &EncodedName, key: Key) {
         let Ok((line, ..)) = self.read_line(slot) else { return };
         if let Some(next) = line.iter().map(|known| known.ticket.key).find(|next| *next > key) {
             self.tell_gone(next.session, key);
@@ -98,7 +98,7 @@ impl Directory {
     }
 
     /// The ticket of the grant that `order` names, if it is there.
-    fn holder(&self, slot: &Slot, order: &Break) -> Result<Option<Ticket>> {
+    fn holder(&self, slot: &EncodedName, order: &Break) -> Result<Option<Ticket>> {
         let (line, mut roll, _) = self.read_line(slot)?;
         let is_it = |ticket: &Ticket| {
             ticket.key.number == order.place.request.number
@@ -109,7 +109,7 @@ impl Directory {
         Ok(line.iter().map(|known| known.ticket).rfind(is_it))
     }
 
-    fn take_away(&self, slot: &Slot, ticket: &Ticket) -> Result<bool> {
+    fn take_away(&self, slot: &EncodedName, ticket: &Ticket) -> Result<bool> {
         let bucket = self.bucket(slot.bucket);
         let path = bucket.path(ticket, &slot.encoded);
         let removed = self.remove(&path);

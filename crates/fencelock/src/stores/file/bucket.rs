@@ -1,9 +1,8 @@
 //! One bucket: a directory of tickets, its short lock, and what this process knows of the queues in it.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
@@ -17,56 +16,21 @@ use super::platform;
 use super::ticket::{Key, Ticket};
 use super::turn::Turn;
 use super::watch::Rung;
+use crate::kit::waking_lock::{self, WakingLock};
 use crate::queue::Claim;
 
 /// A bucket of one directory, shared by all sessions of this process.
 #[derive(Debug)]
 pub(super) struct Bucket {
     index: u16,
-    state: Mutex<State>,
+    state: WakingLock<State>,
 }
 
 /// How many tickets of dead sessions one try, or one look of a waiter, removes. The others are out of its way all the same.
 pub(super) const REAPED_AT_MOST: usize = 1000;
 
-/// The state, locked. Whoever is to be woken is woken once it is unlocked: a waker may run anything, even what locks it
-/// again.
-#[derive(Debug)]
-pub(super) struct Locked<'a> {
-    // Dropped in this order.
-    state: MutexGuard<'a, State>,
-    rings: Rings,
-}
-
-/// Rings when dropped.
-#[derive(Debug, Default)]
-struct Rings(Rung);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.rings.0 = std::mem::take(&mut self.state.rung);
-    }
-}
-
-impl Drop for Rings {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|bell| bell.ring());
-    }
-}
+/// The state, locked.
+pub(super) type Locked<'a> = waking_lock::Locked<'a, State>;
 
 /// What is known of a bucket. Held only for short system calls, never over an await.
 #[derive(Debug, Default)]
@@ -78,6 +42,12 @@ pub(super) struct State {
     pub(super) turn: Turn,
     /// Rung once the state is unlocked.
     rung: Rung,
+}
+
+impl AsMut<Rung> for State {
+    fn as_mut(&mut self) -> &mut Rung {
+        &mut self.rung
+    }
 }
 
 /// The bucket's lock among processes, given back on drop.
@@ -98,40 +68,31 @@ impl BucketLock {
 
 impl Bucket {
     pub(super) fn new(index: u16) -> Self {
-        Self { index, state: Mutex::default() }
+        Self { index, state: WakingLock::default() }
     }
 
     pub(super) fn index(&self) -> u16 {
         self.index
     }
 
-    /// The state. Its steps leave it usable, so a panic in one of them does no harm to the others.
+    /// The state.
     pub(super) fn lock(&self) -> Locked<'_> {
-        Locked { state: self.state.lock().unwrap_or_else(PoisonError::into_inner), rings: Rings::default() }
+        self.state.lock()
     }
 
     /// The state, if nobody is at it.
     pub(super) fn lock_now(&self) -> Option<Locked<'_>> {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Locked { state, rings: Rings::default() })
+        self.state.lock_now()
     }
 
     /// Gives the descriptor back unless the bucket is in use this very moment.
     pub(super) fn close_descriptor(&self) -> bool {
-        match self.state.try_lock() {
-            Ok(mut state) => {
-                state.forget_directory();
-                if !state.lines.values().any(Line::has_local) {
-                    state.lines.clear();
-                }
-                true
-            }
-            Err(_) => false,
+        let Some(mut state) = self.lock_now() else { return false };
+        state.forget_directory();
+        if !state.lines.values().any(Line::has_local) {
+            state.lines.clear();
         }
+        true
     }
 
     /// Where a ticket is, from the root of the store.

@@ -18,8 +18,9 @@ use super::line::Known;
 use super::place::FilePlace;
 use super::platform;
 use super::session::Core;
-use super::ticket::{Key, Note, Slot, Ticket};
+use super::ticket::{EncodedName, Key, Note, Ticket};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::own_places;
 use crate::queue::Admission;
 use crate::store::{Entered, Entry};
 use crate::time::Moment;
@@ -120,7 +121,7 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
         // A call to a server of files may hang.
         return None;
     }
-    let slot = Slot::of(&entry.name);
+    let slot = EncodedName::of(&entry.name);
     let bucket = core.directory.bucket(slot.bucket);
     let request = Request { core, entry, slot: &slot, bucket: &bucket, at_once: true };
     match request.step(&mut *bucket.lock_now()?) {
@@ -134,7 +135,7 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
-    let slot = Slot::of(&entry.name);
+    let slot = EncodedName::of(&entry.name);
     let bucket = core.directory.bucket(slot.bucket);
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };
     core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
@@ -172,7 +173,7 @@ fn is_short(bucket: &OwnedFd) -> rustix::io::Result<bool> {
 struct Request<'a> {
     core: &'a Arc<Core>,
     entry: &'a Entry,
-    slot: &'a Slot,
+    slot: &'a EncodedName,
     bucket: &'a Arc<Bucket>,
     /// The caller itself asks, and is not to be held up.
     at_once: bool,
@@ -200,7 +201,7 @@ impl Request<'_> {
             return Ok(Step::TakesLonger);
         }
         if core.over().is_some() {
-            return Err(Error::new(ErrorKind::Lost, "enter", "the session is over").into());
+            return Err(own_places::over("enter").into());
         }
         if core.is_withdrawn(self.entry.id.number) {
             return Err(Error::new(ErrorKind::Closed, "enter", "the request was withdrawn").into());

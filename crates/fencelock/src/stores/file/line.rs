@@ -5,9 +5,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::ticket::{Key, Ticket};
-use super::watch::{Bell, Rung};
+use super::watch::Rung;
+use crate::kit::bell::Bell;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
 use crate::store::{Ahead, Grant, Standing};
@@ -21,7 +23,7 @@ pub(super) struct Known {
     pub(super) local: bool,
     /// In which renewal of its session its ticket was looked at last, 0 for none.
     pub(super) looked_at: u32,
-    listeners: Rung,
+    listeners: Vec<Arc<Bell>>,
 }
 
 impl Known {
@@ -29,9 +31,10 @@ impl Known {
         Self { ticket, local, looked_at: 0, listeners: Vec::new() }
     }
 
-    /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted).
-    pub(super) fn tell(&mut self, bell: &Arc<Bell>) {
-        if !self.listeners.iter().any(|known| Arc::ptr_eq(known, bell)) {
+    /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted). A bell that `is_new` is not
+    /// looked for among thousands.
+    pub(super) fn tell(&mut self, bell: &Arc<Bell>, is_new: bool) {
+        if is_new || !self.listeners.iter().any(|known| Arc::ptr_eq(known, bell)) {
             // Of a mutex, one waiter listens to each contender.
             self.listeners.reserve_exact(1);
             self.listeners.push(Arc::clone(bell));
@@ -39,7 +42,9 @@ impl Known {
     }
 
     pub(super) fn forget(&mut self, bell: &Arc<Bell>) {
-        self.listeners.retain(|known| !Arc::ptr_eq(known, bell));
+        if let Some(at) = self.listeners.iter().position(|known| Arc::ptr_eq(known, bell)) {
+            self.listeners.swap_remove(at);
+        }
     }
 
     /// How many listen, for tests: nobody may stay here who has stopped waiting.
@@ -50,7 +55,7 @@ impl Known {
 
     /// Hands its listeners over to be rung.
     pub(super) fn ring(&mut self, rung: &mut Rung) {
-        rung.append(&mut self.listeners);
+        rung.extend(self.listeners.drain(..).map(Waker::from));
     }
 }
 
@@ -63,6 +68,8 @@ pub(super) struct Line {
     known: VecDeque<Known>,
     /// The keys by session and number of the request, once there are more than a [`FEW`] contenders; else empty.
     by_request: HashMap<(u64, u64), Key>,
+    /// The writer that was looked for last, and how far it is known to have nobody but readers behind it.
+    writer: Option<Box<(Ticket, Key)>>,
 }
 
 impl Line {
@@ -93,6 +100,7 @@ impl Line {
         }
         old.for_each(|mut gone| gone.ring(rung));
         self.known = listed.into();
+        self.writer = None;
         self.index_all();
     }
 
@@ -194,6 +202,21 @@ impl Line {
     pub(super) fn our_reader_ahead(&self, key: Key) -> Option<Ticket> {
         let readers = self.ahead(key).rev().take_while(|known| known.ticket.claim.is_reader());
         readers.filter(|known| known.local).map(|known| known.ticket).next()
+    }
+
+    /// The nearest one ahead of the reader of `key` that is no reader. Those who join one after the other find it in a few steps.
+    pub(super) fn writer_ahead(&mut self, key: Key) -> Option<&mut Known> {
+        let known = self.writer.as_deref().copied().filter(|(writer, _)| writer.key < key && self.has(writer));
+        let upto = known.map(|(_, upto)| upto);
+        let unknown = self.ahead(key).rev().take_while(|other| upto.is_none_or(|upto| other.ticket.key > upto));
+        let nearer = unknown.map(|other| other.ticket).find(|ticket| !ticket.claim.is_reader());
+        let (writer, upto) = match (nearer, known) {
+            (Some(nearer), _) => (nearer, key),
+            (None, Some((writer, upto))) => (writer, upto.max(key)),
+            (None, None) => return None,
+        };
+        self.writer = Some(Box::new((writer, upto)));
+        self.get_mut(&writer)
     }
 
     /// Whether a waiter for `claim` at the tail is right behind a place of this process that keeps it waiting whatever others do:
@@ -332,18 +355,21 @@ mod tests {
     fn a_listing_tells_those_who_wait_for_a_contender_that_is_not_in_it() {
         let mut line = line(&[3, 1, 2]);
         assert_eq!(seqs(&line), [1, 2, 3]);
-        let bells: Vec<_> = (1..=3).map(|_| Bell::new()).collect();
+        let bells = [Bell::new(), Bell::new(), Bell::new()];
         for seq in 1..=3u64 {
-            line.get_mut(&ticket(seq, Claim::MUTEX)).unwrap().tell(&bells[seq as usize - 1]);
+            line.get_mut(&ticket(seq, Claim::MUTEX)).unwrap().tell(&bells[seq as usize - 1], false);
         }
         let listed = [4, 2].map(|seq| Known::new(ticket(seq, Claim::MUTEX), false));
         let mut rung = Rung::new();
         line.replace(listed.into_iter().collect(), &mut rung);
         assert_eq!(seqs(&line), [2, 4]);
-        let is_rung = |rung: &Rung, bell: &Arc<Bell>| rung.iter().any(|other| Arc::ptr_eq(other, bell));
-        assert_eq!(bells.iter().map(|bell| is_rung(&rung, bell)).collect::<Vec<_>>(), [true, false, true]);
+        let are_rung = |rung: &mut Rung| {
+            rung.drain(..).for_each(Waker::wake);
+            bells.each_ref().map(|bell| bell.take())
+        };
+        assert_eq!(are_rung(&mut rung), [true, false, true]);
         assert!(line.depart(&ticket(2, Claim::MUTEX), &mut rung) && !line.depart(&ticket(2, Claim::MUTEX), &mut rung));
-        assert!(is_rung(&rung, &bells[1]));
+        assert_eq!(are_rung(&mut rung), [false, true, false]);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(super) enum Again {
     Linger,
     Poll,
     Repair,
-    /// Everybody it listens to belongs to this process and tells it in memory.
+    /// Somebody of this process tells it in memory.
     Told,
 }
 
@@ -74,6 +74,9 @@ impl FilePlace {
         let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
+        // A reader ahead looks at the store, and tells; the writer's end is heard of although nobody polls that reader.
+        let is_told =
+            self.ticket.claim.is_reader() && wanted.iter().any(|(ahead, local)| *local && ahead.claim.is_reader());
         let core = Arc::clone(&self.core);
         let mut again = Again::Told;
         let others = wanted.iter().filter(|(_, local)| !local).count();
@@ -82,10 +85,14 @@ impl FilePlace {
         }
         for &(ticket, local) in &wanted {
             if local {
-                if let Some(known) = line.get_mut(&ticket) {
-                    known.tell(&self.bell);
-                }
+                let before = self.targets.len();
                 self.target(ticket, local);
+                if let Some(known) = line.get_mut(&ticket) {
+                    known.tell(&self.bell, self.targets.len() > before);
+                }
+                continue;
+            }
+            if is_told && !self.is_rung && !self.is_repair && self.hears_of(ticket) {
                 continue;
             }
             let watched = (others <= WATCHED).then_some(interest);
@@ -106,7 +113,8 @@ impl FilePlace {
                 dead @ Heard::Dead(_) => return Ok(dead),
             }
         }
-        Ok(Heard::There(again))
+        let is_told = is_told && again != Again::Linger;
+        Ok(Heard::There(if is_told { Again::Told } else { again }))
     }
 
     /// Whether the session of `ticket` said that it held everything before it went, so that nobody need be looked for who was
@@ -117,6 +125,14 @@ impl FilePlace {
             _ => false,
         };
         !self.core.directory.root.modes.sticky && self.targets.iter().any(said)
+    }
+
+    /// Whether the kernel tells of the end of that place and of its session.
+    fn hears_of(&self, ticket: Ticket) -> bool {
+        let hears = |target: &Target| {
+            target.session.is_some() && target.departure.as_ref().is_some_and(|news| !news.is_blind())
+        };
+        self.targets.iter().any(|target| target.ticket == ticket && hears(target))
     }
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
@@ -221,14 +237,15 @@ impl FilePlace {
 /// Whom to listen to, whether they are of this process, and for what.
 ///
 /// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
-fn wanted(line: &Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
+fn wanted(line: &mut Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &Known| (known.ticket, known.local);
-    // The first reader of this process listens to the writer, the others to each other, in memory: of thousands of readers
-    // one looks at the store.
+    // Of thousands of readers the first one of this process looks at the store now and then. The others hear of the writer as well,
+    // for nobody may poll the reader ahead of them.
     if mine.claim.is_reader()
         && let Some(reader) = line.our_reader_ahead(mine.key)
     {
-        return (vec![(reader, true)], Interest::GrantOrDeparture);
+        let writer = line.writer_ahead(mine.key).map(|known| as_wanted(known));
+        return ([Some((reader, true)), writer].into_iter().flatten().collect(), Interest::Departure);
     }
     let mut ahead = line.ahead(mine.key);
     let claims = ahead.clone().map(|known| known.ticket.claim);
@@ -237,5 +254,45 @@ fn wanted(line: &Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
         Some(Hear::Departure(position)) => (at(position), Interest::Departure),
         Some(Hear::GrantOrDeparture(position)) => (at(position), Interest::GrantOrDeparture),
         Some(Hear::AnyDepartureAhead) | None => (ahead.map(as_wanted).collect(), Interest::Departure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Claim;
+    use crate::stores::file::ticket::Key;
+
+    fn ticket(seq: u64, claim: Claim) -> Ticket {
+        Ticket { key: Key { seq, session: 1, number: seq }, claim }
+    }
+
+    fn line(tickets: &[Ticket]) -> Line {
+        let mut line = Line::default();
+        tickets.iter().for_each(|ticket| line.insert(Known::new(*ticket, true)));
+        line
+    }
+
+    #[test]
+    fn behind_a_half_made_downgrade_a_reader_listens_to_the_heavier_ticket_as_well() {
+        let (heavy, light, mine) = (ticket(1, Claim::WRITER), ticket(1, Claim::READER), ticket(2, Claim::READER));
+        let mut line = line(&[heavy, light, mine]);
+        assert_eq!(wanted(&mut line, &mine).0, [(light, true), (heavy, true)]);
+    }
+
+    #[test]
+    fn a_reader_listens_to_the_nearest_writer_whoever_was_looked_for_before() {
+        let writers = [1, 4, 7].map(|seq| ticket(seq, Claim::WRITER));
+        let readers = [2, 3, 5, 6, 8, 9].map(|seq| ticket(seq, Claim::READER));
+        let mut line = line(&[&writers[..], &readers[..]].concat());
+        for turn in [[0, 1, 2, 3, 4, 5], [5, 3, 1, 4, 2, 0], [2, 0, 5, 1, 3, 4]] {
+            for at in turn {
+                let (writer, before) = (writers[at / 2], (at % 2 == 1).then(|| (readers[at - 1], true)));
+                let expected: Vec<_> = before.into_iter().chain([(writer, true)]).collect();
+                assert_eq!(wanted(&mut line, &readers[at]).0, expected);
+            }
+        }
+        assert!(line.depart(&writers[2], &mut Vec::new()));
+        assert_eq!(wanted(&mut line, &readers[5]).0, [(readers[4], true), (writers[1], true)]);
     }
 }

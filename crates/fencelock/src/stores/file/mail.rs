@@ -20,7 +20,9 @@ use super::directory::Directory;
 use super::lives::session_name;
 use super::questions::Questions;
 use super::ticket::{Key, parse_base32};
-use super::watch::{Bell, Rung};
+use super::watch::Rung;
+use crate::kit::bell::Bell;
+use crate::kit::waking_lock::{Locked, WakingLock};
 
 /// How much one reading takes in at most: a stranger who writes on and on must not keep a release from ending.
 const READS: usize = 32;
@@ -80,7 +82,7 @@ pub(super) struct Mailbox {
     pipe: Option<Arc<Receiver>>,
     reader: Mutex<Option<AbortHandle>>,
     runtime: Option<Handle>,
-    sorted: Mutex<Sorted>,
+    sorted: WakingLock<Sorted>,
 }
 
 /// What came, and what is hoped for.
@@ -90,6 +92,14 @@ struct Sorted {
     asked: Questions,
     /// Whom to tell when this place of another session is gone.
     awaited: HashMap<Key, Arc<Answer>>,
+    /// Those whose answers came.
+    rung: Rung,
+}
+
+impl AsMut<Rung> for Sorted {
+    fn as_mut(&mut self) -> &mut Rung {
+        &mut self.rung
+    }
 }
 
 /// Where the answer about one place comes.
@@ -121,7 +131,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let mut sorted = self.mailbox.sorted();
+        let mut sorted = self.mailbox.sorted.lock();
         if sorted.awaited.get(&self.key).is_some_and(|answer| Arc::ptr_eq(answer, &self.answer)) {
             sorted.awaited.remove(&self.key);
         }
@@ -133,17 +143,13 @@ impl Mailbox {
     pub(super) fn open(directory: &Directory, session: u64) -> Arc<Self> {
         let runtime = Handle::try_current().ok();
         let pipe = runtime.as_ref().and_then(|_| make_pipe(directory, session).ok());
-        let (pipe, reader, sorted) = (pipe.map(Arc::new), Mutex::default(), Mutex::default());
+        let (pipe, reader, sorted) = (pipe.map(Arc::new), Mutex::default(), WakingLock::default());
         let mailbox = Arc::new(Self { session, pipe, reader, runtime, sorted });
         if let (Some(runtime), Some(pipe)) = (&mailbox.runtime, &mailbox.pipe) {
             let reading = Arc::clone(&mailbox).read_on(Arc::clone(pipe));
             *mailbox.reader() = Some(runtime.spawn(reading).abort_handle());
         }
         mailbox
-    }
-
-    fn sorted(&self) -> MutexGuard<'_, Sorted> {
-        self.sorted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reader(&self) -> MutexGuard<'_, Option<AbortHandle>> {
@@ -156,9 +162,7 @@ impl Mailbox {
 
     async fn read_on(self: Arc<Self>, pipe: Arc<Receiver>) {
         while pipe.readable().await.is_ok() {
-            let (sorted, rung) = self.collect(|buffer| pipe.try_read(buffer));
-            drop(sorted);
-            rung.iter().for_each(|bell| bell.ring());
+            drop(self.collect(|buffer| pipe.try_read(buffer)));
             // Whoever fills the pipe without end must not keep renewals and timers from this thread.
             tokio::task::yield_now().await;
         }
@@ -171,7 +175,7 @@ impl Mailbox {
             return None;
         }
         let answer = Arc::new(Answer { bell: Arc::clone(bell), was_last: AtomicBool::new(false) });
-        self.sorted().awaited.insert(key, Arc::clone(&answer));
+        self.sorted.lock().awaited.insert(key, Arc::clone(&answer));
         let asked = Asked { mailbox: Arc::clone(self), key, answer };
         directory.post(key.session, Letter { key, from: self.session }).ok().map(|()| asked)
     }
@@ -179,13 +183,10 @@ impl Mailbox {
     /// Tells those who asked that a place of this session is gone, which held everything if `was_last`. Call it once its ticket
     /// is removed, with no lock in hand: bells ring.
     ///
-    /// Who asked last is told right here: it is the one behind, since whoever asked before has left, or it would not have been
-    /// its turn to ask. To the others a task writes, for the caller may be on a thread that must not be held up.
+    /// The session that asked last is told right here: it is the next one, since a waiter asks about the place right ahead of it, and those
+    /// that asked before it have left. A task tells the others, because the caller's thread must not be held up.
     pub(super) fn departed(&self, directory: &Arc<Directory>, key: Key, was_last: bool) {
-        let (mut sorted, rung) = self.collect_now();
-        let mut asked = sorted.asked.about(key).into_iter();
-        drop(sorted);
-        rung.iter().for_each(|bell| bell.ring());
+        let mut asked = self.collect_now().asked.about(key).into_iter();
         let word = if was_last { LAST } else { GONE };
         if let Some(newest) = asked.next() {
             directory.tell(newest, key, word);
@@ -207,10 +208,7 @@ impl Mailbox {
             return;
         }
         let _ = rustix::fs::unlinkat(&directory.root.sessions, mailbox_name(self.session).as_str(), AtFlags::empty());
-        let (mut sorted, rung) = self.collect_now();
-        let asked = std::mem::take(&mut sorted.asked);
-        drop(sorted);
-        rung.iter().for_each(|bell| bell.ring());
+        let asked = std::mem::take(&mut self.collect_now().asked);
         for (key, from) in asked.into_all() {
             directory.tell_gone(from, key);
         }
@@ -220,7 +218,7 @@ impl Mailbox {
     /// Of how many places of others the departure will be told.
     #[cfg(test)]
     pub(super) fn awaited(&self) -> usize {
-        self.sorted().awaited.len()
+        self.sorted.lock().awaited.len()
     }
 
     /// Reads no more.
@@ -231,17 +229,16 @@ impl Mailbox {
     }
 
     /// Takes in what is in the pipe at this moment, whether its reader has heard of it or not.
-    fn collect_now(&self) -> (MutexGuard<'_, Sorted>, Rung) {
+    fn collect_now(&self) -> Locked<'_, Sorted> {
         match &self.pipe {
             Some(pipe) => self.collect(|buffer| Ok(rustix::io::read(&**pipe, buffer)?)),
-            None => (self.sorted(), Rung::new()),
+            None => self.sorted.lock(),
         }
     }
 
     /// Reading and sorting are one step: of two who collect, none overlooks what the other has in hand.
-    fn collect(&self, mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> (MutexGuard<'_, Sorted>, Rung) {
-        let mut sorted = self.sorted();
-        let (mut rung, mut buffer) = (Rung::new(), [0; 64 * Letter::LENGTH]);
+    fn collect(&self, mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> Locked<'_, Sorted> {
+        let (mut sorted, mut buffer) = (self.sorted.lock(), [0; 64 * Letter::LENGTH]);
         for _ in 0..READS {
             let length = match read(&mut buffer) {
                 Ok(length @ 1..) => length,
@@ -250,16 +247,17 @@ impl Mailbox {
             };
             for letter in buffer[..length].chunks(Letter::LENGTH).filter_map(Letter::parse) {
                 if letter.key.session != self.session {
-                    rung.extend(sorted.awaited.remove(&letter.key).map(|answer| {
+                    let answer = sorted.awaited.remove(&letter.key);
+                    sorted.rung.extend(answer.map(|answer| {
                         answer.was_last.store(letter.from == LAST, Ordering::Release);
-                        Arc::clone(&answer.bell)
+                        Arc::clone(&answer.bell).into()
                     }));
                 } else {
                     sorted.asked.ask(letter.key, letter.from);
                 }
             }
         }
-        (sorted, rung)
+        sorted
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "file:///var/lib/fencelock",
     options: config::OPTIONS,
     capability: Some(capability),
+    layouts: &[],
     open: Some(open),
 };
 
@@ -79,6 +80,7 @@ fn capability() -> Capability {
         tokens: Tokens::ClockFlooredCounter,
         certainty: "the kernel keeps a lock for as long as the process lives; only removing files by hand ends it earlier",
         shared_claims: true,
+        permits: true,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         excludes: "",

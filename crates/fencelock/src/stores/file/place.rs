@@ -20,9 +20,11 @@ use super::line::{Known, Line};
 use super::listen::{Again, Heard, Target};
 use super::platform;
 use super::session::Core;
-use super::ticket::{Slot, Ticket};
-use super::watch::{Bell, Subscription};
+use super::ticket::{EncodedName, Ticket};
+use super::watch::Subscription;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bell::Bell;
+use crate::kit::own_places::not_there;
 use crate::name::Name;
 use crate::queue::{Admission, Claim};
 use crate::store::{Entry, Left, Loss, Place, PlaceId, RequestId, Standing};
@@ -63,13 +65,15 @@ pub(super) struct FilePlace {
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
     pub(super) is_repair: bool,
+    /// Whether it looks because something rang.
+    pub(super) is_rung: bool,
 }
 
 impl FilePlace {
     pub(super) fn new(
         core: Arc<Core>,
         bucket: Arc<Bucket>,
-        slot: &Slot,
+        slot: &EncodedName,
         entry: &Entry,
         ticket: Ticket,
         standing: Standing,
@@ -89,6 +93,7 @@ impl FilePlace {
             gait: Gait::default(),
             looks: 0,
             is_repair: false,
+            is_rung: false,
         }
     }
 
@@ -140,8 +145,8 @@ impl FilePlace {
     /// reader for the nearest writer, permits for anybody.
     fn needs_listing(&self) -> bool {
         let claim = self.ticket.claim;
-        let waits_for_one =
-            claim.is_whole() || claim.is_reader() && self.targets.iter().all(|target| target.ticket.claim.is_whole());
+        let waits_for_one = claim.is_whole()
+            || claim.is_reader() && self.targets.iter().all(|target| target.local || target.ticket.claim.is_whole());
         !waits_for_one && self.targets.iter().any(|target| !target.local)
     }
 
@@ -168,7 +173,7 @@ impl FilePlace {
     /// Which of those who wait it is, 1 for the next, as far as that can be found out with few calls. A hint.
     fn turn(&self, line: &Line) -> usize {
         if !self.ticket.claim.is_whole() {
-            // Who waits for room has listed the queue, and readers wait for one contender.
+            // A permit that waits for room has listed the queue, and a reader waits for one contender.
             return line.waiters_ahead(&self.ticket) + 1;
         }
         let is_there =
@@ -209,8 +214,8 @@ impl FilePlace {
 
     fn not_lightened(&self, errno: Errno) -> Error {
         match errno {
-            Errno::NOENT | Errno::NOTDIR => Error::new(ErrorKind::Lost, "lighten", "the place is gone"),
-            errno => self.failed("lighten", errno),
+            Errno::NOENT | Errno::NOTDIR => not_there(),
+            errno => self.failed("downgrade", errno),
         }
     }
 
@@ -286,7 +291,7 @@ impl Place for FilePlace {
                 if !matches!(self.standing, Standing::Waiting(_)) {
                     return Ok(self.standing);
                 }
-                self.bell.take();
+                self.is_rung = self.bell.take();
                 let pause = self.look().map_err(|errno| self.failed("wait", errno))?;
                 let now = self.core.clock.now();
                 if matches!(self.standing, Standing::Lost(_)) {
@@ -314,14 +319,14 @@ impl Place for FilePlace {
                 return Ok(());
             }
             if !matches!(self.standing, Standing::Granted(_)) {
-                return Err(Error::new(ErrorKind::Lost, "lighten", "the place is not held"));
+                return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
             }
             let core = Arc::clone(&self.core);
             let mut patience = Patience::new(&core, self.bucket.index());
             let lighter = Ticket { key: self.ticket.key, claim };
             while !self.try_lighten(lighter).map_err(|errno| self.not_lightened(errno))? {
                 if !patience.lasts().await {
-                    return Err(core.directory.stuck("lighten", &Directory::bucket_path(self.bucket.index())));
+                    return Err(core.directory.stuck("downgrade", &Directory::bucket_path(self.bucket.index())));
                 }
             }
             Ok(())

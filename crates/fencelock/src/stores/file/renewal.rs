@@ -12,8 +12,9 @@ use rustix::fs::AtFlags;
 use super::directory::Directory;
 use super::fault::fault;
 use super::session::Core;
-use super::ticket::Slot;
-use crate::error::{Error, ErrorKind, Result};
+use super::ticket::EncodedName;
+use crate::error::Result;
+use crate::kit::own_places;
 use crate::name::Name;
 use crate::store::{Loss, PlaceId, Renewal};
 
@@ -43,7 +44,7 @@ pub(super) async fn renew(core: &Core, places: Vec<PlaceId>) -> Result<Renewal> 
         core.removed();
     }
     if core.over().is_some() {
-        return Err(Error::new(ErrorKind::Lost, "renew", "the session is over"));
+        return Err(own_places::over("renew"));
     }
     let mut round = Round::begin(core);
     let mut gone = Vec::new();
@@ -71,7 +72,7 @@ struct Round<'a> {
     /// The buckets of this one so far, and since which renewal each looks as it does; `None` for one that has just changed.
     buckets: HashMap<u16, Option<(Aspect, u32)>>,
     /// Of the place before: many have one name.
-    slot: Option<(Name, Slot)>,
+    slot: Option<(Name, EncodedName)>,
 }
 
 impl<'a> Round<'a> {
@@ -94,7 +95,7 @@ impl<'a> Round<'a> {
     /// Whether the ticket of a place is there still; those who wait for it are told if it is not.
     fn finds(&mut self, place: &PlaceId) -> Result<bool> {
         if self.slot.as_ref().is_none_or(|(name, _)| *name != place.name) {
-            self.slot = Some((place.name.clone(), Slot::of(&place.name)));
+            self.slot = Some((place.name.clone(), EncodedName::of(&place.name)));
         }
         let Some((_, slot)) = &self.slot else { return Ok(false) };
         let (encoded, index) = (Arc::clone(&slot.encoded), slot.bucket);

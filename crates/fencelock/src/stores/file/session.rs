@@ -20,9 +20,10 @@ use super::lives::session_name;
 use super::mail::Mailbox;
 use super::platform::Interest;
 use super::renewal::{self, Seen};
-use super::ticket::Slot;
-use super::watch::{Bell, Subscription, Watching, watch};
+use super::ticket::EncodedName;
+use super::watch::{Subscription, Watching, watch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bell::Bell;
 use crate::kit::record::{self, Identity};
 use crate::name::Name;
 use crate::store::{
@@ -216,7 +217,7 @@ impl Core {
 
     /// Whether the ticket of a place is still there.
     fn holds(&self, place: &PlaceId) -> bool {
-        let slot = Slot::of(&place.name);
+        let slot = EncodedName::of(&place.name);
         let bucket = self.directory.bucket(slot.bucket);
         let mut state = bucket.lock();
         let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
@@ -224,7 +225,7 @@ impl Core {
     }
 
     fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        let slot = Slot::of(name);
+        let slot = EncodedName::of(name);
         let bucket = self.directory.bucket(slot.bucket);
         let mut withdrawn = self.withdrawn();
         if !withdrawn.contains(&id.number) {
@@ -240,7 +241,7 @@ impl Core {
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
             let path = bucket.path(&ticket, &slot.encoded);
             let removed = self.directory.remove(&path);
-            removed.map_err(|errno| fault("withdraw", format_args!("{}/{path}", self.directory.path), errno))?;
+            removed.map_err(|errno| fault("cancel", format_args!("{}/{path}", self.directory.path), errno))?;
             state.depart(&slot.encoded, &ticket);
             gone = Some(ticket.key);
         }

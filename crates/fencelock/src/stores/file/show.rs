@@ -14,7 +14,7 @@ use super::files::READ_DIRECTORY;
 use super::layout::COUNTERS;
 use super::line::{Known, Line};
 use super::platform;
-use super::ticket::{Note, Slot, Ticket, decode};
+use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -106,7 +106,7 @@ impl NameList {
 impl Directory {
     /// One page of the queue of `name`, as of some moment during the call.
     pub(super) fn read_queue(&self, name: &Name, page: Page) -> Result<Queue> {
-        let slot = Slot::of(name);
+        let slot = EncodedName::of(name);
         let (line, mut roll, strangers) = self.read_line(&slot)?;
         let (granted, queued) = (line.granted(), line.tickets().count());
         let shown = page.of(line.tickets().enumerate());
@@ -118,7 +118,7 @@ impl Directory {
     /// The queue of `name` in short. Nobody is asked for but the head: those who wait are counted by their tickets, also
     /// the dead among them whom nobody has met yet.
     pub(super) fn read_outline(&self, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        let slot = Slot::of(name);
+        let slot = EncodedName::of(name);
         if let Some(outline) = self.outline_from_memory(&slot, mine)? {
             return Ok(outline);
         }
@@ -134,7 +134,7 @@ impl Directory {
     }
 
     /// The same without listing the bucket, while only places of this process are in the queue.
-    fn outline_from_memory(&self, slot: &Slot, mine: &[RequestId]) -> Result<Option<Outline>> {
+    fn outline_from_memory(&self, slot: &EncodedName, mine: &[RequestId]) -> Result<Option<Outline>> {
         let bucket = self.bucket(slot.bucket);
         let mut state = bucket.lock();
         let last = self.last_number(slot.bucket);
@@ -146,7 +146,7 @@ impl Directory {
         Ok(line.map(|line| self.outline(slot, line, mine, &mut Roll::default())))
     }
 
-    fn outline(&self, slot: &Slot, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Outline {
+    fn outline(&self, slot: &EncodedName, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Outline {
         let holders = line.granted();
         let head = line.head().filter(|_| holders > 0);
         Outline {
@@ -177,7 +177,7 @@ impl Directory {
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.
-    pub(super) fn read_line(&self, slot: &Slot) -> Result<(Line, Roll, Vec<String>)> {
+    pub(super) fn read_line(&self, slot: &EncodedName) -> Result<(Line, Roll, Vec<String>)> {
         let (mut line, strangers) = self.list_line(slot)?;
         let mut roll = Roll::default();
         let tickets: Vec<Ticket> = line.iter().map(|known| known.ticket).collect();
@@ -190,7 +190,7 @@ impl Directory {
     }
 
     /// Everybody with a ticket in one queue, and what only looks like a part of it.
-    fn list_line(&self, slot: &Slot) -> Result<(Line, Vec<String>)> {
+    fn list_line(&self, slot: &EncodedName) -> Result<(Line, Vec<String>)> {
         let failed = |errno| fault("queue", format_args!("{}/{}", self.path, Self::bucket_path(slot.bucket)), errno);
         // Whoever drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
         // not be, so they are left out. What remains is the front of the queue, without gaps.
@@ -211,12 +211,12 @@ impl Directory {
         Ok((line, strangers))
     }
 
-    fn ticket_path(&self, slot: &Slot, ticket: &Ticket) -> String {
+    fn ticket_path(&self, slot: &EncodedName, ticket: &Ticket) -> String {
         format!("{}/{}", Self::bucket_path(slot.bucket), ticket.file_name(&slot.encoded))
     }
 
     /// What others see of a place; `None` when it has gone. What cannot be read of it is left out.
-    fn contender(&self, slot: &Slot, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
+    fn contender(&self, slot: &EncodedName, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
         #[cfg(test)]
         self.contents_read.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let path = self.ticket_path(slot, &ticket);
@@ -227,14 +227,13 @@ impl Directory {
             Err(_) => Note::default(),
         };
         let stat = rustix::fs::statat(&self.root.fd, path.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        let client = owner.as_ref().map_or(0, |owner| owner.client);
         Some(Contender {
-            id: RequestId { client: owner.as_ref().map_or(0, |owner| owner.client), number: ticket.key.number },
             owner: owner.filter(|owner| !owner.host.is_empty() || owner.pid != 0),
-            claim: ticket.claim,
             grant: is_granted.then(|| Grant::new(FencingToken::new(ticket.key.seq, 0))),
             since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
-            foreign: None,
+            ..Contender::new(RequestId { client, number: ticket.key.number }, ticket.claim)
         })
     }
 
@@ -260,7 +259,7 @@ impl Directory {
         }
         let target = rustix::fs::readlinkat(&self.root.fd, path, Vec::new()).ok()?;
         let name = Name::new(Note::decode(&target.to_string_lossy()).name?).ok()?;
-        (*Slot::of(&name).encoded == *encoded).then_some(name)
+        (*EncodedName::of(&name).encoded == *encoded).then_some(name)
     }
 
     /// Calls `each` with what is in a bucket; nothing is in one that was never used.

@@ -20,14 +20,14 @@ const DIGEST_MARK: char = '~';
 
 /// A name as the store writes it, and the bucket it falls into.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct EncodedName {
     /// The encoded name, the first field of its tickets.
     pub(super) encoded: Arc<str>,
     /// The number of its bucket, below [`BUCKETS`](crate::kit::bucket::BUCKETS).
     pub(super) bucket: u16,
 }
 
-impl Slot {
+impl EncodedName {
     pub(super) fn of(name: &Name) -> Self {
         let bucket = bucket_of(name);
         let encoded = encode(name.as_str());
@@ -259,8 +259,8 @@ mod tests {
     proptest! {
         #[test]
         fn encoded_names_are_injective(a in names(), b in names()) {
-            prop_assert_eq!(a == b, Slot::of(&a).encoded == Slot::of(&b).encoded);
-            let slot = Slot::of(&a);
+            prop_assert_eq!(a == b, EncodedName::of(&a).encoded == EncodedName::of(&b).encoded);
+            let slot = EncodedName::of(&a);
             prop_assert!(!slot.encoded.contains('/') && !slot.encoded.starts_with('.') && slot.bucket < crate::kit::bucket::BUCKETS);
             if slot.is_inline() {
                 prop_assert_eq!(decode(&slot.encoded), Some(a));
@@ -271,7 +271,7 @@ mod tests {
         fn a_ticket_is_read_back_from_its_file_name(
             name in names(), seq in 0..1u64 << 51, session: u64, number: u64, claim in claims()
         ) {
-            let slot = Slot::of(&name);
+            let slot = EncodedName::of(&name);
             let ticket = Ticket { key: Key { seq, session, number }, claim };
             let file = ticket.file_name(&slot.encoded);
             prop_assert!(file.len() <= 255);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn the_longest_ticket_fits_a_file_name() {
         for length in [INLINE_MAX, INLINE_MAX + 1, 512] {
-            let slot = Slot::of(&Name::new("n".repeat(length)).unwrap());
+            let slot = EncodedName::of(&Name::new("n".repeat(length)).unwrap());
             let key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
             let claim = Claim::new(u32::MAX - 1, u32::MAX).unwrap();
             assert!(Ticket { key, claim }.file_name(&slot.encoded).len() <= 255);

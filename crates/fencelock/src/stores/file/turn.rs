@@ -14,7 +14,7 @@ use crate::time::Moment;
 const TURN: Duration = Duration::from_millis(1);
 /// How long it then leaves the lock alone: those who wait try each millisecond at first.
 const WAY: Duration = Duration::from_millis(3);
-/// How long a mark counts. Who waits renews it with every try; who died does not.
+/// How long a mark counts. A waiter renews its mark with every try; a dead process does not.
 const FRESH_MS: u64 = 20;
 /// The low bits of a mark say whose it is, the others when it was made, in milliseconds.
 const WHOSE_BITS: u32 = 22;

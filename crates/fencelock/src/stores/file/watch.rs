@@ -5,45 +5,17 @@
 //! user by default), or outside of a runtime, waiters poll.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use rustix::io::Errno;
 use tokio::runtime::{Handle, Id};
-use tokio::sync::Notify;
 
 use super::platform::{Event, Interest, Notifier};
-
-/// What a waiter is woken by. A ring is never lost: the next [`Bell::rung`] returns at once.
-#[derive(Debug)]
-pub(super) struct Bell {
-    notify: Notify,
-    rung: AtomicBool,
-}
-
-impl Bell {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { notify: Notify::new(), rung: AtomicBool::new(false) })
-    }
-
-    pub(super) fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
-        self.notify.notify_one();
-    }
-
-    /// Whether it rang since the last call.
-    pub(super) fn take(&self) -> bool {
-        self.rung.swap(false, Ordering::AcqRel)
-    }
-
-    /// Completes once it rings, or rang. Cancel safe. For one task at a time.
-    pub(super) async fn rung(&self) {
-        self.notify.notified().await;
-    }
-}
+use crate::kit::bell::Bell;
 
 /// Bells that are to ring once no lock of ours is held: a waker may run anything.
-pub(super) type Rung = Vec<Arc<Bell>>;
+pub(super) type Rung = Vec<Waker>;
 
 /// What [`watch`] found.
 pub(super) enum Watching {
@@ -107,7 +79,7 @@ struct Watches(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
-    bells: HashMap<i32, Rung>,
+    bells: HashMap<i32, Vec<Arc<Bell>>>,
     /// `None` once nobody reads it.
     notifier: Option<Arc<Notifier>>,
 }
@@ -171,7 +143,7 @@ impl Watches {
 
     /// Passes on what has happened.
     fn dispatch(&self, notifier: &Notifier) -> std::io::Result<()> {
-        let mut rung = Rung::new();
+        let mut rung: Vec<Arc<Bell>> = Vec::new();
         let drained = notifier.drain(|event| {
             let mut table = self.lock();
             match event {
@@ -228,7 +200,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         bells[0].rung().await;
         bells[1].rung().await;
-        assert!(bells[0].take() && bells[1].take() && !bells[2].take());
+        assert!(!bells[2].take());
         assert!(matches!(watch(path_text, Interest::Departure, &bells[0]), Watching::Gone));
     }
 
@@ -267,7 +239,7 @@ mod tests {
         let (elsewhere, rung) = (path.clone(), Arc::clone(&bell));
         let blind = std::thread::spawn(move || watched_by_a_runtime_that_ends(&elsewhere, &rung)).join().unwrap();
         bell.rung().await;
-        assert!(bell.take() && blind.is_blind() && blind.also(&bell).is_none());
+        assert!(blind.is_blind() && blind.also(&bell).is_none());
         let Watching::On(seeing) = watch(&path, Interest::Touch, &bell) else { panic!("no inotify watch") };
         assert!(!seeing.is_blind());
         drop(directory);

@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 use super::held::Held;
 use super::state::State;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::waking_lock::WakingLock;
 use crate::store::RequestId;
 use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: WakingLock<State>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_virtual: bool,
     traps: AtomicU64,
@@ -24,21 +25,16 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, is_virtual: bool) -> Arc<Self> {
-        let state = Mutex::new(State::new(Arc::clone(&clock)));
+        let state = WakingLock::new(State::new(Arc::clone(&clock)));
         Arc::new(Self { state, clock, is_virtual, traps: AtomicU64::new(0) })
     }
 
     /// Looks at the state as it is now, and wakes whom that concerns once the lock is given back.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut State, Moment) -> R) -> R {
-        let (result, wakes) = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.clock.now();
-            state.sweep(now);
-            let result = look(&mut state, now);
-            (result, std::mem::take(&mut state.wakes))
-        };
-        wakes.into_iter().for_each(Waker::wake);
-        result
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.sweep(now);
+        look(&mut state, now)
     }
 }
 
@@ -252,10 +248,10 @@ fn unanswered(operation: Operation) -> Error {
     let operation = match operation {
         Operation::Open => "open",
         Operation::Enter => "enter",
-        Operation::Withdraw => "withdraw",
+        Operation::Withdraw => "cancel",
         Operation::Renew => "renew",
         Operation::Close => "close",
-        Operation::Lighten => "lighten",
+        Operation::Lighten => "downgrade",
         Operation::Leave => "leave",
         Operation::Queue => "queue",
         Operation::Contention => "contention",

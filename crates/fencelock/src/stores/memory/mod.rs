@@ -251,8 +251,9 @@ static CAPABILITY: Capability = Capability {
     liveness: Liveness::Memory,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "that the process lives",
+    certainty: "the process lives",
     shared_claims: true,
+    permits: true,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
     excludes: "",
@@ -328,6 +329,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "memory:test",
     options: &[],
     capability: Some(|| CAPABILITY.clone()),
+    layouts: &[],
     open: Some(open),
 };
 

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::held::Held;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::clock_number;
+use crate::kit::own_places;
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
@@ -36,6 +37,12 @@ pub(super) struct State {
     breaks: VecDeque<Break>,
     /// Whom to wake once the lock is given back.
     pub(super) wakes: Vec<Waker>,
+}
+
+impl AsMut<Vec<Waker>> for State {
+    fn as_mut(&mut self) -> &mut Vec<Waker> {
+        &mut self.wakes
+    }
 }
 
 /// How many broken grants are remembered.
@@ -171,7 +178,7 @@ impl State {
     pub(super) fn enter(&mut self, session: u64, entry: &Entry) -> Result<Joined> {
         let record = self.sessions.get(&session);
         if record.is_none_or(|record| record.over.is_some()) {
-            return Err(is_over("enter"));
+            return Err(own_places::over("enter"));
         }
         let line = self.lines.get(&entry.name);
         if let Some((line, index)) = self.find(&entry.name, entry.id, session) {
@@ -302,7 +309,7 @@ impl State {
         let line = self.lines.get_mut(name);
         let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) else {
             let loss = self.loss(session);
-            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("because", loss));
+            return Err(own_places::not_there().with("because", loss));
         };
         line.tickets[index].claim = claim;
         self.settle(name);
@@ -310,17 +317,17 @@ impl State {
     }
 
     /// Prolongs the session, and says which places of the list are gone.
-    pub(super) fn renew(&mut self, session: u64, places: &[PlaceId], now: Moment) -> Result<Vec<(PlaceId, Loss)>> {
+    pub(super) fn renew(&mut self, session: u64, places: &Vec<PlaceId>, now: Moment) -> Result<Vec<(PlaceId, Loss)>> {
         let record = self.sessions.get_mut(&session).filter(|record| record.over.is_none());
-        let record = record.ok_or_else(|| is_over("renew"))?;
+        let record = record.ok_or_else(|| own_places::over("renew"))?;
         record.deadline = now.after(record.ttl);
-        let is_here = |place: &&PlaceId| self.find(&place.name, place.request, session).is_some();
-        let why = |place: &PlaceId| match self.breaks.iter().any(|order| order.place == *place) {
-            true => Loss::Broken,
-            false => Loss::Removed,
-        };
-        let gone = places.iter().filter(|place| !is_here(place));
-        Ok(gone.map(|place| (place.clone(), why(place))).collect())
+        let is_broken =
+            |name: &Name, id| self.breaks.iter().any(|order| order.place.request == id && order.place.name == *name);
+        Ok(own_places::gone(places, |name, id| match self.find(name, id, session) {
+            Some(_) => None,
+            None if is_broken(name, id) => Some(Loss::Broken),
+            None => Some(Loss::Removed),
+        }))
     }
 
     /// The standing of one place as it is now.
@@ -407,13 +414,11 @@ impl State {
     fn contender(&self, line: &Line, index: usize) -> Contender {
         let ticket = &line.tickets[index];
         Contender {
-            id: ticket.id,
             owner: self.sessions.get(&ticket.session).map(|record| Owner::clone(&record.owner)),
-            claim: ticket.claim,
             grant: (index < line.granted).then(|| ticket.grant()),
             since: Some(ticket.since),
             purpose: ticket.purpose.clone(),
-            foreign: None,
+            ..Contender::new(ticket.id, ticket.claim)
         }
     }
 
@@ -453,10 +458,6 @@ impl State {
     fn loss(&self, session: u64) -> Loss {
         self.over(session).unwrap_or(Loss::Removed)
     }
-}
-
-fn is_over(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Lost, operation, "the session is over")
 }
 
 impl Line {

@@ -1,12 +1,17 @@
-//! Locks on one Redis server, in a queue of our own: first come, first served, at one script to acquire and one to release.
+//! Locks on one Redis server. By default (`fair`) in a queue of our own: first come, first served, at one script to acquire and one to
+//! release. With `plain` and `redisson` on the keys of other clients, without an order.
 //!
 //! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
 //! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
 //!
-//! `wire/` is the way to a server, whatever the layout. `fair/` is the one layout there is; its sessions and readers implement
-//! `wire::LinkUser`, which is all that the wire knows of them.
+//! `wire/` is the way to a server, whatever the layout. `fair/` is our own layout, `race/` what all layouts without a queue have in common,
+//! `plain/` and `redisson/` are those, and `redlock/` is `plain/` over several servers; sessions and readers implement `wire::LinkUser`, which is all that the wire knows of them.
 
 mod fair;
+mod plain;
+mod race;
+mod redisson;
+pub(crate) mod redlock;
 mod url;
 mod wire;
 
@@ -24,6 +29,13 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "redis://host:6379/0",
     options: url::OPTIONS,
     capability: Some(|| fair::CAPABILITY.clone()),
+    layouts: &[
+        ("layout=plain", || plain::CAPABILITY.clone()),
+        ("layout=plain&signal=python-redis-lock", || plain::SIGNALLING.clone()),
+        ("layout=plain&fence=:fence", || plain::COUNTING.clone()),
+        ("layout=redisson", || redisson::CAPABILITY.clone()),
+        ("layout=redisson-fenced", || redisson::FENCED.clone()),
+    ],
     open: Some(open),
 };
 
@@ -46,7 +58,12 @@ pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let (config, prefix) = url::read(url)?;
-        Ok(fair::new(config, &prefix))
+        let (config, layout, prefix) = url::read(url)?;
+        Ok(match layout {
+            url::Layout::Fair => fair::new(config, &prefix),
+            url::Layout::Plain(beside) => plain::new(config, prefix, beside),
+            url::Layout::Redisson => redisson::new(config, prefix, false),
+            url::Layout::RedissonFenced => redisson::new(config, prefix, true),
+        })
     })
 }

@@ -1,88 +1,144 @@
 //! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the layout. What it says of the server, the wire reads.
 
+use super::plain::{Beside, SIGNALLED};
 use super::wire::{Config, bad};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::store::StoreUrl;
 
 /// The options of a `redis:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["layout", "prefix"];
+pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence"];
 /// The options of a `rediss:` URL.
-pub(crate) const TLS_OPTIONS: &[&str] = &["layout", "prefix", "tls_ca", "tls_cert", "tls_key"];
+pub(crate) const TLS_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "tls_ca", "tls_cert", "tls_key"];
 /// The options of a `redis+unix:` URL.
-pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "db"];
+pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "db"];
 
-/// What every key starts with unless told otherwise.
+/// The layouts that there are.
+const KNOWN: &str = "fair, plain, redisson, redisson-fenced";
+
+/// What every key of our own layout starts with unless told otherwise.
 const PREFIX: &str = "fencelock";
 
 /// The longest prefix, in bytes.
 const PREFIX_MOST: usize = 64;
 
-/// Layouts of others that have a name already, so that asking for one says that it is not there yet.
-const LATER: &[&str] = &["redisson", "plain"];
+/// How locks are written on the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Layout {
+    Fair,
+    Plain(Beside),
+    Redisson,
+    /// With the counter of Redisson's fenced lock.
+    RedissonFenced,
+}
 
-/// The server that `url` names, and what every key starts with.
-pub(super) fn read(mut url: StoreUrl) -> Result<(Config, String)> {
-    layout(url.take("layout"))?;
-    let prefix = prefix(url.take("prefix"))?;
+impl Layout {
+    /// What every key starts with unless told otherwise. Most other clients take the bare name.
+    fn prefix(&self) -> &'static str {
+        match self {
+            Self::Fair => PREFIX,
+            Self::Plain(Beside::Signal) => SIGNALLED,
+            Self::Plain(_) | Self::Redisson | Self::RedissonFenced => "",
+        }
+    }
+}
+
+/// The server that `url` names, the layout, and what every key starts with.
+pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
+    let beside = beside(url.take("signal"), url.take("fence"))?;
+    let layout = layout(url.take("layout"), beside)?;
+    let prefix = prefix(url.take("prefix"))?.unwrap_or_else(|| layout.prefix().to_owned());
+    if layout == Layout::Plain(Beside::Signal) && !prefix.starts_with(SIGNALLED) {
+        return Err(bad("the keys of python-redis-lock begin with `lock:`: leave `prefix` out, or begin it so"));
+    }
     let known = match url.scheme() {
         "redis+unix" => UNIX_OPTIONS,
         "rediss" => TLS_OPTIONS,
         _ => OPTIONS,
     };
-    Ok((Config::from_url(url, known)?, prefix))
+    Ok((Config::from_url(url, known)?, layout, prefix))
 }
 
-fn layout(given: Option<String>) -> Result<()> {
+fn layout(given: Option<String>, beside: Beside) -> Result<Layout> {
     match given.as_deref() {
-        None | Some("fair") => Ok(()),
-        Some(later) if LATER.contains(&later) => {
-            let message = "this release has no layout of other clients yet, only its own";
-            Err(Error::new(ErrorKind::Unsupported, "redis store", message).with("layout", later).with("known", "fair"))
-        }
-        Some(_) => Err(bad("unknown layout").with("known", "fair")),
+        Some("plain") => Ok(Layout::Plain(beside)),
+        _ if beside != Beside::Nothing => Err(bad("`signal` and `fence` are options of `layout=plain` alone")),
+        None | Some("fair") => Ok(Layout::Fair),
+        Some("redisson") => Ok(Layout::Redisson),
+        Some("redisson-fenced") => Ok(Layout::RedissonFenced),
+        Some(_) => Err(bad("unknown layout").with("known", KNOWN)),
     }
 }
 
-fn prefix(given: Option<String>) -> Result<String> {
-    let Some(given) = given else { return Ok(PREFIX.to_owned()) };
-    // Braces would move the hash tag; the rest is what glob patterns and people stumble over.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
-    if given.is_empty() || given.len() > PREFIX_MOST || !given.chars().all(is_plain) {
+pub(super) fn prefix(given: Option<String>) -> Result<Option<String>> {
+    let Some(given) = given else { return Ok(None) };
+    if !is_part_of_keys(&given) {
         return Err(bad("a prefix is 1 to 64 letters, digits and `-_.:/`"));
     }
-    Ok(given)
+    Ok(Some(given))
+}
+
+/// What stands beside a lock of the layout `plain`.
+fn beside(signal: Option<String>, fence: Option<String>) -> Result<Beside> {
+    match (signal.as_deref(), fence) {
+        (None, None) => Ok(Beside::Nothing),
+        (Some("python-redis-lock"), None) => Ok(Beside::Signal),
+        (Some("python-redis-lock"), Some(_)) => {
+            Err(bad("`signal` and `fence` are of clients that share no lock: give one of them"))
+        }
+        (Some(_), _) => Err(bad("unknown signal").with("known", "python-redis-lock")),
+        (None, Some(ending)) if is_part_of_keys(&ending) => Ok(Beside::Counter(ending)),
+        (None, Some(_)) => Err(bad(
+            "`fence` is what follows the key of a lock in the key of its counter, as `:fence`: 1 to 64 letters, digits and `-_.:/`",
+        )),
+    }
+}
+
+/// Braces would move the hash tag; the rest is what glob patterns and people stumble over.
+fn is_part_of_keys(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    !text.is_empty() && text.len() <= PREFIX_MOST && text.chars().all(is_plain)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
-    fn read_url(url: &str) -> Result<(Config, String)> {
+    fn read_url(url: &str) -> Result<(Config, Layout, String)> {
         read(StoreUrl::parse(url)?)
     }
 
     #[test]
     fn a_prefix_is_taken_beside_what_is_said_of_the_server() {
-        assert_eq!(read_url("redis://h1").unwrap().1, PREFIX);
-        let (config, prefix) = read_url("redis://h1:1/5?prefix=app:locks&layout=fair").unwrap();
+        assert_eq!(read_url("redis://h1").unwrap().2, PREFIX);
+        assert_eq!(read_url("redis://h1?layout=plain").unwrap().2, "");
+        assert_eq!(read_url("redis://h1?layout=redisson").unwrap().2, "");
+        assert_eq!(read_url("redis://h1?layout=plain&prefix=mutex:").unwrap().2, "mutex:");
+        let (config, _, prefix) = read_url("redis://h1:1/5?prefix=app:locks&layout=fair").unwrap();
         assert_eq!((format!("{config:?}").as_str(), &*prefix), ("redis://h1:1/5", "app:locks"));
-        assert_eq!(read_url("redis+unix:///run/redis.sock?db=2&prefix=a").unwrap().1, "a");
+        assert_eq!(read_url("redis+unix:///run/redis.sock?db=2&prefix=a").unwrap().2, "a");
     }
 
     #[test]
     fn what_is_no_layout_and_no_prefix_is_refused() {
-        for option in ["layout=other", "prefix=", "prefix=a%7Bb", "prefix=a%20b", "db=1"] {
+        for option in [
+            "signal=python-redis-lock",
+            "fence=:fence",
+            "layout=plain&signal=other",
+            "layout=plain&signal=python-redis-lock&prefix=mutex:",
+            "layout=plain&signal=python-redis-lock&fence=:fence",
+            "layout=plain&fence=",
+            "layout=plain&fence=a%7Bb",
+            "layout=redisson&fence=:fence",
+            "layout=other",
+            "layout=redisson-fair",
+            "prefix=",
+            "prefix=a%7Bb",
+            "prefix=a%20b",
+            "db=1",
+        ] {
             let error = read_url(&format!("redis://h1?{option}")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{option}");
-        }
-    }
-
-    #[test]
-    fn a_layout_of_others_is_said_to_come_later() {
-        for layout in LATER {
-            let error = read_url(&format!("redis://h1?layout={layout}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-            assert!(error.to_string().contains("yet"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whoever was alone in a queue, left it, and draws the next number is alone still: granted with nothing listed.
+//! A session that was alone in a queue, left it, and draws the next number is alone still: granted with nothing listed.
 //!
 //! The servers number by counting all that were ever created below the parent, so the next number says that nothing was created
 //! in between. It holds below one parent, which is watched on the connection of everything else. The derivation, and what it
@@ -34,10 +34,10 @@ struct Habits {
 }
 
 struct Habit {
-    /// Of our last node that was alone and that we deleted.
+    /// The number of our last node that was alone and that we deleted.
     number: i64,
-    /// So many guesses have to turn out right before one is trusted again.
-    wary: u8,
+    /// Correct guesses still needed before one is trusted; set to [`WARY`] after a contender was met.
+    right_guesses_needed: u8,
     proof: Option<Box<Proof>>,
     /// What the server watches for this name. It stays when a proof goes.
     at_server: Option<AtServer>,
@@ -52,7 +52,7 @@ struct AtServer {
 }
 
 impl AtServer {
-    /// Lets the server forget it. What becomes of that matters to nobody: an ended connection took it along.
+    /// Lets the server forget it. The answer is not waited for: a connection that has ended took the watch along.
     fn remove(self) {
         if self.client.connection_epoch() == self.epoch {
             drop(self.client.remove_watches(&self.parent, wire::Watched::Node));
@@ -91,7 +91,7 @@ impl Alone {
     /// that, only [`Alone::proved`] brings another one. `parent` is what is watched then.
     pub(super) fn plan(&self, name: &Name, client: &wire::Client, parent: &str) -> Plan {
         let mut habits = self.lock();
-        let Some(habit) = habits.get(name).filter(|habit| habit.wary <= 1) else { return Plan::List };
+        let Some(habit) = habits.get(name).filter(|habit| habit.right_guesses_needed <= 1) else { return Plan::List };
         match habit.proof.take() {
             Some(proof) if !proof.is_gone => {
                 habit.proof = Some(proof);
@@ -116,7 +116,7 @@ impl Alone {
     /// Somebody else is there, or it cannot be proved that nobody is.
     pub(super) fn doubt(&self, name: &Name) {
         if let Some(habit) = self.lock().get(name) {
-            (habit.wary, habit.proof) = (WARY, None);
+            (habit.right_guesses_needed, habit.proof) = (WARY, None);
         }
     }
 
@@ -133,16 +133,19 @@ impl Alone {
     pub(super) fn left(&self, name: &Name, node: Node) {
         let mut habits = self.lock();
         let Some(habit) = habits.get(name) else {
-            return habits.keep(name.clone(), Habit { number: node.number, wary: 1, proof: None, at_server: None });
+            return habits.keep(
+                name.clone(),
+                Habit { number: node.number, right_guesses_needed: 1, proof: None, at_server: None },
+            );
         };
-        habit.wary = match node.number - habit.number {
-            1 => habit.wary.saturating_sub(1),
+        habit.right_guesses_needed = match node.number - habit.number {
+            1 => habit.right_guesses_needed.saturating_sub(1),
             // Below a parent that was made anew: nobody was met, and it is as with a name that is new.
             ..=0 => 1,
             _ => WARY,
         };
         habit.number = node.number;
-        habit.proof = habit.proof.take().filter(|proof| habit.wary <= 1 && proof.czxid == node.czxid);
+        habit.proof = habit.proof.take().filter(|proof| habit.right_guesses_needed <= 1 && proof.czxid == node.czxid);
         if let Some(proof) = &mut habit.proof {
             proof.is_gone = true;
         }
@@ -222,16 +225,16 @@ mod tests {
     #[test]
     fn after_somebody_else_was_met_four_numbers_in_a_row_have_to_be_right() {
         let (alone, job) = (Alone::default(), name(0));
-        let wary = || alone.lock().get(&job).map(|habit| habit.wary);
-        assert_eq!(wary(), None);
+        let needed = || alone.lock().get(&job).map(|habit| habit.right_guesses_needed);
+        assert_eq!(needed(), None);
         let mut told = Vec::new();
         for number in [0, 1, 2, 9, 10, 11, 13, 14, 15, 16, 17] {
             alone.left(&job, node(number));
-            told.extend(wary());
+            told.extend(needed());
         }
         assert_eq!(told, [1, 0, 0, 4, 3, 2, 4, 3, 2, 1, 0]);
         alone.doubt(&job);
-        assert_eq!(wary(), Some(WARY));
+        assert_eq!(needed(), Some(WARY));
     }
 
     #[test]
@@ -239,7 +242,7 @@ mod tests {
         let (alone, job) = (Alone::default(), name(0));
         let told = [0, 1, 2, 0, 0, 1, 2, 9, 3, 4].map(|number| {
             alone.left(&job, node(number));
-            alone.lock().get(&job).map(|habit| habit.wary)
+            alone.lock().get(&job).map(|habit| habit.right_guesses_needed)
         });
         assert_eq!(told, [1, 0, 0, 1, 1, 0, 0, 4, 1, 0].map(Some));
     }

@@ -146,8 +146,8 @@ pub(super) static DIALECTS: [Dialect; 3] = [
 ];
 
 impl Dialect {
-    /// Whether it has more than mutexes.
-    pub(super) const fn is_shared(&self) -> bool {
+    /// Whether it has readers, writers and permits besides mutexes.
+    pub(super) const fn has_shared_claims(&self) -> bool {
         self.read_write.is_some() && self.semaphore.is_some()
     }
 }

@@ -116,19 +116,60 @@ impl Doubts {
     }
 }
 
-/// How a session learns of its own nodes: servers of 3.6 tell them, and otherwise parents are listed. What failed last is not done next,
-/// for what stands before a server may hang up on a request that it does not know.
+/// How a session learns of its own nodes: servers of 3.6 tell them, and otherwise parents are listed.
 #[derive(Default)]
-pub(super) struct OwnNodes {
-    /// The servers said that they do not know the request.
-    are_never_told: AtomicBool,
-    /// It failed last, and no list has failed or gone unanswered since.
-    are_not_told: AtomicBool,
+pub(super) struct OwnNodes(Mutex<Asked>);
+
+/// What became of the requests for them.
+#[derive(Default)]
+struct Asked {
+    /// The server said that it does not know the request.
+    is_refused: bool,
+    /// The connections in a row that answered what was asked before such a request, and not the request, by their epochs.
+    unanswered: Vec<u64>,
 }
 
+/// On so many connections in a row a request has to go without its answer before it is taken for one that the server does not know:
+/// what stands before a server may hang up on such a request, or leave it out. One connection may go at any moment by itself.
+const UNANSWERED: usize = 2;
+
 impl OwnNodes {
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn are_listed(&self) -> bool {
-        self.are_never_told.load(Ordering::Relaxed) || self.are_not_told.load(Ordering::Relaxed)
+        let asked = self.asked();
+        asked.is_refused || asked.unanswered.len() >= UNANSWERED
+    }
+
+    /// The request is on its way on this connection. It counts as one without an answer until the answer is there, for its caller may
+    /// be gone by the time that it fails.
+    fn are_asked_for(&self, epoch: u64) {
+        let mut asked = self.asked();
+        if !asked.unanswered.contains(&epoch) {
+            asked.unanswered.push(epoch);
+        }
+    }
+
+    fn are_told<T>(&self, epoch: u64, told: &wire::Result<T>) {
+        let mut asked = self.asked();
+        match told.as_ref().map_err(|error| (error.kind(), error.outcome_unknown(), error.code())) {
+            Err((Wire::Unimplemented, ..)) => asked.is_refused = true,
+            Ok(_) | Err((Wire::TooLarge, ..) | (.., Some(_))) => asked.unanswered.clear(),
+            // It was never sent.
+            Err((_, false, None)) => asked.unanswered.retain(|other| *other != epoch),
+            Err((_, true, None)) => {}
+        }
+    }
+
+    /// A list is asked for in their place. Unless it comes, the nodes themselves are asked for again: [`OwnNodes::were_listed`].
+    fn begin_to_list(&self) -> Option<u64> {
+        self.asked().unanswered.pop()
+    }
+
+    fn were_listed(&self, unanswered: Option<u64>) {
+        self.asked().unanswered.extend(unanswered);
     }
 }
 
@@ -159,55 +200,55 @@ impl Core {
     pub(super) async fn delete_own(&self, name: &Name, id: RequestId, claim: Claim) -> Result<()> {
         let home = self.config.home(name)?;
         let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
-        let synced = self.client.sync(home.parent());
         let nodes = self.own_nodes(&home, &prefix, |node| own_number(node, &prefix).is_some()).await;
-        synced.await.map_err(|error| fault("find request", &error))?;
         let nodes = nodes.map_err(|error| fault("find request", &error))?;
         if nodes.is_empty() {
             self.doubts.note(name, id);
         }
         for node in nodes {
-            self.delete("withdraw", &home.child(&node)).await?;
+            self.delete("cancel", &home.child(&node)).await?;
         }
         Ok(())
     }
 
-    /// The nodes of our session below the parent whose names begin so, of those that are asked for. The first request is in line when this
-    /// was polled once.
+    /// The nodes of our session below the parent whose names begin so, of those that are asked for, once the server has caught up with
+    /// its leader.
     async fn own_nodes(
         &self,
         home: &Home<'_>,
         beginning: &str,
         is_asked_for: impl Fn(&str) -> bool,
     ) -> wire::Result<Vec<String>> {
-        if !self.own_nodes.are_listed() {
-            match self.client.own_ephemerals(&home.child(beginning)).await {
-                Ok(paths) => {
-                    let above = home.child("");
-                    // Those of nested locks are deeper.
-                    let nodes = paths.iter().filter_map(|path| path.strip_prefix(&above));
-                    return Ok(nodes
-                        .filter(|node| !node.contains('/') && is_asked_for(node))
-                        .map(str::to_owned)
-                        .collect());
-                }
-                Err(error) if error.kind() == Wire::Unimplemented => {
-                    self.own_nodes.are_never_told.store(true, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    self.own_nodes.are_not_told.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
+        // Not both at once: where this is answered and the next request is not, that is for the request's own sake.
+        self.client.sync(home.parent()).await?;
+        if self.own_nodes.are_listed() {
+            return self.listed_own_nodes(home, |node| node.starts_with(beginning) && is_asked_for(node)).await;
         }
-        // Whoever is not answered in time hears of no failure: until the list is there, it is not what is asked for next.
-        let were_not_told = self.own_nodes.are_not_told.swap(false, Ordering::Relaxed);
-        let listed = self.client.get_children(home.parent()).await;
-        self.own_nodes.are_not_told.fetch_or(were_not_told && listed.is_ok(), Ordering::Relaxed);
-        let (mut nodes, _) = or_nothing(listed)?.unwrap_or_default();
-        nodes.retain(|node| node.starts_with(beginning) && is_asked_for(node));
+        let epoch = self.client.connection_epoch();
+        self.own_nodes.are_asked_for(epoch);
+        let told = self.client.own_ephemerals(&home.child(beginning)).await;
+        self.own_nodes.are_told(epoch, &told);
+        let above = home.child("");
+        // Those of nested locks are deeper.
+        let is_meant = |node: &&str| !node.contains('/') && is_asked_for(node);
+        let nodes = |paths: Vec<String>| {
+            paths.iter().filter_map(|path| path.strip_prefix(&above)).filter(is_meant).map(str::to_owned).collect()
+        };
+        told.map(nodes)
+    }
+
+    /// The same where the server does not tell them: of all children, those whose owner is our session.
+    async fn listed_own_nodes(
+        &self,
+        home: &Home<'_>,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> wire::Result<Vec<String>> {
+        let unanswered = self.own_nodes.begin_to_list();
+        let listed = or_nothing(self.client.get_children(home.parent()).await)?;
+        self.own_nodes.were_listed(unanswered);
         let mut own = Vec::new();
-        for node in nodes {
+        let (nodes, _) = listed.unwrap_or_default();
+        for node in nodes.into_iter().filter(|node| is_asked_for(node)) {
             let stat = self.client.exists(&home.child(&node)).await?;
             own.extend(stat.filter(|stat| stat.ephemeral_owner == self.id).map(|_| node));
         }

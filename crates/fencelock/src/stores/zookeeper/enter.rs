@@ -82,7 +82,7 @@ impl Joining<'_> {
     async fn create(&self, draft: &Draft) -> Result<Joined> {
         // Where all locks share one parent, its numbers tell nothing about one of them.
         let plan = || self.core.alone.plan(&self.entry.name, &self.core.client, self.home.parent());
-        match if self.is_shared() { Plan::List } else { plan() } {
+        match if self.has_one_parent() { Plan::List } else { plan() } {
             Plan::Guess(proof) => match self.create_next(draft, proof).await? {
                 Some(joined) => Ok(joined),
                 None => self.create_and_list(draft, false).await,
@@ -97,7 +97,7 @@ impl Joining<'_> {
         self.core.listings.queue(&self.entry.name, self.layout.kind())
     }
 
-    fn is_shared(&self) -> bool {
+    fn has_one_parent(&self) -> bool {
         self.core.config.dialect.one_parent
     }
 
@@ -308,7 +308,7 @@ impl Joining<'_> {
         };
         let name = self.own_name(node);
         let path = self.home.child(&name);
-        let is_alone = !self.is_shared() && listing.shows_only(&name);
+        let is_alone = !self.has_one_parent() && listing.shows_only(&name);
         if !is_alone {
             self.core.alone.doubt(&self.entry.name);
         }

@@ -14,6 +14,7 @@ use super::note;
 use super::place::{State, ZooKeeperPlace};
 use super::session::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::own_places::not_there;
 use crate::queue::Claim;
 use crate::store::Entry;
 
@@ -34,7 +35,7 @@ impl ZooKeeperPlace {
         }
         self.core.config.layout_for(claim)?;
         if !matches!(self.state, State::Granted) {
-            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is not held"));
+            return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
         }
         if half_way.is_some_and(|other| other != claim) {
             self.go_on_lightening().await?;
@@ -53,7 +54,7 @@ impl ZooKeeperPlace {
         let (heavy, light) = (path(self.node.claim)?, path(lighter.claim)?);
         if let Err(full) = core.table.lightening(request, lighter.claim, &light) {
             self.lighter = None;
-            return Err(full.refused("lighten"));
+            return Err(full.refused("downgrade"));
         }
         if lighter.made_by.is_none() {
             let note = note::lighter(&core.owner, entry, lighter.claim, self.node.czxid);
@@ -65,8 +66,8 @@ impl ZooKeeperPlace {
             None => false,
         };
         if !is_there {
-            core.delete("lighten", &light).await?;
-            return Err(Error::new(ErrorKind::Lost, "lighten", "the place is gone"));
+            core.delete("downgrade", &light).await?;
+            return Err(not_there());
         }
         self.node = self.node.with(lighter.claim);
         self.lighter = None;
@@ -88,7 +89,7 @@ impl Core {
     /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which
     /// transaction made it; `None` when the heavier node was gone by then: somebody else may have been granted.
     async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
-        let failed = |error: wire::Error| fault("lighten", &error);
+        let failed = |error: wire::Error| fault("downgrade", &error);
         let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());
         // Requests of one connection are answered in order, so this is how it stands after the create.
         let (made, beside) = (self.client.exists(light), self.client.exists(heavy));
@@ -110,10 +111,10 @@ impl Core {
             // By a request of ours that nobody heard the answer to, or by somebody who breaks the grant: then the
             // lighter one goes as well.
             Err(error) if error.kind() == Wire::NoNode => {
-                let stat = self.client.exists(light).await.map_err(|error| fault("lighten", &error))?;
+                let stat = self.client.exists(light).await.map_err(|error| fault("downgrade", &error))?;
                 Ok(stat.is_some_and(|stat| stat.czxid == made_by))
             }
-            Err(error) => Err(fault("lighten", &error)),
+            Err(error) => Err(fault("downgrade", &error)),
         }
     }
 }

@@ -58,6 +58,10 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "zk://host1:2181,host2,host3/locks",
     options: config::OPTIONS,
     capability: Some(|| capability(&DIALECTS[0], TICK)),
+    layouts: &[
+        ("layout=kazoo", || capability(&DIALECTS[1], TICK)),
+        ("layout=shared", || capability(&DIALECTS[2], TICK)),
+    ],
     open: Some(open),
 };
 
@@ -99,7 +103,8 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         order: Order::Fifo,
         tokens: Tokens::CommitNumber,
         certainty: "the servers hear of each other in time, and no server loses transactions that the others have (docs/zookeeper-connection-loss.md)",
-        shared_claims: dialect.is_shared(),
+        shared_claims: dialect.has_shared_claims(),
+        permits: dialect.has_shared_claims(),
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),

@@ -18,9 +18,10 @@ use super::numbers::Numbers;
 use super::shared_listing::{Parent, SharedListings};
 use super::table::{Node, Nodes, Table};
 use crate::error::{ErrorKind, Result};
+use crate::kit::own_places;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session};
+use crate::store::{Entered, Entry, Loss, Owner, PlaceList, Renewal, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// The engine's clock, for the client's evidence of life.
@@ -173,7 +174,7 @@ impl Core {
             Some(Nodes::Gone) => {}
             Some(Nodes::Placed(node, lighter)) => {
                 self.table.unwatch(id);
-                self.delete_place("withdraw", name, id, (node, lighter)).await?;
+                self.delete_place("cancel", name, id, (node, lighter)).await?;
             }
             Some(Nodes::Doubtful(claim)) => match self.delete_own(name, id, claim).await {
                 Ok(()) => {}
@@ -215,12 +216,8 @@ impl Session for ZooKeeperSession {
         self.0.doubts.renewed();
         Box::pin(async move {
             let confirmed = self.0.noted(confirmed.await.map_err(|error| fault("renew", &error)))?;
-            let mut gone = Vec::new();
-            places.each(&mut |name, request| {
-                if self.0.table.nodes(request).is_none() {
-                    gone.push((PlaceId { name: name.clone(), request }, Loss::Removed));
-                }
-            });
+            let is_gone = |request| self.0.table.nodes(request).is_none();
+            let gone = own_places::gone(places, |_, request| is_gone(request).then_some(Loss::Removed));
             Ok(Renewal { gone, ..Renewal::at(moment(confirmed)) })
         })
     }

@@ -168,8 +168,7 @@ pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
 
 /// A contender of which only the name of its node is known.
 fn unseen(ticket: &Ticket, node: &str, foreign: Option<Foreign>) -> Shown {
-    let id = request_of(node);
-    (Contender { id, owner: None, claim: ticket.claim, grant: None, since: None, purpose: None, foreign }, None)
+    (Contender { foreign, ..Contender::new(request_of(node), ticket.claim) }, None)
 }
 
 fn since(ctime_ms: i64) -> Option<SystemTime> {

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 use fencelock_zookeeper::{Watch, WatchEvent};
-use futures_util::task::AtomicWaker;
 
 use super::room::{Full, NUMBER, Room};
+use crate::kit::bell::Bell;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Grant, PlaceId, RequestId};
@@ -99,6 +98,7 @@ pub(super) enum Begun {
 #[derive(Default)]
 pub(super) struct Table {
     inner: Mutex<Inner>,
+    /// Rung by whatever the events of the session wait for.
     bell: Arc<Bell>,
 }
 
@@ -123,24 +123,6 @@ impl Inner {
     fn note_unwatched(&mut self, id: RequestId) -> bool {
         self.unwatched.push(id);
         self.unwatched.len() == 1 && self.ripe.is_empty()
-    }
-}
-
-/// Rung by whatever the events of the session wait for.
-#[derive(Default)]
-struct Bell {
-    fired: AtomicBool,
-    listener: AtomicWaker,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.fired.store(true, Ordering::Release);
-        self.listener.wake();
     }
 }
 
@@ -267,7 +249,7 @@ impl Table {
                 let is_only = inner.note_unwatched(id);
                 drop(inner);
                 if is_only {
-                    self.bell.listener.wake();
+                    self.bell.stir();
                 }
             }
             _ => {}
@@ -288,7 +270,7 @@ impl Table {
 
     /// Asks to be woken for whatever [`Table::take_fired`] and [`Table::take_ripe`] will return.
     pub(super) fn listen(&self, waker: &Waker) {
-        self.bell.listener.register(waker);
+        self.bell.listen(waker);
     }
 
     /// Whether somebody waits to be watched.
@@ -320,7 +302,7 @@ impl Table {
 
     /// The places whose nodes were deleted since; each is to be forgotten once it is told why. A node that was written into is watched anew.
     pub(super) fn take_fired(&self) -> Vec<(PlaceId, Node)> {
-        if !self.bell.fired.swap(false, Ordering::AcqRel) {
+        if !self.bell.take() {
             return Vec::new();
         }
         let mut inner = self.lock();

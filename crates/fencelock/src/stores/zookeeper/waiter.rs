@@ -33,6 +33,7 @@ use super::place::{State, ZooKeeperPlace};
 use super::queue_view::{Hears, View, Waits};
 use super::shared_listing::{Listing, Parent, Queue};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::own_places::over;
 use crate::store::Loss;
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
@@ -86,7 +87,7 @@ impl ZooKeeperPlace {
     /// Listens until the place is granted or gone.
     pub(super) async fn settle(&mut self) -> Result<()> {
         if self.core.over().is_some() {
-            return Err(over());
+            return Err(over("next"));
         }
         while self.waiter.is_some() {
             // Requests are boxed: a place waits for long, and asks for a moment.
@@ -282,7 +283,7 @@ impl ZooKeeperPlace {
     async fn hear(&mut self) -> Result<Heard> {
         let Some(waiter) = &mut self.waiter else { return Ok(Heard::Changed) };
         match poll_fn(|cx| waiter.poll_fired(cx)).await {
-            (_, WatchEvent::SessionOver) => Err(over()),
+            (_, WatchEvent::SessionOver) => Err(over("next")),
             (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
             (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.core.client) => Ok(Heard::Granted),
@@ -375,10 +376,6 @@ fn is_enough(view: &View) -> bool {
         View::Waits(waits) => matches!(waits.hears, Hears::Departure(_)),
         View::Missing | View::Conflict(_) | View::Twice => false,
     }
-}
-
-fn over() -> Error {
-    Error::new(ErrorKind::Lost, "next", "the session is over")
 }
 
 fn intruder(kind: ErrorKind, path: &str) -> Error {

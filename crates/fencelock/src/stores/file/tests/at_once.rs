@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use rustix::fs::FlockOperation;
 
-use super::super::ticket::Slot;
+use super::super::ticket::EncodedName;
 use super::*;
 
 const NAME: &str = "a";
@@ -25,7 +25,7 @@ impl Client {
 
 /// The directory of the bucket that everything here is in.
 fn bucket(directory: &TempDir) -> std::path::PathBuf {
-    let index = Slot::of(&Name::new(NAME).unwrap()).bucket;
+    let index = EncodedName::of(&Name::new(NAME).unwrap()).bucket;
     directory.path().join(directory::Directory::bucket_path(index))
 }
 
@@ -72,7 +72,7 @@ async fn who_would_have_to_wait_for_a_short_lock_is_not_answered_at_once() {
     let mut client = client(&store, &clock).await;
     let mut held = client.enter_now().unwrap();
     {
-        let index = Slot::of(&Name::new(NAME).unwrap()).bucket;
+        let index = EncodedName::of(&Name::new(NAME).unwrap()).bucket;
         let known = client.core.directory.bucket(index);
         let _at_it = known.lock();
         assert!(

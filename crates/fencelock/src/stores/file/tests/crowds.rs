@@ -5,7 +5,7 @@ use std::task::Poll;
 use futures_util::StreamExt;
 
 use super::super::lives::session_name;
-use super::super::ticket::{Key, Slot, Ticket};
+use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 use crate::store::Page;
 
@@ -148,7 +148,7 @@ async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
     let here = store(&directory);
     let mut client = Client::on(&here);
     let _held = client.enter("job", Claim::MUTEX).await;
-    let slot = Slot::of(&job());
+    let slot = EncodedName::of(&job());
     let bucket = directory.path().join(Directory::bucket_path(slot.bucket));
     let odd = Ticket { key: Key { seq: 1, session: client.core.id, number: 999 }, claim: Claim::MUTEX };
     std::fs::write(bucket.join(odd.file_name(&slot.encoded)), "not a link").unwrap();
@@ -159,7 +159,7 @@ async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
     assert_eq!(queue.contenders[0].purpose, None);
     assert_eq!(queue.contenders[1].purpose.as_deref(), Some("a test"));
     // A bucket that is none.
-    let other = Slot::of(&Name::new("another").unwrap()).bucket;
+    let other = EncodedName::of(&Name::new("another").unwrap()).bucket;
     std::fs::write(directory.path().join(Directory::bucket_path(other)), "").unwrap();
     assert_eq!(names(&here, "").await, [job()]);
     let error = here.queue(&Name::new("another").unwrap(), Page::ALL).await.unwrap_err();
@@ -170,7 +170,7 @@ async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
 async fn who_waits_for_a_short_lock_says_so_and_takes_it_back() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
-    let (mut client, bucket) = (Client::on(&near), Slot::of(&job()).bucket);
+    let (mut client, bucket) = (Client::on(&near), EncodedName::of(&job()).bucket);
     client.enter("job", Claim::MUTEX).await.leave().await.unwrap();
     let is_wanted = |store: &FileStore| store.directory().is_wanted(bucket, SystemTime::now());
     let inside = std::fs::File::open(directory.path().join(Directory::bucket_path(bucket))).unwrap();

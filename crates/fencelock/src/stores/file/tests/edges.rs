@@ -5,18 +5,18 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use super::super::bucket::{Bucket, State};
 use super::super::line::Known;
 use super::super::lives::session_name;
-use super::super::ticket::{Key, Slot, Ticket};
+use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 
 /// Where the bucket of `name` is, made if need be.
-fn bucket_of(directory: &TempDir, name: &str) -> (Slot, std::path::PathBuf) {
-    let slot = Slot::of(&Name::new(name).unwrap());
+fn bucket_of(directory: &TempDir, name: &str) -> (EncodedName, std::path::PathBuf) {
+    let slot = EncodedName::of(&Name::new(name).unwrap());
     let path = directory.path().join(Directory::bucket_path(slot.bucket));
     std::fs::create_dir_all(&path).unwrap();
     (slot, path)
 }
 
-fn known(state: &mut State, slot: &Slot) -> Vec<Ticket> {
+fn known(state: &mut State, slot: &EncodedName) -> Vec<Ticket> {
     state.line(&slot.encoded).map(|line| line.iter().map(|known| known.ticket).collect()).unwrap_or_default()
 }
 
@@ -80,7 +80,7 @@ async fn a_waiter_that_stopped_waiting_leaves_no_listener_behind() {
         assert!(matches!(waiting.next(soon).await.unwrap(), Standing::Waiting(_)));
         waiting.leave().await.unwrap();
     }
-    let slot = Slot::of(&Name::new("a").unwrap());
+    let slot = EncodedName::of(&Name::new("a").unwrap());
     let bucket = client.core.directory.bucket(slot.bucket);
     let mut state = bucket.lock();
     let listeners: Vec<_> = state.line(&slot.encoded).unwrap().iter().map(Known::listeners).collect();
@@ -103,7 +103,8 @@ async fn everything_in_a_directory_of_a_group_belongs_to_that_group() {
         let mut client = Client::on(&here);
         let _held = client.enter("a", Claim::MUTEX).await;
         let group = std::fs::metadata(&path).unwrap().gid();
-        let (bucket, session) = (Directory::bucket_path(Slot::of(&Name::new("a").unwrap()).bucket), client.core.id);
+        let (bucket, session) =
+            (Directory::bucket_path(EncodedName::of(&Name::new("a").unwrap()).bucket), client.core.id);
         for (inside, mode) in [
             ("b", mode),
             ("sessions", mode),

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::super::lives::session_name;
-use super::super::ticket::{Key, Slot, Ticket};
+use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 
 /// A user that owns nothing here.
@@ -93,7 +93,7 @@ fn a_pipe_or_a_link_in_place_of_a_file_is_named_and_never_waited_for() {
 fn a_ticket_whose_session_is_a_pipe_is_passed_over() {
     let (_around, path) = with_mode(0o700);
     drop(open(&path).unwrap());
-    let slot = Slot::of(&Name::new("a").unwrap());
+    let slot = EncodedName::of(&Name::new("a").unwrap());
     let bucket = path.join(Directory::bucket_path(slot.bucket));
     std::fs::create_dir(&bucket).unwrap();
     let dead = Ticket { key: Key { seq: 1, session: 1, number: 1 }, claim: Claim::MUTEX };
@@ -181,7 +181,7 @@ async fn in_a_sticky_directory_nobody_can_remove_what_others_put_there() {
         let buckets = std::fs::read_dir(path.join("b")).unwrap().map(|bucket| bucket.unwrap());
         let modes: Vec<_> = buckets.map(|bucket| bucket.metadata().unwrap().mode() & 0o7777).collect();
         assert!(modes.len() == 4096 && modes.iter().all(|mode| *mode == 0o1777), "{} buckets", modes.len());
-        let slot = Slot::of(&Name::new("a").unwrap());
+        let slot = EncodedName::of(&Name::new("a").unwrap());
         let bucket = path.join(Directory::bucket_path(slot.bucket));
         let ticket = below(&bucket).pop().unwrap();
         // Only root can act as another user.
@@ -218,7 +218,7 @@ fn what_one_user_left_unreadable_keeps_no_other_user_out() {
         let (_around, path) = with_mode(mode);
         never_waits(use_it(path.clone())).unwrap();
         // A session that was being made when its process was killed, and one with a place in a queue.
-        let slot = Slot::of(&Name::new("a").unwrap());
+        let slot = EncodedName::of(&Name::new("a").unwrap());
         let ticket = Ticket { key: Key { seq: 1, session: 1, number: 1 }, claim: Claim::MUTEX };
         let file = format!("{}/{}", Directory::bucket_path(slot.bucket), ticket.file_name(&slot.encoded));
         let leave = "umask 077 && : > sessions/tmp.half && : > sessions/$1 && ln -s 1 $2";

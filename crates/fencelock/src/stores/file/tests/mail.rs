@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use tokio::net::unix::pipe::Receiver;
 
 use super::super::mail::{mailbox_name, make_pipe};
-use super::super::ticket::Slot;
+use super::super::ticket::EncodedName;
 use super::*;
 
 fn mailbox(directory: &TempDir, client: &Client) -> PathBuf {
@@ -174,7 +174,7 @@ async fn a_release_on_the_callers_thread_writes_one_letter_however_many_asked() 
     let here = store(&directory);
     let mut client = Client::on(&here);
     let mut held = client.enter("job", Claim::MUTEX).await;
-    let slot = Slot::of(&Name::new("job").unwrap());
+    let slot = EncodedName::of(&Name::new("job").unwrap());
     let bucket = here.directory().bucket(slot.bucket);
     let ticket = bucket.lock().line(&slot.encoded).unwrap().head().unwrap();
     let asking: Vec<_> = (first..first + 20).map(|session| make_pipe(&here.directory(), session).unwrap()).collect();

@@ -1,6 +1,6 @@
 //! What renewals look at: few things while nothing changes, and all that may have changed.
 
-use super::super::ticket::{Slot, base32};
+use super::super::ticket::{EncodedName, base32};
 use super::*;
 
 /// A client whose wall clock is ahead of the file system's by so many seconds.
@@ -23,7 +23,7 @@ async fn renewal(store: &FileStore, client: &Client, places: &[Box<dyn Place>]) 
 }
 
 pub(super) fn remove_ticket(directory: &TempDir, client: &Client, place: &dyn Place) {
-    let slot = Slot::of(&place.id().name);
+    let slot = EncodedName::of(&place.id().name);
     let bucket = directory.path().join(Directory::bucket_path(slot.bucket));
     let mut files = std::fs::read_dir(bucket).unwrap().map(|file| file.unwrap());
     let (session, number) = (base32(client.core.id, 13), base32(place.id().request.number, 1));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::place::RedisPlace;
 use super::push::{Over, due};
 use super::scripts::{self, Enter};
-use super::session::{Core, over};
+use super::session::Core;
 use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::own_places::over;
 use crate::store::{Entered, Entry, Loss};
 
 /// How often a request is sent that was overtaken by the withdrawal of another one.

@@ -25,7 +25,7 @@ pub(super) struct Layout {
 
 /// The keys of one name. They share a hash tag, so that a script may touch all of them wherever they are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Slot {
+pub(super) struct NameKeys {
     /// The number of the bucket, below [`BUCKETS`](crate::kit::bucket::BUCKETS).
     pub(super) bucket: u16,
     /// The hash of the bucket: its counter, and the records and places of its names.
@@ -84,10 +84,10 @@ impl Layout {
     }
 
     /// The keys of a name.
-    pub(super) fn slot(&self, name: &Name) -> Slot {
+    pub(super) fn slot(&self, name: &Name) -> NameKeys {
         let bucket = self.bucket_of(name);
         let queue_key = self.tag(bucket, 6 + name.as_str().len()) + "queue:" + name.as_str();
-        Slot { bucket, bucket_key: self.bucket_key(bucket), queue_key }
+        NameKeys { bucket, bucket_key: self.bucket_key(bucket), queue_key }
     }
 
     /// A key that is there for a moment after a client cleared away what dead ones left.

@@ -1,7 +1,7 @@
 //! A session of this layout as the wire sees it, and a reader without one: what they say first on a connection, and what they hear there.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
 use redis::RedisError;
@@ -15,7 +15,7 @@ use super::scripts::{self, Open};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::store::{Loss, Opening};
-use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server, forbidden};
+use crate::stores::redis::wire::{Chores, Connection, LinkUser, Run, Script, Server, forbidden};
 use crate::time::Moment;
 
 /// Whoever looks at queues without a session.
@@ -70,7 +70,7 @@ pub(super) struct Member {
     /// Before the newest request was sent that was answered with the session alive.
     confirmed: AtomicU64,
     /// Which run of the server it met last.
-    run_id: Mutex<Option<String>>,
+    run: Run,
 }
 
 impl Member {
@@ -83,7 +83,7 @@ impl Member {
             janitor: Arc::new(Janitor::new(session)),
             epoch: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
-            run_id: Mutex::default(),
+            run: Run::default(),
         }
     }
 
@@ -108,23 +108,14 @@ impl Member {
 
     /// Whether the server says which run of it this is.
     pub(super) fn knows_the_run(&self) -> bool {
-        self.run_id.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.run.is_known()
     }
 
     /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: nothing of the session
     /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, server: &Server, connection: &Connection) {
-        let mut last = self.run_id.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *last, server.run_id.clone());
-        drop(last);
-        let loss = match (before, &server.run_id) {
-            _ if self.epoch() == 0 => return,
-            (Some(before), Some(now)) if before == *now => return,
-            // It ran beside the one that confirmed the session last.
-            (Some(_), Some(_)) if server.ran_before(self.opening.clock.now().since(self.confirmed())) => Loss::Replaced,
-            (Some(_), Some(_)) => Loss::Restarted,
-            _ => Loss::PerhapsRestarted,
-        };
+        let ago = self.opening.clock.now().since(self.confirmed());
+        let Some(loss) = self.run.met(server, ago).filter(|_| self.epoch() != 0) else { return };
         tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
         self.hub.end(Over::Here, loss);
     }
@@ -162,7 +153,7 @@ impl Member {
         let (layout, hub, clock) = (Arc::clone(&self.layout), Arc::clone(&self.hub), Arc::clone(&self.opening.clock));
         let repair = repair(weak, layout, self.session, hub, clock);
         Box::pin(async move {
-            futures_util::join!(repair, clear_up);
+            futures_util::future::join(repair, clear_up).await;
         })
     }
 }

@@ -31,7 +31,7 @@ use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens,
 };
-use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link};
+use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link, without_info};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -41,6 +41,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     tokens: Tokens::ClockFlooredCounter,
     certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
+    permits: true,
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
@@ -50,14 +51,6 @@ pub(super) static CAPABILITY: Capability = Capability {
     pace: Pace::DEFAULT,
     blocking: false,
 };
-
-/// What is promised to a user who may not ask the server which run of it this is.
-fn without_info() -> Capability {
-    Capability {
-        certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet), its wall clock does not jump ahead, and no connection breaks: this user may not run INFO, so nobody can tell whether the server behind a new connection was started anew",
-        ..CAPABILITY.clone()
-    }
-}
 
 /// The store on this server, whose keys begin with `prefix`.
 pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
@@ -93,7 +86,7 @@ impl RedisStore {
         let link = link(&self.config, user, Some(&member.opening));
         link.connection().await?;
         let confirmed = member.confirmed();
-        let capability = (!member.knows_the_run()).then(|| Arc::new(without_info()));
+        let capability = (!member.knows_the_run()).then(|| Arc::new(without_info(&CAPABILITY)));
         let core = Arc::new(Core { link, member });
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));

@@ -10,7 +10,8 @@ use super::push::Over;
 use super::scripts::{self, Lightened};
 use super::session::Core;
 use super::slot::Slot;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::kit::own_places::not_there;
 use crate::queue::Claim;
 use crate::store::{Left, Place, PlaceId, Standing};
 use crate::time::Moment;
@@ -85,13 +86,13 @@ impl Place for RedisPlace {
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let place = &self.slot.place;
-            let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
-            self.core.alive("lighten")?;
+            let gone = || not_there().with("name", &place.name);
+            self.core.alive("downgrade")?;
             let seq = self.slot.seq().ok_or_else(gone)?;
             let connection = self.core.link.connection().await?;
             let (layout, session) = (&self.core.member.layout, self.core.member.session);
             let lighten = scripts::lighten(layout, session, (&place.name, place.request), seq, claim);
-            match connection.run("lighten", &lighten).await? {
+            match connection.run("downgrade", &lighten).await? {
                 Lightened::Done => Ok(()),
                 Lightened::Missing => Err(gone()),
             }

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
 use super::slot::{Slot, Stand};
+use crate::kit::own_places;
 use crate::name::Name;
 use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
 use crate::time::Moment;
@@ -237,16 +238,11 @@ impl Hub {
 
     /// Which of `places` are gone, and why.
     pub(super) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
-        let mut gone = Vec::new();
-        places.each(&mut |name, request| {
-            let loss = match self.lock().slots.get(&request).map(|slot| slot.stand()) {
-                None => Loss::Removed,
-                Some(Stand::Gone(loss)) => loss,
-                Some(_) => return,
-            };
-            gone.push((PlaceId { name: name.clone(), request }, loss));
-        });
-        gone
+        own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.stand()) {
+            None => Some(Loss::Removed),
+            Some(Stand::Gone(loss)) => Some(loss),
+            Some(_) => None,
+        })
     }
 
     /// All places of the session, by name.

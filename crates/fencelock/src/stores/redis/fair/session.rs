@@ -10,7 +10,8 @@ use super::member::Member;
 use super::push::Over;
 use super::repair::portions;
 use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::kit::own_places::over;
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
 use crate::stores::redis::wire::{Connection, Link};
@@ -39,7 +40,7 @@ impl Core {
         if self.member.hub.over() != Over::There {
             let connection = self.link.connection().await?;
             let withdraw = scripts::withdraw(&self.member.layout, self.member.session, (name, id));
-            let withdrawn = connection.run("withdraw", &withdraw).await?;
+            let withdrawn = connection.run("cancel", &withdraw).await?;
             withdrawn.epoch.into_iter().for_each(|epoch| self.member.raise(epoch));
         }
         self.member.hub.forget(id);
@@ -122,10 +123,6 @@ impl Core {
         self.link.hang_up();
         Ok(())
     }
-}
-
-pub(super) fn over(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Lost, operation, "the session is over")
 }
 
 pub(super) struct RedisSession(pub(super) Arc<Core>);

@@ -53,13 +53,11 @@ pub(super) async fn contention(
 fn contender(shown: Shown) -> Contender {
     let token = FencingToken::new(shown.seq, 0);
     Contender {
-        id: shown.id,
         owner: shown.owner,
-        claim: shown.claim,
         grant: shown.granted.then_some(Grant::new(token)),
         since: Some(shown.since),
         purpose: shown.purpose,
-        foreign: None,
+        ..Contender::new(shown.id, shown.claim)
     }
 }
 

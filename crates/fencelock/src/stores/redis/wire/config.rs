@@ -31,6 +31,27 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// One for each of the servers that `url` names, in the same way. The credentials in front of the first server are those of all
+    /// that have none of their own.
+    pub(crate) fn each_from_url(mut url: StoreUrl, is_secure: bool, known: &[&str]) -> Result<Vec<Self>> {
+        let tls = if is_secure { Some(Tls::from_url(&mut url)?) } else { None };
+        let db = number(url.path());
+        url.refuse_other_options(known)?;
+        let db =
+            db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redlock://a,b,c/0")))?;
+        let servers = url.servers()?;
+        let common = servers.first().and_then(|(own, _)| own.clone());
+        let each = servers.into_iter().map(|(own, server)| {
+            let (user, password) = credentials(own.or_else(|| common.clone()).as_deref())?;
+            let config = Self { address: host(&server)?, tls: tls.clone(), user, password, db };
+            if config.password.is_some() && config.tls.is_none() {
+                tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not redlocks");
+            }
+            Ok(config)
+        });
+        each.collect()
+    }
+
     /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
     pub(crate) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
         let (user, password) = credentials(url.credentials())?;
@@ -81,7 +102,9 @@ fn credentials(given: Option<&str>) -> Result<(Option<String>, Option<String>)> 
 
 fn host(authority: &str) -> Result<Address> {
     if authority.contains(',') {
-        return Err(bad("one server is named; several (Sentinel, Cluster, Redlock) are not supported yet"));
+        return Err(bad(
+            "one server is named; for a quorum of several masters write redlock://a,b,c (Sentinel and Cluster are not supported yet)",
+        ));
     }
     HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
         NoServer::Form => bad("name one server, as in redis://host:6379/0"),

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::{RedisResult, Value};
 use tokio::sync::oneshot;
 
 use super::handshake::Shaken;
-use super::user::{Chores, Subscription};
+use super::user::{Chores, LinkUser, Subscription};
 use crate::time::Clock;
 
 /// What goes on on a connection.
@@ -61,6 +61,7 @@ impl Drop for Waiting<'_> {
 pub(super) async fn drive(
     shaken: Shaken,
     chores: oneshot::Receiver<Chores>,
+    (user, number): (Arc<dyn LinkUser>, u64),
     subscription: Option<Subscription>,
     traffic: Arc<Traffic>,
     clock: Arc<dyn Clock>,
@@ -74,7 +75,7 @@ pub(super) async fn drive(
         std::future::pending::<()>().await;
     };
     // Told however it ends: also when the task is dropped.
-    let _told = Told { traffic: &traffic, subscription: subscription.as_ref() };
+    let _told = Told { traffic: &traffic, user: &*user, number };
     // The driver first: mostly it is what woke the task.
     tokio::select! {
         biased;
@@ -87,22 +88,27 @@ pub(super) async fn drive(
 
 struct Told<'a> {
     traffic: &'a Traffic,
-    subscription: Option<&'a Subscription>,
+    user: &'a dyn LinkUser,
+    number: u64,
 }
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
         self.traffic.end();
-        if let Some(subscription) = self.subscription {
-            subscription.disconnected();
-        }
+        self.user.disconnected(self.number);
     }
 }
 
 /// Hears messages on a second connection, until it ends, or answers nothing any more: nobody else asks anything there.
-async fn messages(pubsub: Option<PubSub>, subscription: Option<&Subscription>, clock: &dyn Clock, patience: Duration) {
-    let (Some(pubsub), Some(subscription)) = (pubsub, subscription) else { return std::future::pending().await };
-    let (sink, mut stream) = pubsub.split();
+async fn messages(
+    pubsub: Option<(PubSubSink, PubSubStream)>,
+    subscription: Option<&Subscription>,
+    clock: &dyn Clock,
+    patience: Duration,
+) {
+    let (Some((sink, mut stream)), Some(subscription)) = (pubsub, subscription) else {
+        return std::future::pending().await;
+    };
     let ping = || {
         let mut sink = sink.clone();
         async move { sink.ping().await }
@@ -156,6 +162,7 @@ async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clo
 mod tests {
     use futures_core::future::BoxFuture;
     use futures_util::FutureExt;
+    use redis::aio::PubSub;
     use redis::{ProtocolVersion, RedisConnectionInfo, RedisError};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -212,7 +219,7 @@ mod tests {
         let subscription = Subscription { user: Arc::new(Deaf), channel: String::new(), connection: 1 };
         let patience = Duration::from_secs(1);
         let start = SystemClock.now();
-        let given_up = messages(Some(pubsub), Some(&subscription), &SystemClock, patience);
+        let given_up = messages(Some(pubsub.split()), Some(&subscription), &SystemClock, patience);
         tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("it is given up");
         assert!(SystemClock.now().since(start) >= patience / 2 * 5, "it was given up while it answered");
         server.abort();

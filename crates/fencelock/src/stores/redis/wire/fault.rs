@@ -57,6 +57,12 @@ pub(crate) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
     matches!(code, Some("READONLY" | "MASTERDOWN"))
 }
 
+/// The user may not do that.
+pub(crate) fn is_denied(error: &RedisError) -> bool {
+    let code = if error.code() == Some("ERR") { error.detail().and_then(word_of_a_script) } else { error.code() };
+    code == Some("NOPERM")
+}
+
 /// What a server says in one word, or, of a command inside a script, among others.
 fn word_of_a_script(detail: &str) -> Option<&'static str> {
     let is = |words: &[&str]| words.iter().any(|word| detail.contains(word));

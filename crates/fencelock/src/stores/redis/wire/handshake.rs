@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{MultiplexedConnection, PubSub, PubSubSink, PubSubStream};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value};
 use tokio::io::AsyncReadExt;
 
@@ -30,7 +30,7 @@ pub(super) struct Shaken {
     pub(super) requests: MultiplexedConnection,
     pub(super) driver: Driver,
     /// The second connection, for messages, subscribed already: with a server that knows the older protocol only.
-    pub(super) messages: Option<PubSub>,
+    pub(super) messages: Option<(PubSubSink, PubSubStream)>,
 }
 
 /// What sends requests and reads answers; it has to be polled.
@@ -91,11 +91,11 @@ async fn older(config: &Config, subscription: Option<&Subscription>) -> Result<S
     let pubsub = PubSub::new(&identity(config, ProtocolVersion::RESP2), dial(config).await?).await;
     let mut pubsub = pubsub.map_err(|error| greeting(config, &error))?;
     pubsub.subscribe(&subscription.channel).await.map_err(|error| fault("subscribe", &error))?;
-    Ok(Shaken { requests, driver, messages: Some(pubsub) })
+    Ok(Shaken { requests, driver, messages: Some(pubsub.split()) })
 }
 
-/// What a server says that hangs up on whoever comes (there are too many clients, it is in protected mode). It does so before
-/// it is asked, and whoever has asked meanwhile never reads it.
+/// The one line with which a server refuses every new client (too many clients, protected mode). The server sends it unasked and closes;
+/// a client that has sent a request meanwhile never reads it.
 async fn unasked(config: &Config, clock: &dyn Clock) -> Option<RedisError> {
     let mut said = Vec::new();
     let mut stream = dial(config).await.ok()?.take(REFUSAL_MOST);

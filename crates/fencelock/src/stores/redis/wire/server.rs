@@ -17,6 +17,8 @@ pub(crate) struct Server {
     primary: Option<String>,
     /// Another one after every start.
     pub(crate) run_id: Option<String>,
+    /// The stream of changes that it sends to its replicas; a replica has that of its primary.
+    pub(crate) replication: Option<String>,
     /// For how long the process runs, in whole seconds. The server computes it from its wall clock, which may be set.
     uptime: Option<Duration>,
     loading: bool,
@@ -38,6 +40,7 @@ impl Server {
             role: field("role"),
             primary,
             run_id: field("run_id"),
+            replication: field("master_replid"),
             uptime: field("uptime_in_seconds").and_then(|uptime| uptime.parse().ok()).map(Duration::from_secs),
             loading: field("loading").is_some_and(|loading| loading == "1"),
             memory_limit: field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
@@ -53,6 +56,13 @@ impl Server {
     /// Whether it ran already so long ago. It counts whole seconds, and its own start by those: two less are not told apart.
     pub(crate) fn ran_before(&self, ago: Duration) -> bool {
         self.uptime.is_some_and(|uptime| uptime > ago.saturating_add(Duration::from_secs(2)))
+    }
+
+    /// What is left of so long a time since its start. It counts whole seconds, and its own start by those: two more are waited for,
+    /// and all of the time where it does not say.
+    pub(crate) fn rest_of(&self, time: Duration) -> Duration {
+        let uptime = self.uptime.unwrap_or_default();
+        time.saturating_add(Duration::from_secs(2)).saturating_sub(uptime).min(time)
     }
 
     /// Refuses a server that cannot keep locks, or, with `only_looks`, cannot show any, and says what to use instead.
@@ -137,6 +147,18 @@ mod tests {
             |uptime: &str| Server::read(&format!("uptime_in_seconds:{uptime}\r\n")).ran_before(Duration::from_secs(5));
         assert!(ran("8") && !ran("7") && !ran("0") && !ran("x"));
         assert!(!Server::read("").ran_before(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_left_of_a_time_since_the_start_is_all_of_it_where_that_is_not_told() {
+        let time = Duration::from_secs(10);
+        let rest = |info: &str| Server::read(info).rest_of(time).as_secs();
+        assert_eq!(
+            (rest("uptime_in_seconds:0"), rest("uptime_in_seconds:5"), rest("uptime_in_seconds:12")),
+            (10, 7, 0)
+        );
+        assert_eq!((rest(""), rest("uptime_in_seconds:-60")), (10, 10));
+        assert!(Server::read("").rest_of(Duration::ZERO).is_zero());
     }
 
     #[test]

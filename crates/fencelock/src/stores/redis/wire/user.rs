@@ -80,8 +80,4 @@ impl Subscription {
     pub(super) fn heard(&self, channel: &[u8], message: &[u8]) {
         self.user.heard(self.connection, channel, message);
     }
-
-    pub(super) fn disconnected(&self) {
-        self.user.disconnected(self.connection);
-    }
 }

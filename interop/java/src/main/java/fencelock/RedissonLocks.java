@@ -6,7 +6,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** The locks of Redisson by name: `Lock` and `FairLock`. */
+/** The locks of Redisson by name: `Lock`, `SpinLock`, `FencedLock`, `FairLock`, `ReadLock` and `WriteLock`. */
 final class RedissonLocks implements Recipe.Locks {
     /** Between two looks at a thread. */
     private static final long LOOK_NANOS = 100_000;
@@ -23,6 +23,14 @@ final class RedissonLocks implements Recipe.Locks {
         switch (recipe) {
             case "Lock":
                 return new Contender(client.getLock(key));
+            case "SpinLock":
+                return new Contender(client.getSpinLock(key));
+            case "FencedLock":
+                return new Contender(client.getFencedLock(key));
+            case "ReadLock":
+                return new Contender(client.getReadWriteLock(key).readLock());
+            case "WriteLock":
+                return new Contender(client.getReadWriteLock(key).writeLock());
             case "FairLock":
                 return new Contender(client.getFairLock(key));
             default:

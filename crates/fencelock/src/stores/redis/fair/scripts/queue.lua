@@ -4,9 +4,9 @@
 -- leaves nothing half done.
 --
 -- The record of a name is its only place, or else: places, granted places, their weight, capacity, what was checked, the
--- boundary and when it was set (ms). From when it was set and up to the boundary, nobody can be dead who keeps the first
--- waiter, or those behind it, from being granted. What was checked: nobody ('-'), all holders ('a'), as many holders as
--- leave no room for that weight ('f5'), or, where they are many, the holders up to that number so far ('p1234'): once the
+-- boundary and when it was set (ms). The boundary is the earliest expiry among the sessions that block the first waiter, or those
+-- behind it: from when it was set up to then, none of them needs a look. What was checked: none ('-'), all holders ('a'), as many
+-- holders as leave no room for that weight ('f5'), or, where they are many, the holders up to that number so far ('p1234'): once the
 -- boundary has passed, that is where to go on, and nothing is known of those before.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local prefix

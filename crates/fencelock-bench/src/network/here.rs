@@ -1,0 +1,69 @@
+//! A store without a server: its scenes are those of a server, without a way that could be long.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fencelock_testbed::Proxy;
+
+use super::site::{Kept, Network, Site, Traffic};
+use crate::bench::Store;
+use crate::crew::Target;
+
+/// Until all processes that have entered a queue sleep.
+const SETTLE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) struct Here {
+    store: Store,
+    directory: String,
+    made: AtomicU64,
+}
+
+impl Here {
+    /// The files of the store, and those that other contestants lock, are made in `directory`.
+    pub(crate) fn new(store: Store, directory: &Path) -> Result<Self> {
+        let directory = directory.to_str().context("the path of the scratch directory is not UTF-8")?.to_owned();
+        Ok(Self { store, directory, made: AtomicU64::new(0) })
+    }
+}
+
+impl Site for Here {
+    fn describe(&self) -> Result<String> {
+        Ok("no server".to_owned())
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        None
+    }
+
+    fn networks(&self) -> &'static [Network] {
+        &[Network::Loopback]
+    }
+
+    fn target(&self, _network: Network) -> Target {
+        let path = format!("{}/target-{}", self.directory, self.made.fetch_add(1, Ordering::Relaxed));
+        let url = match self.store {
+            Store::Memory => "memory:bench".to_owned(),
+            _ => format!("file://{}", path.replace('%', "%25").replace('#', "%23").replace('?', "%3F")),
+        };
+        Target { url, file: format!("{path}.lock").into() }
+    }
+
+    /// The store runs in the processes of its clients, which keep to cores of their own.
+    fn keep(&self, _to: Kept) -> Result<()> {
+        Ok(())
+    }
+
+    fn traffic(&self) -> Result<Traffic> {
+        Ok(Traffic { requests: 0, sent: 0 })
+    }
+
+    /// A contender of ours is in the queue, but may not listen yet; a thread may not have come to its system call. No
+    /// counter tells when they have.
+    fn is_quiet(&self) -> Result<()> {
+        std::thread::sleep(SETTLE);
+        Ok(())
+    }
+}

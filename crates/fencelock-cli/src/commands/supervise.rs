@@ -1,0 +1,338 @@
+//! A command while its lock is held: signals go to it, and it is stopped before the lock can lapse.
+
+use std::future::pending;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use fencelock::{AnyGuard, Clock as _, GuardState, Loss, Moment, SystemClock, Timing};
+use nix::sys::signal::Signal;
+
+use super::told::Told;
+use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
+use crate::output::{Outcome, code, say};
+use crate::signals::Signals;
+
+/// How often the remaining certainty is looked at, at least.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often a group is asked whether anybody is left in it.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How long the processes of a group may take to be gone once they were killed.
+const DYING: Duration = Duration::from_secs(2);
+
+/// After it got the terminal, a command is looked at this often, each time after twice the pause, from the first on.
+const NUDGES: u32 = 7;
+const FIRST_NUDGE: Duration = Duration::from_millis(20);
+
+/// When a command is stopped, and how much time it gets to end by itself then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    grace: Duration,
+    grace_after_loss: Duration,
+    max_hold: Option<Duration>,
+    /// With this much certainty left, the command must be told to end.
+    reserve: Duration,
+    /// How often the guardian is told how things stand.
+    report: Duration,
+}
+
+impl Limits {
+    pub(super) fn new(grace: Duration, grace_after_loss: Duration, max_hold: Option<Duration>, timing: Timing) -> Self {
+        // A renewal in time leaves certainty for another one, also where a store's proof of life is older than the renewal
+        // that brings it (the library refuses times that do not); half of that is never touched by one that is only slow.
+        let report = timing.renew_interval / 2;
+        Self { grace, grace_after_loss, max_hold, reserve: grace.min(report), report: report.min(LOOK_AGAIN) }
+    }
+}
+
+/// How a command ended, as fencelock ends in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Code(u8),
+    /// Of a signal of the keyboard.
+    Signal(Signal),
+}
+
+impl Ending {
+    fn of(status: ExitStatus) -> Self {
+        keyboard_signal(status).map_or_else(|| Self::Code(exit_code(status)), Self::Signal)
+    }
+}
+
+/// Why the command must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The lock is gone.
+    Lost(Loss),
+    /// No renewal came through, and the lock will be gone soon.
+    Lapsing,
+    /// `--max-hold` is over.
+    HeldTooLong,
+}
+
+/// A command that was told to end.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    kill_at: Moment,
+    /// The lock is still held: the command must be gone before that changes.
+    holding: bool,
+    killed: bool,
+}
+
+/// What is to be seen to next.
+enum Event {
+    Job(Happening),
+    Signal(Signal),
+    Stop(Cause),
+    Kill,
+    Nudge,
+    /// The lock is looked at after every event.
+    Look,
+}
+
+/// A command and the lock it runs under.
+pub(super) struct Held<'a> {
+    guard: &'a AnyGuard,
+    told: &'a mut Told,
+    job: Job,
+    limits: Limits,
+    max_hold_over: Moment,
+    stopping: Option<Stopping>,
+    /// Until when the lock was certain when it was last looked at.
+    certain_until: Moment,
+    /// How often the command is still looked at after it got the terminal.
+    nudges: u32,
+    reported_stop: bool,
+}
+
+impl<'a> Held<'a> {
+    /// Serves `job` under `guard`, whose lock was certain until `certain_until` when the job was started.
+    pub(super) fn new(
+        guard: &'a AnyGuard,
+        told: &'a mut Told,
+        job: Job,
+        limits: Limits,
+        certain_until: Moment,
+    ) -> Self {
+        let now = SystemClock.now();
+        let max_hold_over = limits.max_hold.map_or(Moment::NEVER, |most| now.after(most));
+        Self { guard, told, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
+    }
+
+    /// Serves the command until it ends; says how to end in turn.
+    pub(super) async fn serve(mut self, signals: &mut Signals) -> Outcome<Ending> {
+        self.look();
+        // It does not begin when the lock was lost meanwhile.
+        self.job.begin();
+        loop {
+            let event = self.next(signals).await;
+            if matches!(event, Event::Job(Happening::Ended)) {
+                return self.ended().await;
+            }
+            // Before anything is passed on: after a pause of ours the command may be the second holder.
+            self.look();
+            match event {
+                Event::Job(Happening::Unguarded) => self.job.guard_again(),
+                Event::Job(Happening::Stopped(_)) if self.stopping.is_some() => self.job.go_on(),
+                Event::Job(Happening::Stopped(by)) => self.stopped(by),
+                Event::Signal(signal) => self.take(signal, signals).await,
+                Event::Stop(cause) if self.stopping.is_none() => self.stop(cause),
+                Event::Kill => self.kill(),
+                Event::Nudge => self.nudge(),
+                Event::Job(Happening::Ended) | Event::Stop(_) | Event::Look => {}
+            }
+            self.job.may_go_on_until(self.goes_on_until());
+        }
+    }
+
+    async fn next(&mut self, signals: &mut Signals) -> Event {
+        let (guard, stopping) = (self.guard, self.stopping);
+        tokio::select! {
+            biased;
+            cause = must_end(guard, self.limits.reserve, self.max_hold_over), if stopping.is_none() => Event::Stop(cause),
+            happening = self.job.next() => Event::Job(happening),
+            signal = signals.next() => Event::Signal(signal),
+            () = kill_time(stopping) => Event::Kill,
+            _ = guard.lost(), if stopping.is_some_and(|stopping| stopping.holding) => Event::Look,
+            () = nudge_time(self.nudges) => Event::Nudge,
+            () = tokio::time::sleep(self.limits.report), if self.job.is_bound() => Event::Look,
+        }
+    }
+
+    /// Looks at the lock: the guardian is told how long it is certain, and a command whose lock is gone is stopped at once.
+    fn look(&mut self) {
+        if let GuardState::Lost(loss) = self.guard.state() {
+            let killed_then = self.lost_at().after(self.limits.grace_after_loss);
+            match &mut self.stopping {
+                None => self.stop(Cause::Lost(loss)),
+                Some(stopping) if stopping.holding => {
+                    stopping.holding = false;
+                    stopping.kill_at = stopping.kill_at.min(killed_then);
+                    self.told.tell(self.guard, Cause::Lost(loss), "the command was already told to end");
+                }
+                Some(_) => {}
+            }
+        } else {
+            self.certain_until = certain_until(self.guard);
+        }
+        self.job.may_go_on_until(self.goes_on_until());
+    }
+
+    /// When the lock was lost at the latest.
+    fn lost_at(&self) -> Moment {
+        self.certain_until.min(SystemClock.now())
+    }
+
+    /// Until when the command may go on without a word from us: a little less than we allow it ourselves.
+    fn goes_on_until(&self) -> Moment {
+        match self.stopping {
+            Some(stopping) if stopping.holding => stopping.kill_at.min(self.certain_until),
+            Some(stopping) => stopping.kill_at,
+            None => self.certain_until.before(self.limits.reserve / 2),
+        }
+    }
+
+    async fn take(&mut self, signal: Signal, signals: &Signals) {
+        match signal {
+            Signal::SIGCONT => self.job.go_on(),
+            Signal::SIGCHLD => self.job.reap_strangers(),
+            Signal::SIGTTIN | Signal::SIGTTOU if self.job.gives_back_the_terminal() => signals.refuse(signal),
+            Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => self.suspend(signal, signals).await,
+            signal => self.job.relay(signal),
+        }
+    }
+
+    /// We are asked to stop: first the whole command, then we. It goes on only if the lock is still ours then.
+    async fn suspend(&mut self, by: Signal, signals: &Signals) {
+        if self.stopping.is_some() || !can_be_suspended() || !self.job.pause().await {
+            return signals.refuse(by);
+        }
+        signals.stop(by);
+        self.look();
+        if self.stopping.is_none() {
+            self.job.go_on();
+        }
+    }
+
+    /// The command was stopped by somebody.
+    fn stopped(&mut self, by: Signal) {
+        if !self.job.stopped(by) {
+            self.nudges = NUDGES;
+        } else if !self.reported_stop {
+            self.reported_stop = true;
+            say(format_args!("the command was stopped by {by}, and the lock {} is held meanwhile", self.guard.name()));
+        }
+    }
+
+    fn nudge(&mut self) {
+        self.nudges -= 1;
+        self.job.nudge();
+    }
+
+    fn stop(&mut self, cause: Cause) {
+        let holding = !matches!(cause, Cause::Lost(_));
+        let kill_at = if holding {
+            SystemClock.now().after(self.limits.grace)
+        } else {
+            self.lost_at().after(self.limits.grace_after_loss)
+        };
+        self.stopping = Some(Stopping { kill_at, holding, killed: false });
+        // Looked at after the loss: it may be of this moment.
+        if kill_at <= SystemClock.now() {
+            // A command that runs beside the next holder is not asked.
+            self.kill();
+        } else {
+            // Also continues one that is suspended, and could not end.
+            self.job.relay(Signal::SIGTERM);
+        }
+        self.told.tell(self.guard, cause, "the command is stopped");
+    }
+
+    fn kill(&mut self) {
+        self.job.signal(Signal::SIGKILL);
+        if let Some(stopping) = &mut self.stopping {
+            stopping.killed = true;
+        }
+    }
+
+    async fn ended(mut self) -> Outcome<Ending> {
+        if self.stopping.is_some() {
+            self.job.reap()?;
+            self.emptied().await;
+            return Ok(Ending::Code(code::LOST));
+        }
+        self.job.dismiss_the_guardian();
+        let status = self.job.reap()?;
+        let killed = status.signal() == Some(Signal::SIGKILL as i32);
+        // The guardian was quicker than we.
+        let is_late = |left| left <= self.limits.reserve;
+        let was_late = killed && self.guard.remaining().is_some_and(is_late);
+        Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) })
+    }
+
+    /// Waits until nobody is left in the group of a command that was told to end; who is left when its time is over, or when
+    /// the lock is lost, is killed.
+    async fn emptied(&mut self) {
+        let mut killed = None;
+        while self.job.is_somebody_left() {
+            self.look();
+            let now = SystemClock.now();
+            let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
+            match killed {
+                None if is_over => {
+                    self.kill();
+                    killed = Some(now);
+                }
+                // Whoever is dead does nothing any more, however busy those are who should reap it.
+                Some(_) if self.job.is_everybody_dead() => return,
+                Some(since) if now.since(since) > DYING => return self.job.say_that_it_cannot_be_ended(),
+                _ => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+}
+
+/// Until when the lock of `guard` is certain.
+pub(super) fn certain_until(guard: &AnyGuard) -> Moment {
+    guard.remaining().map_or(Moment::NEVER, |left| SystemClock.now().after(left))
+}
+
+/// Completes once the command must end.
+async fn must_end(guard: &AnyGuard, reserve: Duration, max_hold_over: Moment) -> Cause {
+    tokio::select! {
+        biased;
+        loss = guard.lost() => Cause::Lost(loss),
+        () = lapsing(guard, reserve) => Cause::Lapsing,
+        () = SystemClock.sleep_until(max_hold_over) => Cause::HeldTooLong,
+    }
+}
+
+/// Completes when no more than `reserve` of the certainty is left.
+async fn lapsing(guard: &AnyGuard, reserve: Duration) {
+    loop {
+        let Some(remaining) = guard.remaining() else { return pending().await };
+        let spare = remaining.saturating_sub(reserve);
+        if spare.is_zero() {
+            return;
+        }
+        tokio::time::sleep(spare.min(LOOK_AGAIN)).await;
+    }
+}
+
+/// Completes when a command that was told to end has had its time.
+async fn kill_time(stopping: Option<Stopping>) {
+    match stopping {
+        Some(Stopping { kill_at, killed: false, .. }) => SystemClock.sleep_until(kill_at).await,
+        _ => pending().await,
+    }
+}
+
+/// Completes when a command that got the terminal is to be looked at, `left` times from now on.
+async fn nudge_time(left: u32) {
+    match left {
+        0 => pending().await,
+        left => tokio::time::sleep(FIRST_NUDGE * 2_u32.pow(NUDGES.saturating_sub(left))).await,
+    }
+}

@@ -1,0 +1,94 @@
+//! A command that begins only once it is told to, and that the kernel kills when fencelock dies, unless it may outlive it.
+//!
+//! fencelock starts itself again, in the command's process group. That process takes the kernel's wish (a parent-death signal), stops
+//! itself, and becomes the command once it is continued: when the guardian knows it, its end is waited for, and the lock was looked at
+//! again. The wish reaches the command alone, and programs that change their user forget it: the [guardian](crate::guardian) ends
+//! whatever else is in the group.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::Pid;
+
+use crate::job::not_started;
+use crate::kept_signals::kept;
+use crate::output::{Failure, Outcome, code};
+
+/// The hidden verb's name.
+const VERB: &str = "bound";
+
+/// Not for people: `run` starts this, which becomes the command.
+#[derive(Debug, Args)]
+pub(crate) struct Bound {
+    /// The process that starts the command.
+    parent: i32,
+    /// The command may outlive that process, once it has begun.
+    #[arg(long)]
+    outlives: bool,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What becomes `program` with the arguments that are added, once it is continued; and may outlive us, or not.
+pub(crate) fn command(program: &OsString, outlives: bool) -> Outcome<Command> {
+    let mut command = ourselves(VERB)?;
+    command.arg(Pid::this().to_string()).args(outlives.then_some("--outlives")).arg("--").arg(program);
+    Ok(command)
+}
+
+/// fencelock once more, with a hidden `verb`.
+pub(crate) fn ourselves(verb: &str) -> Outcome<Command> {
+    let mut command = Command::new(own_program()?);
+    command.arg0("fencelock").arg(verb);
+    Ok(command)
+}
+
+/// Where fencelock's program is: `/proc/self/exe`, which is there also when the file was replaced since, as an upgrade
+/// does. Without `/proc`, whatever it was started by.
+fn own_program() -> Outcome<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    if link.exists() {
+        return Ok(link.to_owned());
+    }
+    let name = PathBuf::from(env::args_os().next().unwrap_or_default());
+    if name.components().count() > 1 {
+        return Ok(name);
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|directory| directory.join(&name)).find(|file| file.is_file()).ok_or_else(|| {
+        let fault = format!(
+            "cannot find the program of fencelock itself: there is no /proc, and {name:?} is not in PATH; mount /proc, or \
+             start fencelock by its whole path"
+        );
+        Failure::new(code::OS, fault)
+    })
+}
+
+impl Bound {
+    /// Becomes the command; returns when that cannot be executed.
+    pub(crate) fn run(&self) -> Outcome<u8> {
+        let failed = |error: Errno| Failure::os("cannot bind the command to fencelock", &error.into());
+        set_pdeathsig(Some(Signal::SIGKILL)).map_err(failed)?;
+        // A parent that died before that was not noticed by the kernel.
+        if Pid::parent().as_raw() != self.parent {
+            return Err(Failure::silent(137));
+        }
+        // What fencelock keeps for itself is not blocked in the command.
+        kept().thread_unblock().map_err(failed)?;
+        raise(Signal::SIGSTOP).map_err(failed)?;
+        if self.outlives {
+            set_pdeathsig(None).map_err(failed)?;
+        }
+        match self.command.split_first() {
+            Some((program, arguments)) => Err(not_started(program, &Command::new(program).args(arguments).exec())),
+            None => Err(Failure::silent(code::USAGE)),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The signals that fencelock sees to: those that it passes on, those that ask it to stop, and the one that continues it.
+//!
+//! They have no handlers. They are blocked, so that the kernel keeps them, and are looked at there. A stop can then be put off until the
+//! command is stopped, and take place by the very signal that asked for it: whoever waits for fencelock, a shell or another fencelock,
+//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And whether somebody
+//! asked for an end is known at once, where a handler may run late, on another thread.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
+const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// Passed on to the command's process group.
+const RELAYED: [Signal; 7] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+
+/// What the kernel keeps for us.
+pub(crate) struct KeptSignals {
+    any: AsyncFd<SignalFd>,
+    /// Those that ask for a stop last.
+    each: Vec<(Signal, SignalFd)>,
+}
+
+impl KeptSignals {
+    /// Has them kept, but for those that are `ignored`. Threads that are started before this do not keep them. Needs a runtime.
+    pub(crate) fn keep(ignored: &SigSet) -> io::Result<Self> {
+        let is_kept = |signal: &Signal| *signal == Signal::SIGCONT || !ignored.contains(*signal);
+        let kept: Vec<_> = every().filter(is_kept).collect();
+        let all: SigSet = kept.iter().copied().collect();
+        all.thread_block()?;
+        let each = kept.into_iter().map(|signal| Ok((signal, waiting(&SigSet::from(signal))?)));
+        let each = each.collect::<io::Result<_>>()?;
+        #[expect(
+            deprecated,
+            reason = "sound for a SignalFd, which keeps its descriptor; what replaces it is unsafe to call"
+        )]
+        let any = AsyncFd::with_interest(waiting(&all)?, Interest::READABLE)?;
+        Ok(Self { any, each })
+    }
+
+    /// Completes with the next one. A stop that is asked for stays so until it is [followed](Self::stop) or
+    /// [refused](Self::refuse).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn next(&self) -> Signal {
+        loop {
+            let Ok(mut ready) = self.any.readable().await else { return std::future::pending().await };
+            let Some((signal, _)) = self.each.iter().find(|(_, waiting)| is_there(waiting)) else {
+                ready.clear_ready();
+                continue;
+            };
+            if !STOPPING.contains(signal) {
+                self.refuse(*signal);
+            }
+            return *signal;
+        }
+    }
+
+    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once somebody has continued it. Nobody is
+    /// stopped who was asked to end: a shell that ends a stopped job continues it once, and once only.
+    pub(crate) fn stop(&self, signal: Signal) {
+        if self.each.iter().any(|(kept, waiting)| asks_for_an_end(*kept) && is_there(waiting)) {
+            return self.refuse(signal);
+        }
+        // It takes effect in between.
+        let only = SigSet::from(signal);
+        let _ = only.thread_unblock();
+        let _ = only.thread_block();
+        // We know that we go on.
+        self.refuse(Signal::SIGCONT);
+    }
+
+    /// `signal` has no effect.
+    pub(crate) fn refuse(&self, signal: Signal) {
+        for (_, waiting) in self.each.iter().filter(|(kept, _)| *kept == signal) {
+            let _ = waiting.read_signal();
+        }
+    }
+}
+
+/// The signals that may be kept: they are blocked, also in whatever this process starts.
+pub(crate) fn kept() -> SigSet {
+    every().collect()
+}
+
+/// Whether `signal` asks a program to end, and one that was stopped could not.
+pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
+fn every() -> impl Iterator<Item = Signal> {
+    RELAYED.into_iter().chain([Signal::SIGCONT]).chain(STOPPING)
+}
+
+/// Where `signals` wait.
+fn waiting(signals: &SigSet) -> io::Result<SignalFd> {
+    Ok(SignalFd::with_flags(signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+}
+
+fn is_there(waiting: &SignalFd) -> bool {
+    poll(&mut [PollFd::new(waiting.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,32 @@
+//! `fencelock bench`: the drill ends exact, and says so.
+
+use crate::common::{Place, code, ended, output, stderr, stdout};
+
+#[test]
+fn the_counter_ends_exact_over_several_processes() {
+    let place = Place::new();
+    let arguments = ["bench", "--workers", "24", "--processes", "3", "--sections", "240", "--json"];
+    let drilled = output(&mut place.fencelock(&arguments));
+    assert_eq!((code(&drilled), stderr(&drilled)), (0, String::new()));
+    let figures: serde_json::Value = serde_json::from_str(&stdout(&drilled)).unwrap();
+    assert_eq!((figures["sections"].as_u64(), figures["counter"].as_u64()), (Some(240), Some(240)));
+    assert_eq!((figures["exact"].as_bool(), figures["overlaps"].as_u64()), (Some(true), Some(0)));
+    assert_eq!(figures["tokens_not_rising"].as_u64(), Some(0));
+    assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
+}
+
+#[test]
+fn a_store_that_locks_only_inside_a_process_is_found_out() {
+    let place = Place::new();
+    let arguments = ["--store", "memory:", "bench", "--workers", "8", "--processes", "4", "--seconds", "1"];
+    let (code, text) = ended(&mut place.fencelock(&arguments));
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("not exact"), "{text}");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_reported_once() {
+    let place = Place::new();
+    let (code, text) = ended(place.fencelock(&["bench"]).env("FENCELOCK_STORE", "bogus:///x"));
+    assert_eq!((code, text.lines().count()), (64, 1), "{text}");
+}

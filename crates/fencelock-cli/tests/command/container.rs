@@ -1,0 +1,51 @@
+//! `fencelock run` as the first process of a container, and where there is no `/proc`.
+
+use std::process::Command;
+
+use crate::common::terminal::Screen;
+use crate::common::{PROGRAM, Place, ended};
+
+/// A place on a server, whose lock can lapse, and `unshare` with `options`, as the root of a user namespace.
+fn unshared(options: &[&str]) -> (Place, Command) {
+    let place = Place::with_store(format!("{}?ttl_ms=60000", fencelock_testbed::redis::shared().url()));
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user"]).args(options);
+    command.env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path());
+    (place, command)
+}
+
+#[test]
+fn the_first_process_of_a_container_reaps_what_is_left_to_it() {
+    let (_place, mut command) = unshared(&["--pid", "--fork", "--mount-proc"]);
+    let script = "sh -c 'sleep 0.1 & echo $! > orphan'; while test -e /proc/$(cat orphan); do sleep 0.02; done; exit 5";
+    assert_eq!(ended(command.args([PROGRAM, "run", "--quiet", "job", "--", "sh", "-c", script])), (5, String::new()));
+}
+
+#[test]
+fn the_first_process_of_a_container_ends_as_a_shell_would_say_it() {
+    let (_place, mut command) = unshared(&["--pid", "--fork", "--mount-proc"]);
+    assert_eq!(
+        ended(command.args([PROGRAM, "run", "--quiet", "job", "--", "sh", "-c", "kill -INT $$"])),
+        (130, String::new())
+    );
+}
+
+#[test]
+fn without_proc_commands_run_as_elsewhere() {
+    let (place, mut command) = unshared(&["--mount"]);
+    std::fs::create_dir(place.path("bin")).unwrap();
+    std::os::unix::fs::symlink(PROGRAM, place.path("bin/fencelock")).unwrap();
+    let script = "mount -t tmpfs none /proc && \"$0\" run --quiet job -- sh -c 'exit 5'
+                  test $? = 5 && PATH=$PWD/bin:$PATH && fencelock run --quiet job -- sh -c 'exit 6'";
+    assert_eq!(ended(command.args(["sh", "-c", script, PROGRAM])), (6, String::new()));
+}
+
+#[test]
+fn a_proc_of_other_processes_is_not_asked_about_the_command() {
+    let (_place, mut command) = unshared(&["--pid", "--fork"]);
+    let script = "\"$0\" run --quiet job -- sh -c 'read line; echo \"<$line>\"; exit 5'; exit $?";
+    let mut screen = Screen::start(command.args(["sh", "-c", script, PROGRAM]));
+    screen.types("typed\n");
+    screen.shows("<typed>");
+    assert_eq!(screen.code(), 5);
+}

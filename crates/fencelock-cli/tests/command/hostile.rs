@@ -1,0 +1,21 @@
+//! A ZooKeeper server that means harm: `run` ends with its limit, and starts nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Place, ended};
+use fencelock_testbed::zookeeper::{Manner, hostile};
+
+#[test]
+fn a_wait_ends_with_its_limit_whatever_a_server_says() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    // Farewells of half a second, and as much again for what is under way, are what is said. A busy machine gets the rest.
+    const BOUND: Duration = Duration::from_secs(4);
+    for manner in Manner::WITHOUT_SESSION.into_iter().chain(Manner::WITH_SESSION) {
+        let place = Place::with_store(format!("zk://{}/locks", hostile(manner, 10_000).unwrap()));
+        let start = Instant::now();
+        let (code, said) = ended(&mut place.run(&["--wait", "2s", "job"], "echo > started"));
+        assert!(start.elapsed() < LIMIT + BOUND, "{manner:?}: {:?}: {said}", start.elapsed());
+        assert!(matches!(code, 69 | 71), "{manner:?}: {code}: {said}");
+        assert!(!place.path("started").exists(), "{manner:?}");
+    }
+}

@@ -1,0 +1,312 @@
+//! Which store is meant, for every verb: where the URL comes from, and what is said about it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{Place, binary, code, ended, output, stderr, stdout};
+
+/// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
+struct Nobody {
+    place: Place,
+    program: PathBuf,
+}
+
+impl Nobody {
+    fn new() -> Self {
+        let place = Place::new();
+        open(place.directory.path());
+        // Where the binary was built, an ordinary user may not look.
+        let program = place.path("fencelock");
+        // By another process: a file that we write cannot be run as long as a child, which another test has started in the
+        // meantime, has not closed its copy of our descriptor.
+        assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_fencelock")).arg(&program).status().unwrap().success());
+        let this = Self { place, program };
+        for directory in ["home", "home/.config", "home/.config/fencelock", "here"] {
+            fs::create_dir(this.place.path(directory)).unwrap();
+            open(&this.place.path(directory));
+        }
+        this
+    }
+
+    fn command(&self) -> Command {
+        let mut command = if nix::unistd::geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&self.program);
+            command
+        } else {
+            Command::new(&self.program)
+        };
+        command.env_clear().current_dir(self.place.path("here"));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.place.path("home"));
+        command
+    }
+}
+
+fn open(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+const RUN: [&str; 5] = ["run", "job", "--", "echo", "held"];
+
+#[test]
+fn the_default_store_is_the_users_own_and_says_so_once() {
+    let nobody = Nobody::new();
+    let output = output(nobody.command().args(RUN));
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "held\n"), "{}", stderr(&output));
+    let directory = nobody.place.path("home/.local/state/fencelock");
+    let said = stderr(&output);
+    assert!(said.starts_with("fencelock: no store is named: locking on this host only, in file:///"), "{said}");
+    for part in [directory.to_str().unwrap(), "--store", "FENCELOCK_STORE", "/etc/fencelock.toml"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(directory.is_dir());
+    assert_eq!(ended(nobody.command().args(["run", "--quiet", "job", "--", "true"])), (0, String::new()));
+}
+
+#[test]
+fn the_default_store_can_be_refused() {
+    let nobody = Nobody::new();
+    let (code, text) = ended(nobody.command().arg("--require-store").args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("FENCELOCK_STORE") && text.contains("--store"), "{text}");
+    assert!(!nobody.place.path("home/.local").exists());
+}
+
+#[test]
+fn without_a_home_the_error_says_what_to_set() {
+    let nobody = Nobody::new();
+    let (code, text) = ended(nobody.command().env_remove("HOME").args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("HOME") && text.contains("XDG_STATE_HOME") && text.contains("FENCELOCK_STORE"), "{text}");
+}
+
+#[test]
+fn files_and_the_environment_name_the_store() {
+    let nobody = Nobody::new();
+    let store = |name: &str| nobody.place.path(name);
+    let file = |path: &str, name: &str| {
+        fs::write(nobody.place.path(path), format!("store = \"file://{}\"\n", store(name).display())).unwrap();
+    };
+    file("home/.config/fencelock/fencelock.toml", "of-user");
+    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert!(store("of-user").is_dir());
+    file("here/fencelock.toml", "of-directory");
+    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert!(store("of-directory").is_dir());
+    let url = |name: &str| format!("file://{}", store(name).display());
+    assert_eq!(ended(nobody.command().env("FENCELOCK_STORE", url("of-variable")).args(RUN)), (0, String::new()));
+    assert!(store("of-variable").is_dir());
+    let mut option = nobody.command();
+    option.env("FENCELOCK_STORE", "bogus:").args(["--store", &url("of-option")]).args(RUN);
+    assert_eq!(ended(&mut option), (0, String::new()));
+    assert!(store("of-option").is_dir());
+}
+
+#[test]
+fn unknown_keys_and_empty_variables_are_refused() {
+    let place = Place::new();
+    fs::write(place.path("fencelock.toml"), "stores = \"file:///x\"\n").unwrap();
+    let (code, text) = ended(binary().current_dir(place.directory.path()).args(RUN));
+    assert_eq!(code, 78);
+    assert!(text.contains("fencelock.toml") && text.contains("line 1") && text.contains("stores"), "{text}");
+    let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", ""));
+    assert_eq!(code, 78);
+    assert!(text.contains("FENCELOCK_STORE is empty"), "{text}");
+}
+
+#[test]
+fn credentials_are_never_shown() {
+    let place = Place::new();
+    let secret = "me:s3cret";
+    fs::write(place.path("fencelock.toml"), format!("store = \"bogus://{secret}@host/x\nstore")).unwrap();
+    let url = format!("bogus://{secret}@host/x");
+    let mut in_file = place.fencelock(&RUN);
+    in_file.env_remove("FENCELOCK_STORE");
+    let mut shown = vec![ended(&mut in_file)];
+    shown.push(ended(place.fencelock(&RUN).env("FENCELOCK_STORE", &url)));
+    shown.push(ended(place.fencelock(&["--store", &url]).args(RUN)));
+    shown.push(ended(&mut place.fencelock(&[&url])));
+    shown.push(ended(&mut place.fencelock(&["ls", "--stor", &url])));
+    for (code, text) in &shown {
+        assert!([64, 78].contains(code), "{code} {text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    assert!(shown[2].1.contains("--store can be read in the list of processes"), "{}", shown[2].1);
+}
+
+#[test]
+fn wrong_urls_name_what_is_allowed() {
+    let place = Place::new();
+    for (url, said) in [
+        ("bogus:///x", "file"),
+        ("localhost:6379", "redis://"),
+        ("zookeeper://h/x", "did you mean zk?"),
+        ("postgres://h/x", "not in this release"),
+        ("file:///x?ttl=1", "did you mean ttl_ms?"),
+        ("zk://h/x?tick=1", "did you mean tick_ms?"),
+        ("file:///x?ttl_ms=1", "ttl allowed 100ms to 24h"),
+        ("nothing", "scheme"),
+        ("file:///x?no_such=1", "no_such"),
+        ("file:///x?inherit=maybe", "inherit"),
+        ("file:///x?inherit=true&inherit=false", "twice"),
+        ("file:///x?ttl_ms=x", "ttl_ms"),
+        ("memory:", "the memory of one process"),
+    ] {
+        let (code, text) = ended(place.fencelock(&RUN).env("FENCELOCK_STORE", url));
+        assert_eq!(code, 64, "{text}");
+        assert!(text.contains(said) && text.contains("FENCELOCK_STORE"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_configuration() {
+    let place = Place::new();
+    nix::unistd::mkfifo(&place.path("fencelock.toml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (code, text) = ended(place.fencelock(&RUN).env_remove("FENCELOCK_STORE"));
+    assert_eq!(code, 78, "{text}");
+    assert!(text.contains("fencelock.toml: not a regular file"), "{text}");
+}
+
+/// `fencelock` as the user `id`, which root alone can become.
+fn as_user(nobody: &Nobody, id: u32, url: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={id}"), format!("--regid={id}")]).args(["--clear-groups", "--"]);
+    command.arg(&nobody.program).env("FENCELOCK_STORE", url).current_dir(nobody.place.path("here"));
+    command
+}
+
+#[test]
+fn users_share_a_sticky_directory_and_shut_each_other_out() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let nobody = Nobody::new();
+    let store = nobody.place.path("shared");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o1777)).unwrap();
+    let url = format!("file://{}", store.display());
+    // Its owner has to be the first. It makes thousands of files, and may say that this takes long.
+    assert_eq!(ended(as_user(&nobody, 0, &url).args(RUN)).0, 0);
+    let [mut one, mut other] = [65534, 65533].map(|id| as_user(&nobody, id, &url));
+    assert_eq!(ended(one.args(RUN)), (0, String::new()));
+    // Later, the numbers that were set aside are used up.
+    let ceiling = store.join("ceiling");
+    let text = fs::read_to_string(&ceiling).unwrap();
+    let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("ceiling ")).collect();
+    fs::write(&ceiling, format!("{}\nceiling 1\n", kept.join("\n"))).unwrap();
+    assert_eq!(ended(other.args(RUN)), (0, String::new()));
+    let mut holder = as_user(&nobody, 65534, &url);
+    let mut holder =
+        crate::common::Running::start(holder.args(["run", "job", "--", "cat"]).stdin(std::process::Stdio::piped()));
+    crate::common::until("the other user is shut out", || {
+        let (code, _) = ended(as_user(&nobody, 65533, &url).args(["run", "--try", "job", "--", "true"]));
+        (code == 75).then_some(())
+    });
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    assert_eq!(holder.code(), 0);
+    assert_eq!(ended(as_user(&nobody, 65533, &url).args(RUN)), (0, String::new()));
+}
+
+/// Makes a configuration that names a store of its own, and gives it to the user `id`.
+fn configuration_of(nobody: &Nobody, id: u32) -> PathBuf {
+    let path = nobody.place.path("here/fencelock.toml");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, format!("store = \"file://{}\"\n", nobody.place.path("planted").display())).unwrap();
+    std::os::unix::fs::chown(&path, Some(id), Some(id)).unwrap();
+    path
+}
+
+#[test]
+fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let nobody = Nobody::new();
+    let as_root = || {
+        let mut command = binary();
+        command.current_dir(nobody.place.path("here")).arg("--require-store").args(RUN);
+        command
+    };
+    let as_them = || {
+        let mut command = nobody.command();
+        command.args(RUN);
+        command
+    };
+    for (owner, mut command) in [(65534, as_root()), (65533, as_them())] {
+        let path = configuration_of(&nobody, owner);
+        let (code, said) = ended(&mut command);
+        assert_eq!(code, 78, "{said}");
+        assert!(said.contains("fencelock.toml") && said.contains(&format!("user id {owner}")), "{said}");
+        assert!(said.contains("--store") && said.contains("chown"), "{said}");
+        // Another store that is named outright is nobody's trap.
+        assert_eq!(
+            ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", nobody.place.url()))),
+            (0, String::new())
+        );
+        // Nor does a link of theirs to a file of root's name the store.
+        let elsewhere = nobody.place.path("of-root.toml");
+        fs::copy(&path, &elsewhere).unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        std::os::unix::fs::lchown(&path, Some(owner), Some(owner)).unwrap();
+        let (code, said) = ended(command.env_remove("FENCELOCK_STORE"));
+        assert_eq!((code, said.contains("the link belongs to")), (78, true), "{said}");
+    }
+    assert!(!nobody.place.path("planted").exists());
+    for (owner, mut command) in [(0, as_root()), (0, as_them()), (65534, as_them())] {
+        configuration_of(&nobody, owner);
+        open(nobody.place.directory.path());
+        assert_eq!(ended(&mut command), (0, String::new()), "of {owner}");
+        fs::remove_dir_all(nobody.place.path("planted")).unwrap();
+    }
+}
+
+#[test]
+fn a_configuration_that_everybody_may_write_is_not_obeyed() {
+    let place = Place::new();
+    let path = place.path("fencelock.toml");
+    fs::write(&path, format!("store = \"{}\"\n", place.url())).unwrap();
+    open(&path);
+    let run = || ended(binary().current_dir(place.directory.path()).args(RUN));
+    let (code, said) = run();
+    assert_eq!((code, said.contains("fencelock.toml: everybody may write to it")), (78, true), "{said}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run(), (0, String::new()));
+}
+
+#[test]
+fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
+    let place = Place::new();
+    fs::write(place.path("fencelock.toml"), format!("store = \"{}\"\n", place.url())).unwrap();
+    let holder = place.holder("job");
+    let name = format!("file://{}", place.path("store").display());
+    let from_file = format!("{name} (./fencelock.toml)");
+    let here = |arguments: &[&str]| {
+        let mut command = place.fencelock(arguments);
+        command.env_remove("FENCELOCK_STORE");
+        command
+    };
+    for arguments in [&["ls"][..], &["show", "job"], &["show", "idle"]] {
+        let shown = stdout(&output(&mut here(arguments)));
+        assert!(shown.ends_with(&format!("store: {from_file}\n")), "{arguments:?}: {shown}");
+    }
+    for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "10ms"]] {
+        let (code, said) = ended(here(&["run"]).args(limit).args(["job", "--", "true"]));
+        assert_eq!((code, said.contains(&from_file)), (75, true), "{said}");
+    }
+    let (_, said) = ended(here(&["run", "--wait", "2500ms", "job", "--", "true"]).env("FENCELOCK_STORE", place.url()));
+    assert!(said.contains(&format!("waiting for job in {name}, held by pid {}", holder.pid())), "{said}");
+    let (_, said) = ended(&mut here(&["break", "idle", "--yes", "--reason", "x"]));
+    assert!(said.contains(&from_file), "{said}");
+}
+
+#[test]
+fn a_password_is_warned_of_only_where_there_is_one() {
+    let place = Place::new();
+    let warned = |url: &str| ended(place.fencelock(&["--store", url]).args(RUN)).1.contains("list of processes");
+    assert!(warned("zk://me:s3cret@127.0.0.1:1/x"));
+    assert!(!warned("zk://me@127.0.0.1:1/x") && !warned("zk://me:@127.0.0.1:1/x") && !warned("zk://127.0.0.1:1/x"));
+}

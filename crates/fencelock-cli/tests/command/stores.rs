@@ -1,0 +1,36 @@
+//! `fencelock stores`: what each store promises, as the code says it.
+
+use crate::common::{binary, output, stdout};
+
+#[test]
+fn every_known_store_is_listed_with_its_promises() {
+    let json = stdout(&output(binary().args(["stores", "--json"])));
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let table = stdout(&output(binary().arg("stores")));
+    let known = fencelock::stores();
+    assert_eq!(listed.as_array().unwrap().len(), known.len());
+    for info in known {
+        let store = listed.as_array().unwrap().iter().find(|store| store["scheme"] == info.scheme).unwrap();
+        assert_eq!(store["compiled_in"], info.capability.is_some());
+        assert!(table.contains(info.example), "{table}");
+        if let Some(capability) = info.capability {
+            assert_eq!(store["capability"]["layout"], capability().layout);
+        }
+        let layouts = store["layouts"].as_array().unwrap();
+        assert_eq!(layouts.len(), info.layouts.len());
+        for (listed, (asked_by, capability)) in layouts.iter().zip(info.layouts) {
+            assert_eq!(listed["asked_by"], *asked_by);
+            assert_eq!(listed["capability"]["layout"], capability().layout);
+            assert!(table.contains(&format!("  with {asked_by}\n")), "{table}");
+        }
+    }
+}
+
+#[test]
+fn what_is_listed_fits_eighty_columns() {
+    let listed = stdout(&output(binary().arg("stores")));
+    for line in listed.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(listed.contains("  order     first come, first served\n"), "{listed}");
+}

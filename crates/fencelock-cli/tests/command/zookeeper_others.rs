@@ -1,0 +1,192 @@
+//! Contenders and locks of other clients on ZooKeeper: they are shown as what they are, and nobody is taken for a waiter
+//! who may hold the lock.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::common::hand::{by_hand, plant};
+use crate::common::terminal::Screen;
+use crate::common::{Place, Running, code, ended, output, stderr, stdout, written};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::{Acl, CreateMode};
+
+const CURATOR: &str = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae";
+
+#[test]
+fn nodes_of_other_clients_are_shown_in_the_same_queue() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    by_hand(async |client| {
+        let put = async |path: &str, data: &str, mode| {
+            client.create(&format!("{parent}{path}"), data.as_bytes(), mode, &[Acl::open()]).await.unwrap()
+        };
+        put("", "", CreateMode::Persistent).await;
+        put("/job", "", CreateMode::Persistent).await;
+        let sequential = CreateMode::EphemeralSequential;
+        put("/job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-", "10.0.0.7", sequential).await;
+        put("/job/lock-", "", sequential).await;
+        put("/job/94b6e5cf49364b1f8706ee06e5d07c35__lock__", "import of \u{1b}[2J prices", sequential).await;
+        put("/job/notes", "of nobody", CreateMode::Persistent).await;
+        let shown = output(&mut place.fencelock(&["show", "job"]));
+        let (table, said) = (stdout(&shown), stderr(&shown));
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!((code(&shown), lines.len()), (1, 5), "{table}{said}");
+        assert!(lines[1].contains("holder") && lines[1].contains("10.0.0.7"), "{table}");
+        assert!(lines[1].contains("(Curator InterProcessMutex)"), "{table}");
+        // Nothing tells whether they wait for Curator's.
+        assert!(lines[2].contains("waits or holds too") && lines[3].contains("waits or holds too"), "{table}");
+        assert!(lines[3].contains("(kazoo Lock or WriteLock)") && lines[3].contains("import of [2J prices"), "{table}");
+        assert!(said.contains("not part of the queue") && said.contains("notes"), "{said}");
+        let contenders = place.contenders("job");
+        assert_eq!(
+            (&contenders[2]["host"], contenders[2]["purpose"].is_null()),
+            (&"import of [2J prices".into(), true)
+        );
+        assert!(contenders[0]["token"].is_string() && contenders[0]["pid"].is_null(), "{contenders:?}");
+        let (busy, said) = ended(&mut place.run(&["--try", "job"], "true"));
+        assert_eq!((busy, said.contains("held by 10.0.0.7 (Curator InterProcessMutex)")), (75, true), "{said}");
+        let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!((&listed[0]["name"], &listed[0]["waiting"]), (&"job".into(), &2.into()));
+    });
+}
+
+#[test]
+fn one_that_does_not_wait_for_a_command_is_said_by_run_show_and_ls() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
+    by_hand(async |client| {
+        for (name, mark, state, what) in [
+            ("a", "-__WRIT__", "holds too", "Curator InterProcessReadWriteLock"),
+            ("b", "__lock__", "waits or holds too", "kazoo Lock or WriteLock"),
+        ] {
+            let id = if mark == "__lock__" { "94b6e5cf49364b1f8706ee06e5d07c35" } else { CURATOR };
+            let mut command = place.run(&[name], "cat");
+            let running = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+            place.queued(name, 1);
+            plant(&client, &format!("{parent}/{name}/{id}{mark}"), CreateMode::EphemeralSequential, "10.0.0.7").await;
+            let shown = output(&mut place.fencelock(&["show", name]));
+            let (table, said) = (stdout(&shown), stderr(&shown));
+            let row = table.lines().nth(2).unwrap();
+            assert!(code(&shown) == 1 && row.contains(state) && row.contains(what), "{table}{said}");
+            assert!(said.contains(what) && said.contains("by several at once"), "{said}");
+            let listed = output(&mut place.fencelock(&["ls", name]));
+            assert!(code(&listed) == 1 && stderr(&listed).contains(what), "{listed:?}");
+            let listed = stdout(&output(&mut place.fencelock(&["ls", name, "--json"])));
+            let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+            assert_eq!(listed[0]["beside"][0]["what"], what);
+            drop(running);
+        }
+        // One that comes first is said as soon as the command runs.
+        plant(&client, &format!("{parent}/c/{CURATOR}-latch-"), CreateMode::EphemeralSequential, "leader 7").await;
+        let mut command = place.run(&["c"], "cat");
+        let mut running = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(running.0.as_mut().unwrap().stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("Curator LeaderLatch") && line.contains("leader 7"), "{line}");
+    });
+}
+
+#[test]
+fn a_second_holder_is_said_of_commands_that_end_at_once_and_of_one_that_comes_while_a_command_runs() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
+    by_hand(async |client| {
+        let lease = "94b6e5cf49364b1f8706ee06e5d07c35";
+        plant(&client, &format!("{parent}/pool/{lease}"), CreateMode::Ephemeral, "worker 7").await;
+        for round in 0..10 {
+            let (code, said) = ended(&mut place.run(&["pool"], "true"));
+            let warned = said.lines().count() == 1 && said.contains("kazoo Semaphore") && said.contains("worker 7");
+            assert!(code == 0 && warned, "round {round}: {said:?}");
+            assert_eq!(ended(&mut place.run(&["--quiet", "pool"], "true")), (0, String::new()));
+        }
+        let mut command = place.run(&["job"], "echo > ready; exec cat");
+        let mut running = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+        written(&place.path("ready"));
+        // By then the first look is over, and the next one is half a minute away.
+        place.queued("job", 1);
+        plant(&client, &format!("{parent}/job/{CURATOR}-__WRIT__"), CreateMode::EphemeralSequential, "10.0.0.7").await;
+        drop(running.0.as_mut().unwrap().stdin.take());
+        let output = running.end();
+        assert_eq!(code(&output), 0);
+        assert!(stderr(&output).contains("Curator InterProcessReadWriteLock"), "{:?}", stderr(&output));
+    });
+}
+
+#[test]
+fn semaphores_and_latches_of_other_clients_are_named_as_what_they_are() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    by_hand(async |client| {
+        let numbered = CreateMode::EphemeralSequential;
+        plant(&client, &format!("{parent}/seats/locks/{CURATOR}-lock-"), numbered, "10.0.0.8").await;
+        plant(&client, &format!("{parent}/seats/leases/{CURATOR}-lease-"), numbered, "10.0.0.7").await;
+        plant(&client, &format!("{parent}/leader/{CURATOR}-latch-"), numbered, "node 1").await;
+        let lease = "94b6e5cf49364b1f8706ee06e5d07c35";
+        plant(&client, &format!("{parent}/pool/{lease}"), CreateMode::Ephemeral, "worker 7").await;
+        plant(&client, &format!("{parent}/pool-__lock__/{lease}__lock__"), numbered, "worker 8").await;
+        let listed = output(&mut place.fencelock(&["ls", "--json"]));
+        assert_eq!(code(&listed), 1);
+        let listed: serde_json::Value = serde_json::from_str(&stdout(&listed)).unwrap();
+        let told = |lock: &serde_json::Value| {
+            let beside = &lock["beside"][0];
+            format!("{} {} {} {}", lock["name"], beside["what"], beside["contenders"], beside["owner"])
+        };
+        let told: Vec<_> = listed.as_array().unwrap().iter().map(told).collect();
+        assert_eq!(
+            told,
+            [
+                r#""leader" "Curator LeaderLatch" 1 "node 1""#,
+                r#""pool" "kazoo Semaphore" 2 "worker 7""#,
+                r#""seats" "Curator InterProcessSemaphoreV2 or InterProcessSemaphoreMutex" 2 "10.0.0.7""#,
+            ],
+            "no part of one is a lock of its own"
+        );
+        for (name, what) in [("leader", "LeaderLatch"), ("pool", "kazoo Semaphore"), ("seats", "SemaphoreV2")] {
+            let (code, said) = ended(&mut place.fencelock(&["show", name]));
+            assert!(code == 1 && said.contains(what) && !said.contains("not part of the queue"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    by_hand(async |client| {
+        let node = format!("{parent}/job/{CURATOR}-lock-");
+        plant(&client, &node, CreateMode::EphemeralSequential, "10.0.0.7").await;
+        let order = ["break", "job", "--reason", "stuck"];
+        let (code, said) = ended(&mut place.fencelock(&[&order[..], &["--yes"]].concat()));
+        assert_eq!(code, 64, "{said}");
+        assert!(said.contains("Curator InterProcessMutex does not hear of it") && said.contains("--untold"), "{said}");
+        assert_eq!(place.contenders("job").len(), 1);
+        let mut screen = Screen::start(&place.fencelock(&order));
+        screen.shows("does not hear of it");
+        screen.shows("[y/N]");
+        screen.types("n\n");
+        assert_eq!(screen.code(), 1);
+        let (code, said) = ended(&mut place.fencelock(&[&order[..], &["--yes", "--untold"]].concat()));
+        assert!(code == 0 && said.contains("does not hear of it"), "{said}");
+        assert_eq!(place.contenders("job").len(), 0);
+    });
+}
+
+#[test]
+fn no_text_of_another_client_is_more_than_one_line() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    by_hand(async |client| {
+        let note = r#"{"fencelock":1,"client":"0000000000000001","host":"db\nfencelock: all is well","pid":7,"claim":[1,1],"purpose":"a\u2028b\u202ec\u001b[2J"}"#;
+        let node = format!("{parent}/job/{CURATOR}-lock-");
+        plant(&client, &node, CreateMode::EphemeralSequential, note).await;
+        let shown = stdout(&output(&mut place.fencelock(&["show", "job", "--json"])));
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let holder = &shown["contenders"][0];
+        assert_eq!(holder["host"], "db\u{fffd}fencelock: all is well");
+        assert_eq!(holder["purpose"], "a\u{fffd}b\u{fffd}c\u{fffd}[2J");
+        let (busy, said) = ended(&mut place.run(&["--try", "job"], "true"));
+        assert_eq!((busy, said.lines().count()), (75, 1), "{said}");
+        assert!(!said.contains(['\u{2028}', '\u{202e}', '\u{1b}']), "{said}");
+    });
+}

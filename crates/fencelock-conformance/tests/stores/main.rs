@@ -1,0 +1,8 @@
+//! The laws, tried on every store.
+
+mod file;
+mod memory;
+mod network;
+mod redis;
+mod redlock;
+mod zookeeper;

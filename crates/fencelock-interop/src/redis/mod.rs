@@ -1,0 +1,7 @@
+//! Clients of Redis on the same keys: who waits for whom there, and how long.
+
+pub(crate) mod cells;
+mod clients;
+mod play;
+
+pub(crate) use play::{OPTIONS, Stage, TTL};

@@ -1,0 +1,329 @@
+//! One cell on Redis. Who waits there leaves nothing on the server: that it tried is known by its being refused.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use fencelock_testbed::redis::{Reply, Server};
+
+use super::clients::{READ_LOCK_3_20, WRITES};
+use crate::cells::{Cell, Expected};
+use crate::clients::{Client, Nodes, Program};
+use crate::driver::{Answer, Driver, value};
+use crate::play::{A_WHILE, PATIENCE, Played, SILENCE, give_back};
+use crate::pool::Pool;
+
+/// Of every lock. Much shorter, and a busy machine would end locks that nobody wants to end.
+pub(crate) const TTL: Duration = Duration::from_secs(12);
+
+/// What fencelock is told besides: to be patient with a server on a busy machine.
+pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
+
+/// Everybody polls, every 0.3 s at the latest. Generous, since several cells are played at a time.
+const WAKE_BOUND: Duration = Duration::from_secs(2);
+
+/// How much later than the end of its key the lock of a killed holder may be somebody else's.
+const TAKEOVER_SLACK: Duration = Duration::from_secs(15);
+
+/// How often the lock goes from the holder to who waits.
+const TURNS: usize = 3;
+
+/// How often each process adds to the counter: they poll for each other, so every turn takes some tenth of a second.
+const COUNTS: u64 = 10;
+
+/// What is needed to play on Redis.
+pub(crate) struct Stage<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) scratch: &'a Path,
+    pub(crate) server: &'a Server,
+    /// fencelock, which shows who holds, and breaks grants.
+    pub(crate) fencelock: &'a Mutex<Driver>,
+}
+
+impl Stage<'_> {
+    /// Plays a cell, under names that contain its `number`.
+    pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
+        let hire = |client: &Client| self.pool.hire(client.program, client.title);
+        let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
+        let (holder, contender) = (holder.ready()?, contender.ready()?);
+        let mut game = Game { stage: self, cell, number, holder, contender, rounds: 0 };
+        let played = match cell.expected {
+            Expected::Waits => game.waits(),
+            Expected::Sleeps => game.sleeps(),
+            Expected::Granted => game.granted(),
+            Expected::Shares => game.shares(),
+            Expected::Refused => game.refused(),
+        }?;
+        let Game { holder, contender, .. } = game;
+        self.pool.dismiss(cell.holder.program, holder);
+        self.pool.dismiss(cell.contender.program, contender);
+        Ok(played)
+    }
+
+    fn ask(&self, request: &[&str]) -> Result<Reply> {
+        self.server.ask(request).with_context(|| request.join(" "))
+    }
+
+    fn tell(&self, order: &str) -> Result<String> {
+        self.fencelock.lock().unwrap_or_else(PoisonError::into_inner).ask(order)
+    }
+}
+
+/// Two processes in the middle of a cell.
+struct Game<'a> {
+    stage: &'a Stage<'a>,
+    cell: &'a Cell,
+    number: usize,
+    holder: Driver,
+    contender: Driver,
+    rounds: usize,
+}
+
+impl Game<'_> {
+    fn waits(&mut self) -> Result<Played> {
+        self.is_excluded()?;
+        let mut wakes = (0..TURNS).map(|_| self.turn()).collect::<Result<Vec<_>>>()?;
+        wakes.sort_unstable();
+        let wake = wakes[TURNS / 2];
+        ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
+        self.breaks()?;
+        let counted = if self.cell.mutual { Some(self.count()?) } else { None };
+        let takeover = self.crash(Duration::ZERO)?;
+        Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
+    }
+
+    /// It hears of nothing, and has the lock once it looks again.
+    fn sleeps(&mut self) -> Result<Played> {
+        self.is_excluded()?;
+        // It may look again right after a release by chance, but not each time.
+        let mut wake = self.turn()?;
+        for _again in 0..2 * TURNS {
+            if wake <= WAKE_BOUND {
+                wake = self.turn()?;
+            }
+        }
+        ensure!(
+            wake > WAKE_BOUND,
+            "it heard of each release, the last time after {} ms: the documents say that it sleeps",
+            wake.as_millis()
+        );
+        let takeover = self.crash(TTL)?;
+        Ok(Played { wake: Some(wake), takeover: Some(takeover), ..Played::default() })
+    }
+
+    /// Who tries for a while is refused, leaves nothing behind and changes nothing; fencelock shows who holds.
+    fn is_excluded(&mut self) -> Result<()> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        let before = self.value(&lock)?;
+        let tries = format!("acquire {} {}", lock.of(self.cell.contender), A_WHILE.as_millis());
+        self.contender.send(&tries)?;
+        match self.contender.answer(PATIENCE)? {
+            Some(Answer::Busy) => {}
+            other => bail!("it should have been refused, and was told {other:?}"),
+        }
+        ensure!(self.value(&lock)? == before, "who was refused has changed the key");
+        self.is_shown(&lock)?;
+        self.holder.ask(&format!("release {held}"))?;
+        ensure!(self.value(&lock)? == Reply::Nil, "the key is there after the release");
+        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        give_back(&mut self.contender, &acquired)
+    }
+
+    /// fencelock shows and lists whoever holds.
+    fn is_shown(&self, lock: &Lock) -> Result<()> {
+        let Some(ours) = self.ours() else { return Ok(()) };
+        let shown = self.stage.tell(&format!("holder {}", lock.of(ours)))?;
+        let whose = if self.cell.holder.program == Program::Fencelock { "ours" } else { "foreign" };
+        // Without a prefix of the layout's own, another client's lock is a string as any other.
+        ensure!(shown == format!("holder={whose} listed=true"), "fencelock shows {shown}");
+        Ok(())
+    }
+
+    fn ours(&self) -> Option<&'static Client> {
+        [self.cell.holder, self.cell.contender].into_iter().find(|client| client.program == Program::Fencelock)
+    }
+
+    /// The lock goes from one to the other: from just before the release to the moment that the next one has it.
+    fn turn(&mut self) -> Result<Duration> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.queue_up(&lock)?;
+        let released: u64 = value(&self.holder.ask(&format!("release {held}"))?, "at")?.parse()?;
+        let acquired = self.contender.done().context("after the release")?;
+        give_back(&mut self.contender, &acquired)?;
+        let acquired: u64 = value(&acquired, "at")?.parse()?;
+        Ok(Duration::from_nanos(acquired.saturating_sub(released)))
+    }
+
+    /// fencelock breaks the holder's grant: whoever waits has it, and keeps it when the one that had it lets go.
+    fn breaks(&mut self) -> Result<()> {
+        let Some(ours) = self.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.queue_up(&lock)?;
+        let broken = self.stage.tell(&format!("break {}", lock.of(ours)))?;
+        ensure!(value(&broken, "broken")? == "true", "fencelock did not break the holder's grant");
+        let acquired = self.contender.done().context("after the break")?;
+        let theirs = self.value(&lock)?;
+        self.holder.send(&format!("release {held}"))?;
+        // What it is told is its client's affair.
+        ensure!(self.holder.answer(PATIENCE)?.is_some(), "whose grant was broken never came back from its release");
+        ensure!(self.value(&lock)? == theirs, "whose grant was broken has let go of the next one's lock");
+        give_back(&mut self.contender, &acquired)
+    }
+
+    /// Both add to a counter that loses what two add at once.
+    fn count(&mut self) -> Result<u64> {
+        let lock = self.fresh();
+        let file = self.stage.scratch.join(format!("redis-counter-{}", self.number));
+        std::fs::write(&file, "0").with_context(|| file.display().to_string())?;
+        let order = |client| format!("count {} {COUNTS} {}", lock.of(client), file.display());
+        self.holder.send(&order(self.cell.holder))?;
+        self.contender.send(&order(self.cell.contender))?;
+        self.holder.done()?;
+        self.contender.done()?;
+        let counted: u64 = std::fs::read_to_string(&file)?.trim().parse()?;
+        ensure!(counted == 2 * COUNTS, "{} were counted, and the counter says {counted}", 2 * COUNTS);
+        Ok(counted)
+    }
+
+    /// The holder is killed while the other waits, which has the lock once the key has run out, and not before. `more` is what
+    /// it may take besides to look.
+    fn crash(&mut self, more: Duration) -> Result<Duration> {
+        let lock = self.fresh();
+        self.hold(&lock)?;
+        self.queue_up(&lock)?;
+        self.holder.kill()?;
+        let left = if self.is_one_key() { self.left(&lock)? } else { None };
+        let asked = Instant::now();
+        let acquired = self.contender.done().context("after the holder was killed")?;
+        let took = asked.elapsed();
+        if let Some(left) = left {
+            // The server rounds to milliseconds.
+            ensure!(
+                took + Duration::from_millis(2) >= left,
+                "taken over after {took:?}, and the key had {left:?} to live"
+            );
+        }
+        let most = left.unwrap_or(TTL) + more + TAKEOVER_SLACK;
+        ensure!(took <= most, "taken over only after {took:?}, {left:?} to live");
+        give_back(&mut self.contender, &acquired)?;
+        Ok(took)
+    }
+
+    /// Both have it at once, as the documents say.
+    fn granted(&mut self) -> Result<Played> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        give_back(&mut self.contender, &also)?;
+        self.holder.ask(&format!("release {held}"))?;
+        Ok(Played::default())
+    }
+
+    /// Both read at once. The holder is killed, and the other reads on for longer than the dead one's lock lives, which keeps writers
+    /// out. Once it lets go a writer has the lock.
+    fn shares(&mut self) -> Result<Played> {
+        self.granted()?;
+        let lock = self.fresh();
+        self.hold(&lock)?;
+        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        self.holder.kill()?;
+        let mut writer = self.stage.pool.hire(WRITES.program, WRITES.title)?.ready()?;
+        let longer = TTL + A_WHILE;
+        writer.send(&format!("acquire {} {}", lock.of(&WRITES), longer.as_millis()))?;
+        match writer.answer(longer + PATIENCE)? {
+            Some(Answer::Busy) => {}
+            other => bail!("a writer should be kept out by the reader that lives, and was told {other:?}"),
+        }
+        let asked = Instant::now();
+        give_back(&mut self.contender, &also)?;
+        let acquired = writer.ask(&lock.acquire(&WRITES))?;
+        let took = asked.elapsed();
+        // Redisson 3.20 renews what the dead one held, too, for as long as it reads.
+        let more = if self.cell.contender == &READ_LOCK_3_20 { TTL } else { Duration::ZERO };
+        ensure!(took <= WAKE_BOUND + more, "a writer waited {took:?} more for a reader that was killed");
+        give_back(&mut writer, &acquired)?;
+        self.stage.pool.dismiss(WRITES.program, writer);
+        Ok(Played { takeover: Some(took), ..Played::default() })
+    }
+
+    /// It is told why it cannot have it, changes nothing, and can have it afterwards.
+    fn refused(&mut self) -> Result<Played> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        self.contender.send(&lock.acquire(self.cell.contender))?;
+        let refusal = match self.contender.answer(PATIENCE)? {
+            Some(Answer::Failed(why)) => why,
+            other => bail!("it should have been refused, and was told {other:?}"),
+        };
+        self.holder.ask(&format!("release {held}")).context("who was refused has changed the key")?;
+        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
+        give_back(&mut self.contender, &acquired)?;
+        Ok(Played { refusal: Some(refusal), ..Played::default() })
+    }
+
+    /// A name that nobody has used.
+    fn fresh(&mut self) -> Lock {
+        self.rounds += 1;
+        let name = format!("cell-{}-{}", self.number, self.rounds);
+        let key = match self.cell.holder.nodes {
+            Nodes::String(before) => Some(format!("{before}{PARENT}:{name}")),
+            _ => None,
+        };
+        Lock { key, name }
+    }
+
+    /// Whether one key is all that they contend for.
+    fn is_one_key(&self) -> bool {
+        matches!(self.cell.holder.nodes, Nodes::String(_)) && self.cell.holder.nodes == self.cell.contender.nodes
+    }
+
+    /// What is under the holder's key, of whatever type it is.
+    fn value(&self, lock: &Lock) -> Result<Reply> {
+        lock.key.as_ref().map_or(Ok(Reply::Nil), |key| self.stage.ask(&["DUMP", key]))
+    }
+
+    /// How long the key of a killed holder lives.
+    fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
+        let Some(key) = &lock.key else { return Ok(None) };
+        let left = self.stage.ask(&["PTTL", key])?.number().and_then(|left| u64::try_from(left).ok());
+        Ok(Some(Duration::from_millis(left.context("the key of a killed holder has no end")?)))
+    }
+
+    fn hold(&mut self, lock: &Lock) -> Result<String> {
+        let acquired = self.holder.ask(&lock.acquire(self.cell.holder))?;
+        Ok(value(&acquired, "handle")?.to_owned())
+    }
+
+    /// The contender tries, and has not got it.
+    fn queue_up(&mut self, lock: &Lock) -> Result<()> {
+        self.contender.send(&lock.acquire(self.cell.contender))?;
+        match self.contender.answer(SILENCE)? {
+            None => Ok(()),
+            Some(answer) => bail!("it should wait, and was told {answer:?} while the other holds"),
+        }
+    }
+}
+
+/// What stands between a client's own prefix and a name.
+const PARENT: &str = "interop";
+
+/// A name, and its key if the holder's lock is a string.
+struct Lock {
+    key: Option<String>,
+    name: String,
+}
+
+impl Lock {
+    /// The three words that mean it to the driver of `client`.
+    fn of(&self, client: &Client) -> String {
+        format!("{} {PARENT} {}", client.recipe, self.name)
+    }
+
+    fn acquire(&self, client: &Client) -> String {
+        format!("acquire {} -1", self.of(client))
+    }
+}

@@ -1,0 +1,5 @@
+//! The servers and the proxy start, serve, break and come back as they are told to.
+
+mod proxy;
+mod redis;
+mod zookeeper;

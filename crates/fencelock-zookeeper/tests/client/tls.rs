@@ -1,0 +1,116 @@
+//! TLS to a real server, and to one with the wrong name.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::common::{put, soon};
+use fencelock_testbed::zookeeper::{self, Ensemble, Settings};
+use fencelock_zookeeper::{Client, Config, CreateMode, ErrorKind, Tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// A certificate authority.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A chain and its key, both as PEM.
+struct Identity {
+    chain: String,
+    key: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn identity(&self, name: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        Identity { chain: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// A server that asks its clients for certificates, and calls itself `name`.
+fn server(authority: &Authority, name: &str) -> (Ensemble, TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let (identity, trusted) = (directory.path().join("identity.pem"), directory.path().join("trusted.pem"));
+    let Identity { chain, key } = authority.identity(name);
+    fs::write(&identity, key + &chain).unwrap();
+    fs::write(&trusted, authority.pem()).unwrap();
+    let tls = zookeeper::Tls { identity, trusted, asks_clients: true };
+    let ensemble = Ensemble::start(Settings { tls: Some(tls), ..Settings::default() }).unwrap();
+    let address = ensemble.server(0).secure_address().unwrap().to_string();
+    (ensemble, directory, address)
+}
+
+/// To the server, with a certificate of `authority`.
+fn config(address: &str, trusted: &Authority, authority: &Authority) -> Config {
+    let Identity { chain, key } = authority.identity("client");
+    let tls = Tls::with_certificate(Some(trusted.pem().as_bytes()), chain.as_bytes(), key.as_bytes()).unwrap();
+    Config::new(address).unwrap().tls(tls).connect_deadline(crate::common::PATIENCE)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_opened_only_where_both_sides_trust_each_other() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (_server, _directory, address) = server(&authority, "127.0.0.1");
+    let (client, _events) = soon(Client::connect(config(&address, &authority, &authority))).await.unwrap();
+    put(&client, "/a", CreateMode::Persistent).await;
+    // Enough at once that the encryption has to hold some of it back.
+    let data = vec![7; 200_000];
+    let written: Vec<_> = (0..20).map(|_| client.set_data("/a", &data, None)).collect();
+    for answer in written {
+        soon(answer).await.unwrap();
+    }
+    assert_eq!(soon(client.get_data("/a")).await.unwrap().0, data);
+    client.close().await.unwrap();
+
+    let brief = |config: Config| config.connect_deadline(Duration::from_secs(2));
+    let stranger = soon(Client::connect(brief(config(&address, &other, &authority)))).await.unwrap_err();
+    assert!(stranger.to_string().contains("TLS"), "{stranger}");
+    soon(Client::connect(brief(config(&address, &authority, &other)))).await.unwrap_err();
+    let nameless = Tls::new(Some(authority.pem().as_bytes())).unwrap();
+    soon(Client::connect(brief(Config::new(&address).unwrap().tls(nameless)))).await.unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_known_by_the_name_in_its_certificate_and_no_other() {
+    let authority = Authority::new();
+    let (_server, _directory, address) = server(&authority, "zk.example");
+    let brief = config(&address, &authority, &authority).connect_deadline(Duration::from_secs(10));
+    let error = soon(Client::connect(brief)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("not valid for name"), "{error}");
+    let Identity { chain, key } = authority.identity("client");
+    let tls = Tls::with_certificate(Some(authority.pem().as_bytes()), chain.as_bytes(), key.as_bytes()).unwrap();
+    let config = Config::new(&address).unwrap().tls(tls.server_name("zk.example").unwrap());
+    let config = config.connect_deadline(crate::common::PATIENCE);
+    let (client, _events) = soon(Client::connect(config)).await.unwrap();
+    client.close().await.unwrap();
+}
+
+#[test]
+fn what_is_no_certificate_is_refused() {
+    let authority = Authority::new();
+    let Identity { chain, key } = authority.identity("client");
+    let (roots, chain, key) = (authority.pem(), chain.as_bytes(), key.as_bytes());
+    let foreign = authority.identity("other").key;
+    for error in [
+        Tls::new(Some(b"")).unwrap_err(),
+        Tls::new(Some(b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n")).unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), b"", key).unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), chain, b"").unwrap_err(),
+        Tls::with_certificate(Some(roots.as_bytes()), chain, foreign.as_bytes()).unwrap_err(),
+        Tls::new(Some(roots.as_bytes())).unwrap().server_name("no name").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
+    let shown = format!("{:?}", Tls::with_certificate(Some(roots.as_bytes()), chain, key).unwrap());
+    assert!(shown.len() < 200, "no key is shown: {shown}");
+}

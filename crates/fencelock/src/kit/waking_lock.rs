@@ -1,0 +1,121 @@
+//! A lock under which it is noted whom to wake. They are woken once it is given back: a waker may run anything, even what takes
+//! the lock again.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Waker;
+
+/// The lock of what notes whom to wake. A panic under it does no harm to others: what it guards is changed in steps that leave it
+/// usable.
+#[derive(Debug, Default)]
+pub(crate) struct WakingLock<T>(Mutex<T>);
+
+impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
+    pub(crate) fn new(state: T) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_, T> {
+        Locked { state: self.0.lock().unwrap_or_else(PoisonError::into_inner), noted: Noted::default() }
+    }
+
+    /// The same if nobody has it.
+    pub(crate) fn lock_now(&self) -> Option<Locked<'_, T>> {
+        let state = match self.0.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Locked { state, noted: Noted::default() })
+    }
+}
+
+/// The lock, taken.
+#[derive(Debug)]
+pub(crate) struct Locked<'a, T: AsMut<Vec<Waker>>> {
+    // Dropped in this order.
+    state: MutexGuard<'a, T>,
+    noted: Noted,
+}
+
+/// Those who were noted. They are woken when this is dropped.
+#[derive(Debug, Default)]
+struct Noted(Vec<Waker>);
+
+impl<T: AsMut<Vec<Waker>>> Deref for Locked<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl<T: AsMut<Vec<Waker>>> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state
+    }
+}
+
+impl<T: AsMut<Vec<Waker>>> Drop for Locked<'_, T> {
+    fn drop(&mut self) {
+        self.noted.0 = std::mem::take((*self.state).as_mut());
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct State {
+        wakes: Vec<Waker>,
+        woken: usize,
+    }
+
+    impl AsMut<Vec<Waker>> for State {
+        fn as_mut(&mut self) -> &mut Vec<Waker> {
+            &mut self.wakes
+        }
+    }
+
+    /// Takes the lock again when it is woken.
+    impl Wake for WakingLock<State> {
+        fn wake(self: Arc<Self>) {
+            self.lock_now().expect("somebody is woken while the lock is held").woken += 1;
+        }
+    }
+
+    #[test]
+    fn everybody_noted_is_woken_once_after_the_lock_is_given_back() {
+        let lock = Arc::new(WakingLock::new(State::default()));
+        let mut state = lock.lock();
+        state.wakes.extend([Waker::from(Arc::clone(&lock)), Waker::from(Arc::clone(&lock))]);
+        assert!(lock.lock_now().is_none());
+        drop(state);
+        assert_eq!(lock.lock().woken, 2);
+        drop(lock.lock());
+        assert_eq!(lock.lock().woken, 2);
+    }
+
+    #[test]
+    fn a_panic_under_the_lock_loses_no_waker_and_does_no_harm() {
+        let lock = Arc::new(WakingLock::new(State::default()));
+        let noted = Arc::clone(&lock);
+        let panicked = std::thread::spawn(move || {
+            let mut state = noted.lock();
+            state.wakes.push(Waker::from(Arc::clone(&noted)));
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(lock.lock().woken, 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! The layout of everybody: one string under the name, set if it is absent, with a ttl; whoever's value it is holds the lock.
+//! `../race/NOTES.md` says which clients have it, too.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::race::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
+use super::wire::{Config, Script};
+use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, Tokens};
+
+pub(super) static CAPABILITY: Capability = Capability {
+    store: "redis",
+    layout: "SET name value NX PX ttl",
+    liveness: Liveness::Lease,
+    order: Order::None,
+    tokens: Tokens::None,
+    certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
+    shared_claims: false,
+    permits: false,
+    detection_slack: Duration::from_millis(100),
+    wake_bound: WAKE_BOUND,
+    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock and whoever else sets a string of that name if it is absent; with `prefix=mutex:` npm redis-semaphore's mutex",
+    residue: "for 30 days the records of breaks",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+/// The same with the signal of python-redis-lock.
+pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability {
+    layout: "SET name value NX PX ttl, and python-redis-lock's signal at each release",
+    excludes: "python-redis-lock, whose waiters are woken, and whoever else sets a string of that key if it is absent",
+    residue: "for a second after each release the signal, for 30 days the records of breaks",
+    ..CAPABILITY.clone()
+});
+
+/// The same with the counter that bsm/redislock calls its fence key.
+pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
+    layout: "SET name value NX PX ttl, and a counter beside it, as bsm/redislock with a FenceKey",
+    tokens: Tokens::Counter,
+    residue: "one number for each name ever locked, for ever; for 30 days the records of breaks",
+    ..CAPABILITY.clone()
+});
+
+/// What stands beside each lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nothing,
+    /// The list on which python-redis-lock waits.
+    Signal,
+    /// A counter: its key is that of the lock with this after it.
+    Counter(String),
+}
+
+/// How the keys of python-redis-lock begin, and those of its signals.
+pub(super) const SIGNALLED: &str = "lock:";
+const SIGNALS: &str = "lock-signal:";
+
+/// The store on this server, whose keys are the names with `prefix` before them.
+pub(super) fn new(config: Config, prefix: String, beside: Beside) -> Arc<dyn Store> {
+    race::new(config, dialect(prefix, beside))
+}
+
+/// The layout, on whichever and however many servers it is.
+pub(super) fn dialect(prefix: String, beside: Beside) -> Dialect {
+    let (capability, scripts): (&Capability, _) = match beside {
+        Beside::Nothing => (&CAPABILITY, &SCRIPTS),
+        Beside::Signal => (&SIGNALLING, &SIGNALLING_SCRIPTS),
+        Beside::Counter(_) => (&COUNTING, &COUNTING_SCRIPTS),
+    };
+    // A counter is counted in the script that takes the lock.
+    let quick: Option<race::Quick> = if matches!(beside, Beside::Counter(_)) { None } else { Some(quick) };
+    let beside = move |key: &str| match &beside {
+        Beside::Nothing => Vec::new(),
+        Beside::Signal => vec![format!("{SIGNALS}{}", key.strip_prefix(SIGNALLED).unwrap_or(key))],
+        Beside::Counter(ending) => vec![format!("{key}{ending}")],
+    };
+    Dialect {
+        capability,
+        prefix,
+        quick,
+        marks: &MARKS,
+        beside: Box::new(beside),
+        channel: None,
+        pause: PAUSE,
+        denied: DENIED,
+        scripts,
+    }
+}
+
+const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, on the keys of the locks, on what stands beside them (`signal`, `fence`), and on `fencelock:breaks:*`; docs/stores.md has the rule";
+
+/// So a session asks for a busy lock some five times a second, however many wait.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How the value of a fencelock begins.
+pub(super) const OURS: &str = "fl1:";
+
+pub(super) static MARKS: Marks = Marks {
+    head: |id| format!("{OURS}{id}:"),
+    ours,
+    foreign: "a string lock of another client",
+    endless: "a string without a ttl, of another client or no lock at all",
+    kind: "string",
+    listed: OURS,
+};
+
+/// The request that a value of ours begins with, and what follows.
+fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
+    let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(OURS)?.split_once(':')?;
+    let (client, number) = id.split_once('-')?;
+    let id = RequestId { client: u64::from_str_radix(client, 16).ok()?, number: u64::from_str_radix(number, 16).ok()? };
+    Some((id, said.as_bytes()))
+}
+
+/// How everybody takes the lock. It takes effect or finds somebody's key, and then says nothing of it.
+fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(key).arg(format!("{head}{said}")).arg("NX").arg("PX").arg(race::milliseconds(ttl));
+    command
+}
+
+/// The scripts, which are told first what stands beside a lock.
+macro_rules! scripts {
+    ($beside:literal) => {
+        LazyLock::new(|| Scripts {
+            acquire: scripts!($beside, "try.lua"),
+            renew: scripts!($beside, "renew.lua"),
+            leave: scripts!($beside, "leave.lua"),
+            // Nothing tells whether somebody else waits.
+            pass: None,
+            shared: None,
+            show: scripts!($beside, "show.lua"),
+            end: scripts!($beside, "break.lua"),
+            names: scripts!($beside, "names.lua"),
+        })
+    };
+    ($beside:literal, $file:literal) => {
+        Script::new(
+            concat!("plain/", $file),
+            concat!($beside, "\n", include_str!("scripts/signal.lua"), include_str!(concat!("scripts/", $file))),
+        )
+    };
+}
+
+static SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = false, false");
+static SIGNALLING_SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = true, false");
+static COUNTING_SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = false, true");

@@ -1,0 +1,379 @@
+//! What a race layout is: data. Its scripts are asked alike, and answer alike.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, RedisError, Value};
+use serde::{Deserialize, Serialize};
+
+use super::lines::Next;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::{Meaning, refused};
+use crate::kit::record::{self, Identity};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Break, Capability, Entry, Expiry, Owner, PlaceId, RequestId};
+use crate::stores::redis::wire::{Call, Script, is_denied};
+use crate::token::FencingToken;
+
+/// A layout in which the client that finds the key absent has the lock.
+pub(crate) struct Dialect {
+    pub(crate) capability: &'static Capability,
+    /// What stands before a name in its key.
+    pub(crate) prefix: String,
+    /// The command that takes a free lock: it answers `OK`, or nil for a lock that is not free. `None` where that takes a script.
+    pub(crate) quick: Option<Quick>,
+    pub(crate) marks: &'static Marks,
+    /// The keys that belong to a lock besides its own, which the scripts for that lock are given after it.
+    pub(crate) beside: Beside,
+    /// The channel on which releases of this key are told, where there is one. A session subscribes to those of the names that it waits
+    /// for.
+    pub(crate) channel: Option<fn(key: &str, claim: Claim) -> String>,
+    /// The shortest time between two tries for one lock. The longest is three times as much, by chance.
+    pub(crate) pause: Duration,
+    /// What a user is told who may not do all of that.
+    pub(crate) denied: &'static str,
+    pub(crate) scripts: &'static LazyLock<Scripts>,
+}
+
+/// The command for this key that makes it `head` and `said` for so long.
+pub(crate) type Quick = fn(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd;
+
+/// The other keys that belong to the lock under this key.
+pub(crate) type Beside = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
+/// The request and what it says of itself, of a fencelock.
+pub(crate) type Ours<'a> = Option<(RequestId, &'a [u8])>;
+
+/// How a holder is known in the server.
+pub(crate) struct Marks {
+    /// What no other request has. Scripts compare it with what is under the key.
+    pub(crate) head: fn(RequestId) -> String,
+    /// The request of a fencelock that holds the lock, and what it says of itself; `None` for another client.
+    pub(crate) ours: fn(&Held) -> Ours<'_>,
+    /// What another client's lock is called.
+    pub(crate) foreign: &'static str,
+    /// The same without an end.
+    pub(crate) endless: &'static str,
+    /// The type of the keys.
+    pub(crate) kind: &'static str,
+    /// With which keys those of fencelocks alone begin, where nothing tells other clients' locks from other keys of that type.
+    pub(crate) listed: &'static str,
+}
+
+/// What a dialect teaches the server. `plain/scripts/` says what each is given and answers.
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) renew: Script,
+    pub(crate) leave: Script,
+    /// Releases a lock, and takes it for the next one of the session if nobody else waits; `None` where nobody knows that.
+    pub(crate) pass: Option<Script>,
+    /// Readers and writers, in a layout that has them. `renew`, `leave`, `show` and `end` are for these, too.
+    pub(crate) shared: Option<Shared>,
+    pub(crate) show: Script,
+    pub(crate) end: Script,
+    pub(crate) names: Script,
+}
+
+/// What a dialect of readers and writers teaches the server besides.
+pub(crate) struct Shared {
+    /// As [`Scripts::acquire`], and told whether to `read` or to `write`.
+    pub(crate) acquire: Script,
+    /// Makes a writer a reader.
+    pub(crate) lighten: Script,
+    /// The longest ttl that other clients' renewals leave to a reader.
+    pub(crate) most_ttl: Duration,
+}
+
+impl Scripts {
+    pub(super) fn all(&'static self) -> Vec<&'static Script> {
+        let all = [&self.acquire, &self.renew, &self.leave, &self.show, &self.end, &self.names];
+        let shared = self.shared.iter().flat_map(|shared| [&shared.acquire, &shared.lighten]);
+        all.into_iter().chain(&self.pass).chain(shared).collect()
+    }
+}
+
+const ONLY_MUTEXES: &str = "this layout knows mutexes only: readers, writers and permits need `layout=fair`";
+const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
+const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
+
+/// What became of a try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// With a token, where the layout has one.
+    Granted(Option<FencingToken>),
+    /// Somebody's, for so long at least unless it is given up; `None` for a key without an end.
+    Busy(Option<Duration>),
+    /// A key of this type is no lock of this layout.
+    Other(String),
+}
+
+/// What is under a key.
+pub(super) enum Found {
+    Nothing,
+    Held(Held),
+    /// Readers, or a writer.
+    Shared(Vec<Held>),
+    Other(String),
+}
+
+/// A lock that is held.
+pub(crate) struct Held {
+    pub(crate) claim: Claim,
+    /// Who holds it, as it is written.
+    pub(crate) by: Vec<u8>,
+    /// That, digested, as the name of another client's grant.
+    pub(super) digest: Vec<u8>,
+    /// What a fencelock says of itself in a place apart; empty where there is none.
+    pub(crate) said: Vec<u8>,
+    pub(super) expiry: Expiry,
+    pub(super) token: Option<FencingToken>,
+}
+
+#[cfg(test)]
+impl Held {
+    pub(crate) fn of(by: &[u8], said: &[u8]) -> Self {
+        Self {
+            claim: Claim::MUTEX,
+            by: by.to_vec(),
+            digest: Vec::new(),
+            said: said.to_vec(),
+            expiry: Expiry::Unknown,
+            token: None,
+        }
+    }
+}
+
+/// What a fencelock's lock says besides its request.
+#[derive(Serialize, Deserialize)]
+struct Said<'a> {
+    by: Identity<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    purpose: Option<String>,
+}
+
+/// What others see of who holds the lock, and for what.
+pub(super) fn said(entry: &Entry, owner: &Owner) -> Result<String> {
+    let said = Said { by: Identity::of(owner), purpose: entry.purpose.as_deref().map(str::to_owned) };
+    record::text("enter", &said)
+}
+
+/// The owner and the purpose that a fencelock's lock tells of.
+pub(super) fn read_said(said: &[u8]) -> Option<(Option<Owner>, Option<String>)> {
+    let said: Said<'_> = record::read(said)?;
+    Some((said.by.owner(), said.purpose))
+}
+
+/// How a grant of another client is named: by its value's digest.
+pub(super) fn foreign_id(digest: &[u8]) -> Option<RequestId> {
+    let digest = std::str::from_utf8(digest).ok()?;
+    let part = |from: usize| u64::from_str_radix(digest.get(from..from + 16)?, 16).ok();
+    Some(RequestId { client: part(0)?, number: part(16)? })
+}
+
+impl Dialect {
+    pub(super) fn key(&self, name: &Name) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(super) fn records_key(&self, name: &Name) -> String {
+        format!("fencelock:breaks:{}{name}", self.prefix)
+    }
+
+    /// How long the first of a line waits between two tries.
+    pub(super) fn chance_pause(&self) -> Duration {
+        let most = u64::try_from(2 * self.pause.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.pause + Duration::from_millis(getrandom::u64().unwrap_or_default() % most)
+    }
+
+    /// The key of a lock, and those beside it.
+    fn keys(&self, name: &Name) -> Vec<String> {
+        let key = self.key(name);
+        let mut keys = (self.beside)(&key);
+        keys.insert(0, key);
+        keys
+    }
+
+    pub(super) fn channel(&self, name: &Name, claim: Claim) -> Option<String> {
+        self.channel.map(|channel| channel(&self.key(name), claim))
+    }
+
+    /// Refuses a claim that this layout does not understand, or not of sessions that live so long.
+    pub(super) fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
+        let shared = self.scripts.shared.as_ref().filter(|_| self.capability.shared_claims);
+        match (claim, shared) {
+            (Claim::MUTEX, _) => Ok(()),
+            (Claim::READER | Claim::WRITER, Some(shared)) if ttl <= shared.most_ttl => Ok(()),
+            (Claim::READER | Claim::WRITER, Some(shared)) => {
+                let error = Error::new(ErrorKind::Config, "enter", LONG_TTL).with("ttl_ms", milliseconds(ttl));
+                Err(error.with("allowed", milliseconds(shared.most_ttl)).with("claim", claim))
+            }
+            (_, Some(_)) => Err(Error::new(ErrorKind::Unsupported, "enter", NO_PERMITS).with("claim", claim)),
+            (_, None) => Err(Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES).with("claim", claim)),
+        }
+    }
+
+    pub(super) fn quick(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Cmd> {
+        self.quick.map(|quick| quick(&self.key(&place.name), &(self.marks.head)(place.request), said, ttl))
+    }
+
+    pub(super) fn acquire(&self, place: &PlaceId, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
+        let shared = self.scripts.shared.as_ref().filter(|_| claim != Claim::MUTEX);
+        let script = shared.map_or(&self.scripts.acquire, |shared| &shared.acquire);
+        let call = call(script, &self.keys(&place.name), tried)
+            .arg((self.marks.head)(place.request))
+            .arg(said)
+            .arg(milliseconds(ttl));
+        if shared.is_none() { call } else { call.arg(if claim.is_reader() { "read" } else { "write" }) }
+    }
+
+    /// Whether it is a reader then; `None` where there are none.
+    pub(super) fn lighten(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Call<bool>> {
+        let script = &self.scripts.shared.as_ref()?.lighten;
+        let call = call(script, &self.keys(&place.name), plainly).arg((self.marks.head)(place.request));
+        Some(call.arg(said).arg(milliseconds(ttl)))
+    }
+
+    pub(super) fn renew(&self, places: &[PlaceId], ttl: Duration) -> Call<Vec<usize>> {
+        let keys: Vec<String> = places.iter().map(|place| self.key(&place.name)).collect();
+        let call = call(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
+        places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
+    }
+
+    /// How many of them were there.
+    pub(super) fn leave(&self, places: &[PlaceId]) -> Call<usize> {
+        let keys: Vec<String> = places.iter().flat_map(|place| self.keys(&place.name)).collect();
+        let call = call(&self.scripts.leave, &keys, plainly);
+        places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
+    }
+
+    /// How many were there, and the grant of who comes next, if it was made.
+    pub(super) fn pass(&self, place: &PlaceId, next: &Next<'_>, ttl: Duration) -> Option<Call<(usize, Option<Tried>)>> {
+        let call = call(self.scripts.pass.as_ref()?, &self.keys(&place.name), passed);
+        let call = call.arg((self.marks.head)(place.request)).arg((self.marks.head)(next.place.request));
+        Some(call.arg(&*next.said).arg(milliseconds(ttl)).arg(next.ours))
+    }
+
+    pub(super) fn show(&self, name: &Name) -> Call<Found> {
+        call(&self.scripts.show, &self.keys(name), found)
+    }
+
+    pub(super) fn end(&self, order: &Break, record: &str) -> Call<bool> {
+        let (name, id) = (&order.place.name, order.place.request);
+        let mut keys = self.keys(name);
+        keys.insert(1, self.records_key(name));
+        call(&self.scripts.end, &keys, plainly)
+            .arg((self.marks.head)(id))
+            .arg(format!("{:016x}{:016x}", id.client, id.number))
+            .arg(record)
+            .arg(order.token.map_or_else(String::new, |token| token.grant().to_string()))
+    }
+
+    /// Where to go on, and keys that begin with `prefix`. Without a prefix of the layout's own, nothing tells another client's lock
+    /// from any other string.
+    pub(super) fn names(&self, cursor: &str, prefix: &str) -> Call<(String, Vec<Vec<u8>>)> {
+        let escape = |text: &str| {
+            text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect::<String>()
+        };
+        call(&self.scripts.names, &[], plainly)
+            .arg(cursor)
+            .arg(format!("{}{}*", escape(&self.prefix), escape(prefix)))
+            .arg(if self.prefix.is_empty() { self.marks.listed } else { "" })
+    }
+}
+
+pub(super) fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
+    Call::new(script, &keys.iter().map(String::as_str).collect::<Vec<_>>(), read)
+}
+
+pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
+    redis::from_redis_value(answer).map_err(nonsense)
+}
+
+/// The number of a grant, as the layout counts them.
+fn token(answer: Value) -> Result<FencingToken> {
+    let number: u64 = plainly(answer)?;
+    FencingToken::new(number, 0).ok_or_else(|| {
+        let message =
+            "the counter of the fencing tokens is used up: they end at 2^51; use another name or delete the counter";
+        Error::new(ErrorKind::Exhausted, "enter", message).outcome_unknown()
+    })
+}
+
+pub(super) fn tried(answer: Value) -> Result<Tried> {
+    let (what, more): (u8, Option<Value>) = match answer {
+        Value::Array(mut parts) if parts.len() == 1 => (plainly(parts.remove(0))?, None),
+        other => plainly(other)?,
+    };
+    match (what, more) {
+        (1, None) => Ok(Tried::Granted(None)),
+        (1, Some(number)) => Ok(Tried::Granted(Some(token(number)?))),
+        (0, Some(left)) => {
+            let left: i64 = plainly(left)?;
+            Ok(Tried::Busy(u64::try_from(left).ok().map(Duration::from_millis)))
+        }
+        (_, Some(kind)) => Ok(Tried::Other(plainly(kind)?)),
+        _ => Err(nonsense("a number of its own")),
+    }
+}
+
+fn passed(answer: Value) -> Result<(usize, Option<Tried>)> {
+    let mut parts = plainly::<Vec<Value>>(answer)?.into_iter();
+    let left = parts.next().map(plainly).transpose()?.unwrap_or_default();
+    let Some(_) = parts.next() else { return Ok((left, None)) };
+    Ok((left, Some(Tried::Granted(parts.next().map(token).transpose()?))))
+}
+
+fn found(answer: Value) -> Result<Found> {
+    let mut parts = plainly::<Vec<Value>>(answer)?.into_iter();
+    let Some(kind) = parts.next() else { return Ok(Found::Nothing) };
+    let kind = plainly::<Vec<u8>>(kind)?;
+    let claim = match &*kind {
+        b"read" => Some(Claim::READER),
+        b"write" => Some(Claim::WRITER),
+        _ => None,
+    };
+    if let Some(claim) = claim {
+        let holders = parts.map(|holder| held(claim, plainly::<Vec<Value>>(holder)?.into_iter()));
+        return holders.collect::<Result<_>>().map(Found::Shared);
+    }
+    if parts.as_slice().is_empty() {
+        return Ok(Found::Other(String::from_utf8_lossy(&kind).into_owned()));
+    }
+    held(Claim::MUTEX, parts).map(Found::Held)
+}
+
+/// Who holds a lock: what is written, its digest, and what else is known.
+fn held(claim: Claim, mut parts: impl Iterator<Item = Value>) -> Result<Held> {
+    let (Some(by), Some(digest)) = (parts.next(), parts.next()) else {
+        return Err(nonsense("a holder without a digest"));
+    };
+    let said = parts.next().map(plainly).transpose()?.unwrap_or_default();
+    let left: i64 = parts.next().map(plainly).transpose()?.unwrap_or(-1);
+    let expiry = u64::try_from(left).map_or(Expiry::Never, |left| Expiry::In(Duration::from_millis(left)));
+    let token = parts.next().map(token).transpose()?;
+    Ok(Held { claim, by: plainly(by)?, digest: plainly(digest)?, said, expiry, token })
+}
+
+pub(crate) fn milliseconds(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The lock is taken by something that is no lock of this layout, for which nobody can wait. Whoever was asked adds the name.
+pub(super) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
+    let message = "the name is held by another kind of lock, or is no lock: use another name or prefix, or the layout of that lock";
+    Error::new(ErrorKind::Layout, operation, message).with("type", kind).with("known", dialect.marks.kind)
+}
+
+fn nonsense(cause: impl ToString) -> Error {
+    let message = "a script answered with what this release does not understand";
+    Error::new(ErrorKind::Layout, "redis store", message).with("cause", cause.to_string()).outcome_unknown()
+}
+
+impl Dialect {
+    /// Of errors of the server, what only this layout can say.
+    pub(super) fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+        // A command in the middle of a script may be the one.
+        is_denied(error).then(|| Meaning { unknown: true, ..refused(ErrorKind::Denied, self.denied) })
+    }
+}

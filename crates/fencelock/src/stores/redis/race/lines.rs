@@ -1,0 +1,354 @@
+//! The places of one session: those of one name line up in the order of their calls, and only the first of a line asks the server.
+
+mod due;
+mod leave;
+mod next;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entry, Grant, GrantId, Loss, PlaceId, RequestId, SessionEvent, Standing};
+use crate::time::Moment;
+use crate::token::FencingToken;
+
+use self::due::asks_at_once;
+pub(super) use self::due::{Try, Work};
+pub(super) use self::next::Next;
+use super::channels::Channels;
+use super::dialect::{Dialect, Tried, other_kind};
+
+/// How long after the end of a key it is tried: also of one that is prolonged by a few milliseconds for ever.
+const AFTER_THE_END: Duration = Duration::from_millis(20);
+
+/// How many locks are tried at once.
+pub(super) const TRIES: usize = 64;
+
+pub(super) struct Lines {
+    dialect: Arc<Dialect>,
+    state: Mutex<State>,
+    events: mpsc::UnboundedSender<SessionEvent>,
+    /// Rung when somebody may be due sooner than was known.
+    bell: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    slots: HashMap<RequestId, Slot>,
+    lines: HashMap<Name, VecDeque<RequestId>>,
+    /// Names for which somebody waits, and perhaps some for which nobody does any more.
+    contended: HashSet<Name>,
+    /// Where releases are heard, in a layout that tells them.
+    channels: Channels,
+    over: Option<Loss>,
+    /// Nobody is tried for any more.
+    is_closing: bool,
+}
+
+struct Slot {
+    name: Name,
+    claim: Claim,
+    said: Arc<str>,
+    stand: Stand,
+    /// Whether a request for it may take effect of which nobody has heard yet.
+    asked: bool,
+    /// It is being deleted: what is sent for it now would take effect after that.
+    is_leaving: bool,
+    due: Moment,
+    /// A release was heard since it was sent.
+    again: bool,
+    trouble: Option<Error>,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// Its caller asks for it.
+    Entering,
+    Waiting,
+    /// The session asks for it.
+    Trying,
+    Granted(Grant),
+    Gone(Loss),
+}
+
+/// What is to be done for a request that came.
+pub(super) enum Begun {
+    /// It may be let in, and nobody asked the server.
+    First,
+    /// It may be let in, and may be in the server already.
+    Again,
+    /// It stands, or waits behind others of its session.
+    Known,
+    /// It came just now, behind others of its session.
+    Behind,
+    /// Others of its session want another kind of lock under this name.
+    Other,
+}
+
+impl Lines {
+    pub(super) fn new(dialect: Arc<Dialect>, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
+        Self { dialect, state: Mutex::default(), events, bell: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn over(&self) -> Option<Loss> {
+        self.lock().over
+    }
+
+    /// The session is over, for the first reason that is given.
+    pub(super) fn end(&self, loss: Loss) {
+        let mut state = self.lock();
+        if state.over.is_none() {
+            state.over = Some(loss);
+            let _ = self.events.send(SessionEvent::Over);
+            state.slots.values_mut().for_each(Slot::wake);
+        }
+    }
+
+    /// Something may have happened to places that only a renewal can tell.
+    pub(super) fn doubt(&self) {
+        let _ = self.events.send(SessionEvent::Doubtful);
+    }
+
+    pub(super) fn begin(&self, entry: &Entry, said: &str) -> Begun {
+        let mut state = self.lock();
+        let State { slots, lines, contended, .. } = &mut *state;
+        if let Some(slot) = slots.get_mut(&entry.id) {
+            return if slot.stand == Stand::Entering { Begun::Again } else { Begun::Known };
+        }
+        let line = lines.entry(entry.name.clone()).or_default();
+        let ahead = line.front().and_then(|id| slots.get(id));
+        if ahead.is_some_and(|ahead| ahead.claim.capacity() != entry.claim.capacity()) {
+            return Begun::Other;
+        }
+        let is_first = asks_at_once(entry.claim, line, slots);
+        line.push_back(entry.id);
+        if !is_first {
+            contended.insert(entry.name.clone());
+        }
+        let stand = if is_first { Stand::Entering } else { Stand::Waiting };
+        let (name, claim, due) = (entry.name.clone(), entry.claim, Moment::from_nanos(0));
+        let (said, asked) = (said.into(), is_first);
+        let (is_leaving, again, trouble, waker) = (false, false, None, None);
+        slots.insert(entry.id, Slot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
+        if is_first { Begun::First } else { Begun::Behind }
+    }
+
+    /// What the server said of a request that was sent at `sent` and is granted for `ttl` from then on, if it is. Says whether the place
+    /// has to be deleted in the server: it was granted, and may have been given up before that.
+    pub(super) fn answered(
+        &self,
+        id: RequestId,
+        tried: Result<Tried>,
+        (sent, ttl): (Moment, Duration),
+        now: Moment,
+    ) -> bool {
+        let is_granted = matches!(tried, Ok(Tried::Granted(_)));
+        let mut state = self.lock();
+        let State { slots, contended, .. } = &mut *state;
+        let Some(slot) = slots.get_mut(&id) else { return is_granted };
+        if !matches!(slot.stand, Stand::Entering | Stand::Trying) {
+            return false;
+        }
+        let is_unwanted = is_granted && slot.is_leaving;
+        let mut pause = self.dialect.chance_pause();
+        if std::mem::take(&mut slot.again) {
+            pause = Duration::ZERO;
+        }
+        slot.asked = false;
+        slot.stand = Stand::Waiting;
+        match tried {
+            Ok(Tried::Granted(token)) => {
+                slot.stand = Stand::Granted(Grant { valid_until: Some(sent.after(ttl)), ..Grant::new(token) });
+            }
+            Ok(Tried::Busy(left)) => pause = left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8)),
+            Ok(Tried::Other(kind)) => slot.trouble = Some(other_kind("next", &kind, &self.dialect)),
+            Err(error) => {
+                slot.asked = true;
+                slot.trouble = Some(error);
+            }
+        }
+        if slot.stand == Stand::Waiting {
+            slot.due = now.after(pause);
+            contended.insert(slot.name.clone());
+        }
+        // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
+        if slot.stand == Stand::Waiting || slot.claim.is_reader() {
+            self.bell.notify_one();
+        }
+        if slot.stand != Stand::Waiting || slot.trouble.is_some() {
+            slot.wake();
+        }
+        is_unwanted
+    }
+
+    pub(super) fn standing(&self, id: RequestId) -> Standing {
+        let state = self.lock();
+        if let Some(loss) = state.over {
+            return Standing::Lost(loss);
+        }
+        match state.slots.get(&id).map(|slot| slot.stand) {
+            Some(Stand::Granted(grant)) => Standing::Granted(grant),
+            Some(Stand::Gone(loss)) => Standing::Lost(loss),
+            Some(_) => Standing::Waiting(None),
+            None => Standing::Lost(Loss::Removed),
+        }
+    }
+
+    /// Ready with what is wrong, or with nothing when whoever waits has to look around.
+    pub(super) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
+        let mut state = self.lock();
+        let is_over = state.over.is_some();
+        let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(Ok(())) };
+        if let Some(error) = slot.trouble.take() {
+            return Poll::Ready(Err(error));
+        }
+        slot.waker = Some(cx.waker().clone());
+        let waits = matches!(slot.stand, Stand::Waiting | Stand::Trying | Stand::Entering);
+        if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Before a channel of this name is subscribed to.
+    /// Says which one was heard for it before.
+    pub(super) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
+        self.lock().channels.begin(name, channel, claim, now)
+    }
+
+    /// Its channel is heard now. What happened before is not known, so the first of its line is due.
+    pub(super) fn hears(&self, name: &Name) {
+        if self.lock().make_due(name) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Somebody released a lock.
+    pub(super) fn heard(&self, channel: &[u8]) {
+        let mut state = self.lock();
+        let name = state.channels.name(channel);
+        if name.is_some_and(|name| state.make_due(&name)) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Completes when somebody may be due sooner.
+    pub(super) async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// What was asked for on an earlier connection is asked for again.
+    pub(super) fn connected(&self) {
+        let mut state = self.lock();
+        // Nothing is subscribed to there yet.
+        state.channels = Channels::default();
+        for slot in state.slots.values_mut().filter(|slot| slot.stand == Stand::Trying) {
+            (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
+        }
+        self.bell.notify_one();
+    }
+
+    /// Whoever waits has to see to a connection.
+    pub(super) fn disconnected(&self) {
+        self.lock().slots.values_mut().for_each(Slot::wake);
+    }
+
+    /// What a place that is held is and says of itself.
+    pub(super) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
+        let state = self.lock();
+        let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, Stand::Granted(_)))?;
+        Some((slot.claim, Arc::clone(&slot.said)))
+    }
+
+    /// A place that is held has this claim now. Who waits behind it may be let in.
+    pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
+        if let Some(slot) = self.lock().slots.get_mut(&id) {
+            slot.claim = claim;
+        }
+        self.bell.notify_one();
+    }
+
+    /// The token of a place that is held.
+    pub(super) fn token(&self, id: RequestId) -> Option<FencingToken> {
+        self.standing(id).grant()?.token
+    }
+
+    /// What of these is in the server as ours, and what is not known.
+    pub(super) fn held_of(&self, places: Vec<PlaceId>) -> (Vec<PlaceId>, Vec<PlaceId>) {
+        let state = self.lock();
+        let (mut held, mut gone) = (Vec::new(), Vec::new());
+        for place in places {
+            match state.slots.get(&place.request).map(|slot| slot.stand) {
+                Some(Stand::Granted(_)) => held.push(place),
+                Some(Stand::Gone(_)) | None => gone.push(place),
+                Some(_) => {}
+            }
+        }
+        (held, gone)
+    }
+
+    pub(super) fn is_valid_until(&self, id: RequestId, end: Moment) {
+        if let Some(slot) = self.lock().slots.get_mut(&id)
+            && let Stand::Granted(grant) = &mut slot.stand
+        {
+            grant.valid_until = grant.valid_until.max(Some(end));
+        }
+    }
+
+    /// A place was taken from us, or broken for this reason. Its line goes on at once.
+    pub(super) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
+        let mut state = self.lock();
+        let State { slots, lines, .. } = &mut *state;
+        let Some(slot) = slots.get_mut(&place.request) else { return };
+        let Stand::Granted(Grant { token, .. }) = slot.stand else { return };
+        slot.stand = Stand::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
+        slot.wake();
+        if let Some(line) = lines.get_mut(&place.name) {
+            line.retain(|other| *other != place.request);
+            if line.is_empty() {
+                lines.remove(&place.name);
+            }
+        }
+        self.bell.notify_one();
+        if let Some(reason) = reason {
+            let _ = self.events.send(SessionEvent::Broken(GrantId { place: place.clone(), token }, reason));
+        }
+    }
+
+    /// From now on nobody is tried for. Says what may be in the server.
+    pub(super) fn close(&self) -> Vec<PlaceId> {
+        self.lock().is_closing = true;
+        self.all()
+    }
+
+    /// Everything that may be in the server.
+    fn all(&self) -> Vec<PlaceId> {
+        let state = self.lock();
+        let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, Stand::Granted(_)));
+        there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()
+    }
+
+    /// Refuses what only a living session can do.
+    pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
+        match self.over() {
+            None => Ok(()),
+            Some(_) => Err(Error::new(ErrorKind::Lost, operation, "the session is over")),
+        }
+    }
+}
+
+impl Slot {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Who of a line asks the server, and when: the first one, and beside a reader that reads the readers right behind it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::{Lines, Slot, Stand, State, TRIES};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{PlaceId, RequestId};
+use crate::time::Moment;
+
+/// One try that is due.
+pub(in crate::stores::redis::race) struct Try {
+    pub(in crate::stores::redis::race) place: PlaceId,
+    pub(in crate::stores::redis::race) claim: Claim,
+    pub(in crate::stores::redis::race) said: Arc<str>,
+}
+
+/// What is to be done now.
+#[derive(Default)]
+pub(in crate::stores::redis::race) struct Work {
+    pub(in crate::stores::redis::race) tries: Vec<Try>,
+    /// Names whose releases are to be heard from now on, and by whom.
+    pub(in crate::stores::redis::race) listen: Vec<(Name, Claim)>,
+    /// Channels that are to be heard no more.
+    pub(in crate::stores::redis::race) ignore: Vec<String>,
+}
+
+impl Work {
+    fn is_nothing(&self) -> bool {
+        self.tries.is_empty() && self.listen.is_empty() && self.ignore.is_empty()
+    }
+}
+
+type Slots = HashMap<RequestId, Slot>;
+
+/// How many at the front of this line the server may be asked for. Who waits behind them would be refused.
+fn askers(line: &VecDeque<RequestId>, slots: &Slots) -> usize {
+    let reads = |id: &&RequestId| slots.get(id).is_some_and(|slot| slot.claim.is_reader());
+    let first_reads = line.front().and_then(|id| slots.get(id)).is_some_and(Slot::reads);
+    if first_reads { line.iter().take_while(reads).count() } else { line.len().min(1) }
+}
+
+/// Whether somebody who comes to the end of this line asks at once: alone, or as a reader behind readers of whom none was refused.
+pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slots) -> bool {
+    line.iter().all(|id| {
+        let ahead = slots.get(id);
+        claim.is_reader()
+            && ahead.is_some_and(|slot| slot.reads() || slot.claim.is_reader() && slot.stand == Stand::Entering)
+    })
+}
+
+impl Lines {
+    /// What is to be done, or when there will be something.
+    pub(in crate::stores::redis::race) fn due(&self, now: Moment) -> Result<Work, Moment> {
+        let mut state = self.lock();
+        if state.over.is_some() || state.is_closing {
+            return Err(Moment::NEVER);
+        }
+        let State { slots, lines, contended, channels, .. } = &mut *state;
+        let hears = self.dialect.channel.is_some();
+        let (mut work, mut next) = (Work::default(), Moment::NEVER);
+        contended.retain(|name| {
+            let Some(line) = lines.get(name) else { return false };
+            for id in line.iter().take(askers(line, slots)) {
+                let Some(slot) = slots.get_mut(id).filter(|slot| slot.stand == Stand::Waiting && !slot.is_leaving)
+                else {
+                    continue;
+                };
+                if slot.due <= now && work.tries.len() < TRIES {
+                    work.tries.push(slot.begin_try(*id));
+                    continue;
+                }
+                next = next.min(slot.due);
+                let is_heard = !hears || channels.is_used(name, slot.claim, now);
+                if !is_heard && work.listen.len() < TRIES && work.listen.last().is_none_or(|(last, _)| last != name) {
+                    work.listen.push((name.clone(), slot.claim));
+                }
+            }
+            line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.stand, Stand::Granted(_))))
+        });
+        let idle_until = channels.idle(now, &mut work.ignore);
+        if work.is_nothing() { Err(next.min(idle_until)) } else { Ok(work) }
+    }
+}
+
+impl State {
+    /// Those of the line for `name` who may ask are to be tried at once, and once more if they are being tried; says whether somebody
+    /// waits for that.
+    pub(super) fn make_due(&mut self, name: &Name) -> bool {
+        let Self { slots, lines, .. } = self;
+        let Some(line) = lines.get(name) else { return false };
+        let mut waits = false;
+        for id in line.iter().take(askers(line, slots)) {
+            let Some(slot) = slots.get_mut(id) else { continue };
+            slot.again = true;
+            if slot.stand == Stand::Waiting {
+                (slot.due, waits) = (Moment::from_nanos(0), true);
+            }
+        }
+        waits
+    }
+}
+
+impl Slot {
+    /// Whether it holds the lock as a reader.
+    fn reads(&self) -> bool {
+        self.claim.is_reader() && matches!(self.stand, Stand::Granted(_))
+    }
+
+    /// The session asks for it from now on.
+    pub(super) fn begin_try(&mut self, request: RequestId) -> Try {
+        (self.stand, self.asked, self.again) = (Stand::Trying, true, false);
+        let place = PlaceId { name: self.name.clone(), request };
+        Try { place, claim: self.claim, said: Arc::clone(&self.said) }
+    }
+}

@@ -1,0 +1,71 @@
+//! The next of a line, for whom the one before it asks as it leaves: one request for both, where nobody else waits for the lock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Lines, Stand, State, Try};
+use crate::error::Result;
+use crate::queue::Claim;
+use crate::store::PlaceId;
+use crate::stores::redis::race::dialect::Tried;
+use crate::time::Moment;
+
+/// Somebody who is being tried for with the release of the one before it. Dropped without an answer, it is due.
+pub(in crate::stores::redis::race) struct Next<'a> {
+    lines: &'a Lines,
+    pub(in crate::stores::redis::race) place: PlaceId,
+    pub(in crate::stores::redis::race) said: Arc<str>,
+    /// How many subscriptions to the channel of the name are this session's.
+    pub(in crate::stores::redis::race) ours: usize,
+    is_answered: bool,
+}
+
+impl Lines {
+    /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
+    pub(in crate::stores::redis::race) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
+        let mut state = self.lock();
+        if self.dialect.scripts.pass.is_none() || state.over.is_some() || state.is_closing {
+            return None;
+        }
+        let State { slots, lines, channels, .. } = &mut *state;
+        let line: &VecDeque<_> = lines.get(&place.name)?;
+        let held = slots.get(&place.request)?;
+        let is_held = held.claim == Claim::MUTEX && matches!(held.stand, Stand::Granted(_));
+        if !is_held || line.front() != Some(&place.request) {
+            return None;
+        }
+        let request = *line.get(1)?;
+        let slot = slots.get_mut(&request).filter(|slot| slot.stand == Stand::Waiting && !slot.is_leaving)?;
+        let Try { place, claim, said } = slot.begin_try(request);
+        let ours = usize::from(channels.has(&place.name, claim));
+        Some(Next { lines: self, place, said, ours, is_answered: false })
+    }
+}
+
+impl Next<'_> {
+    /// What the server said of a request that was sent at `sent`, as [`Lines::answered`] is told.
+    pub(in crate::stores::redis::race) fn answered(
+        mut self,
+        tried: Result<Tried>,
+        sent: (Moment, Duration),
+        now: Moment,
+    ) -> bool {
+        self.is_answered = true;
+        self.lines.answered(self.place.request, tried, sent, now)
+    }
+}
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let mut state = self.lines.lock();
+        if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.stand == Stand::Trying) {
+            (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
+        }
+        state.contended.insert(self.place.name.clone());
+        self.lines.bell.notify_one();
+    }
+}

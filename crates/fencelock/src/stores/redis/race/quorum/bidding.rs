@@ -1,0 +1,205 @@
+//! One try at all masters: who grants it, when that is decided, and what becomes of answers that come later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use redis::Value;
+use tokio::sync::{mpsc, watch};
+
+use super::super::dialect::Tried;
+use super::calls::Bid;
+use super::fleet::{Given, heard, no_quorum, open};
+use super::session::Core;
+use crate::error::{Error, ErrorKind, Result};
+use crate::time::Moment;
+
+/// What became of a bid, as those hear who ask the masters for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Kept,
+}
+
+/// What one master said of a bid.
+pub(super) struct Answer {
+    tried: Tried,
+    /// Whether the master may be relied on: it was not started anew a moment ago.
+    counts: bool,
+}
+
+/// Where those hear of the bid's fate who ask the masters. It is given up when it is dropped undecided.
+struct Decision(watch::Sender<Fate>);
+
+impl Core {
+    /// Tries at every master, and says what a quorum said, and before which moment it was asked. What is not granted is given up, also
+    /// where the answer comes later than the decision, or when nobody waits for it any more.
+    pub(super) async fn bid(
+        self: &Arc<Self>,
+        operation: &'static str,
+        bid: Bid,
+        is_new: bool,
+    ) -> Result<(Tried, Moment)> {
+        let bid = Arc::new(bid);
+        let sent = self.fleet.clock.now();
+        self.is_bidding(&bid)?;
+        let (sender, mut answers) = self.fleet.answers();
+        let (fate, decided) = watch::channel(Fate::Open);
+        let decision = Decision(fate);
+        self.fleet.each(|index| {
+            let (core, bid) = (Arc::clone(self), Arc::clone(&bid));
+            core.bid_at(index, bid, is_new, decided.clone(), sender.clone()).boxed()
+        })?;
+        drop((sender, decided));
+        let quorum = self.fleet.quorum();
+        let given = answers.until(|given| Count::of(given).is_decided(quorum)).await;
+        let mut outcome = outcome(operation, given, quorum);
+        if matches!(outcome, Ok(Tried::Granted(_))) {
+            if self.fleet.clock.now() >= sent.after(self.member.validity()) {
+                outcome = Err(too_late(operation));
+            } else if self.has(&bid) {
+                decision.keep();
+                return outcome.map(|tried| (tried, sent));
+            } else {
+                outcome = Err(withdrawn());
+            }
+        }
+        drop(decision);
+        answers.until_done().await;
+        outcome.map(|tried| (tried, sent))
+    }
+
+    /// The whole life of a bid at one master.
+    async fn bid_at(
+        self: Arc<Self>,
+        index: usize,
+        bid: Arc<Bid>,
+        is_new: bool,
+        mut fate: watch::Receiver<Fate>,
+        answers: mpsc::UnboundedSender<(usize, Result<Answer>)>,
+    ) {
+        let answer = self.fleet.within(index, self.ask(index, &bid, is_new, &fate)).await;
+        let may_be_there = match &answer {
+            Ok(answer) => matches!(answer.tried, Tried::Granted(_)),
+            Err(error) => error.outcome() == crate::error::Outcome::Unknown,
+        };
+        let _ = answers.send((index, answer));
+        if !may_be_there {
+            return;
+        }
+        // Whoever leaves the place later than this is heard later by the master, too.
+        let is_late = !self.has(&bid);
+        if is_late || fate.wait_for(|fate| *fate == Fate::Kept).await.is_err() {
+            self.give_up(index, &bid).await;
+        }
+        // Held until here: whoever gave the bid up waits for all of them.
+        drop(answers);
+    }
+
+    async fn ask(&self, index: usize, bid: &Bid, is_new: bool, fate: &watch::Receiver<Fate>) -> Result<Answer> {
+        let connection = self.fleet.links[index].connection().await?;
+        let dialect = &self.member.dialect;
+        if let Some(earlier) = bid.earlier {
+            connection.run("enter", &bid.give_up_number(dialect, earlier)).await?;
+        }
+        if *fate.borrow() != Fate::Open || fate.has_changed().is_err() {
+            return Err(withdrawn());
+        }
+        let sent = self.fleet.clock.now();
+        let ttl = self.member.ttl();
+        if let Some(quick) = bid.quick(dialect, ttl).filter(|_| is_new)
+            && connection.command("enter", &quick).await? == Value::Okay
+        {
+            return Ok(Answer { tried: Tried::Granted(None), counts: self.member.counts(index, sent) });
+        }
+        let tried = connection.run("enter", &bid.acquire(dialect, ttl)).await?;
+        Ok(Answer { tried, counts: self.member.counts(index, sent) })
+    }
+
+    /// Gives up a bid at one master. What cannot be reached keeps it for a ttl.
+    pub(super) async fn give_up(&self, index: usize, bid: &Bid) {
+        let asked = async {
+            let connection = self.fleet.links[index].connection().await?;
+            connection.run("give up", &bid.give_up(&self.member.dialect)).await
+        };
+        if let Err(error) = self.fleet.within(index, asked).await {
+            tracing::debug!(%error, name = %bid.place.name, "a bid that came to nothing stays at one of the masters for a ttl");
+        }
+    }
+}
+
+impl Decision {
+    fn keep(self) {
+        self.0.send_replace(Fate::Kept);
+    }
+}
+
+/// The answers to a bid, counted.
+#[derive(Default)]
+struct Count {
+    granted: usize,
+    /// Granted by masters that are not counted.
+    uncounted: usize,
+    /// For how long those keep the lock at least who have it.
+    refused: Vec<Option<Duration>>,
+    /// The types of keys that are no locks.
+    others: Vec<String>,
+    open: usize,
+}
+
+impl Count {
+    fn of(given: &Given<Answer>) -> Self {
+        let mut count = Self { open: open(given), ..Self::default() };
+        for answer in given.iter().flatten().flatten() {
+            match &answer.tried {
+                Tried::Granted(_) if answer.counts => count.granted += 1,
+                Tried::Granted(_) => count.uncounted += 1,
+                Tried::Busy(left) => count.refused.push(*left),
+                Tried::Other(kind) => count.others.push(kind.clone()),
+            }
+        }
+        count
+    }
+
+    fn is_decided(&self, quorum: usize) -> bool {
+        // What is refused is said of a quorum: who keeps it, and for how long.
+        let heard = self.granted + self.uncounted + self.refused.len() + self.others.len();
+        let is_told = heard >= quorum || heard + self.open < quorum;
+        self.granted >= quorum || (self.granted + self.open < quorum && is_told)
+    }
+
+    /// For how long no quorum can be had at least.
+    fn left(mut self, quorum: usize) -> Option<Duration> {
+        self.refused.sort_by_key(|left| left.unwrap_or(Duration::MAX));
+        let needed = quorum.saturating_sub(self.granted).max(1);
+        self.refused.get(needed - 1).copied().flatten()
+    }
+}
+
+fn outcome(operation: &'static str, given: &Given<Answer>, quorum: usize) -> Result<Tried> {
+    let count = Count::of(given);
+    if count.granted >= quorum {
+        return Ok(Tried::Granted(None));
+    }
+    if count.others.len() > given.len() - quorum {
+        return Ok(Tried::Other(count.others[0].clone()));
+    }
+    if count.granted + count.refused.len() + count.others.len() >= quorum {
+        return Ok(Tried::Busy(count.left(quorum)));
+    }
+    if heard(given) < quorum {
+        return Err(no_quorum(operation, quorum, given));
+    }
+    let message = "fewer masters than a quorum count: those that were started a moment ago are not counted until `rejoin_ms` is over, by default the ttl";
+    let error = Error::new(ErrorKind::Unreachable, operation, message).with("quorum", quorum);
+    Err(error.with("not counted", format!("{} of {}", count.uncounted, given.len())).retryable().outcome_unknown())
+}
+
+fn too_late(operation: &'static str) -> Error {
+    let message = "a quorum of the masters granted the lock, but so late that its time was over";
+    Error::new(ErrorKind::Unreachable, operation, message).retryable().outcome_unknown()
+}
+
+pub(super) fn withdrawn() -> Error {
+    Error::new(ErrorKind::Unreachable, "enter", "the request was taken back").retryable()
+}

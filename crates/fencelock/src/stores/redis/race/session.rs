@@ -1,0 +1,300 @@
+//! A session of a race layout, and its places.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_core::future::BoxFuture;
+use futures_util::future::{join_all, try_join_all};
+use redis::Value;
+
+use super::dialect::{Tried, other_kind, said};
+use super::lines::{Begun, Next};
+use super::member::{Member, give_back};
+use super::show;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
+use crate::stores::redis::wire::{Connection, Link};
+use crate::time::Moment;
+
+/// How many locks one script renews or gives up; the calls for all of them are on their way at once.
+const LOCKS_PER_CALL: usize = 256;
+
+/// What a session and its places share.
+pub(super) struct Core {
+    pub(super) link: Arc<Link>,
+    pub(super) member: Arc<Member>,
+}
+
+impl Core {
+    async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
+        self.member.alive("enter")?;
+        let dialect = &self.member.dialect;
+        dialect.check(entry.claim, self.member.opening.ttl).map_err(|error| error.with("name", &entry.name))?;
+        let place = PlaceId { name: entry.name.clone(), request: entry.id };
+        let said = said(entry, &self.member.opening.owner)?;
+        let is_new = match self.member.lines.begin(entry, &said) {
+            Begun::First => true,
+            Begun::Again => false,
+            Begun::Behind if !entry.wait => {
+                self.member.lines.forget(entry.id);
+                return Ok(Entered::Busy);
+            }
+            Begun::Known | Begun::Behind => return Ok(self.place(place)),
+            Begun::Other => return Err(other_kind("enter", "lock of another kind in this client", dialect)),
+        };
+        let (tried, sent) = match self.ask(&place, entry.claim, &said, is_new).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if is_new && error.outcome() == crate::error::Outcome::NotApplied {
+                    self.member.lines.forget(entry.id);
+                }
+                return Err(error);
+            }
+        };
+        if let Tried::Other(kind) = &tried {
+            self.member.lines.forget(entry.id);
+            return Err(other_kind("enter", kind, dialect));
+        }
+        let now = self.link.clock.now();
+        let is_busy = !matches!(tried, Tried::Granted(_));
+        if is_busy && !entry.wait {
+            self.member.lines.forget(entry.id);
+            return Ok(Entered::Busy);
+        }
+        self.member.lines.answered(entry.id, Ok(tried), (sent, self.member.opening.ttl), now);
+        Ok(self.place(place))
+    }
+
+    fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
+        Entered::In(Box::new(RacePlace { core: Arc::clone(self), place, is_troubled: false }))
+    }
+
+    /// Asks the server, and says when what it granted was sent.
+    async fn ask(&self, place: &PlaceId, claim: Claim, said: &str, is_new: bool) -> Result<(Tried, Moment)> {
+        let connection = self.link.connection().await?;
+        // Connecting may have told that it is over.
+        self.member.alive("enter")?;
+        let (dialect, ttl) = (&self.member.dialect, self.member.opening.ttl);
+        if let Some(quick) = dialect.quick(place, said, ttl).filter(|_| is_new && claim == Claim::MUTEX) {
+            let sent = self.link.clock.now();
+            if connection.command("enter", &quick).await? == Value::Okay {
+                return Ok((Tried::Granted(None), sent));
+            }
+        }
+        let sent = self.link.clock.now();
+        Ok((connection.run("enter", &dialect.acquire(place, claim, said, ttl)).await?, sent))
+    }
+
+    /// Gives up one place by its value; says whether it was there.
+    async fn leave(&self, place: &PlaceId) -> Result<bool> {
+        let lines = &self.member.lines;
+        if matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
+            return Ok(false);
+        }
+        let was_there = if lines.leaves(place.request) {
+            let connection = self.link.connection().await?;
+            match lines.next_after(place) {
+                Some(next) => self.pass(&connection, place, next).await? > 0,
+                None => connection.run("leave", &self.member.dialect.leave(std::slice::from_ref(place))).await? > 0,
+            }
+        } else {
+            true
+        };
+        lines.forget(place.request);
+        Ok(was_there)
+    }
+
+    /// Makes a writer's place a reader's.
+    async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
+        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
+        self.member.alive("lighten")?;
+        let (lines, ttl) = (&self.member.lines, self.member.opening.ttl);
+        let (had, said) = lines.held_as(place.request).ok_or_else(gone)?;
+        if had == claim {
+            return Ok(());
+        }
+        let call = self.member.dialect.lighten(place, &said, ttl).ok_or_else(gone)?;
+        if !self.link.connection().await?.run("lighten", &call).await? {
+            return Err(gone());
+        }
+        lines.lightened(place.request, claim);
+        Ok(())
+    }
+
+    /// Leaves, and tries for the next one of the line with the same request.
+    async fn pass(&self, connection: &Connection, place: &PlaceId, next: Next<'_>) -> Result<usize> {
+        let (clock, ttl) = (&self.link.clock, self.member.opening.ttl);
+        let Some(call) = self.member.dialect.pass(place, &next, ttl) else { return Ok(0) };
+        let sent = clock.now();
+        let passed = connection.run("leave", &call).await?;
+        let follower = next.place.clone();
+        // Without a grant it is due as soon as this place is forgotten.
+        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, ttl), clock.now()) {
+            give_back(connection, &self.member.dialect, &[follower]).await;
+        }
+        Ok(passed.0)
+    }
+
+    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
+        self.member.alive("renew")?;
+        let connection = self.link.connection().await?;
+        let (sent, ttl) = (self.link.clock.now(), self.member.opening.ttl);
+        self.member.alive("renew")?;
+        let (held, gone) = self.member.lines.held_of(places.all());
+        let mut renewal = Renewal::at(sent);
+        renewal.gone = gone.into_iter().map(|place| (place, Loss::Removed)).collect();
+        let mut portions: Vec<&[PlaceId]> = held.chunks(LOCKS_PER_CALL).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        let dialect = &self.member.dialect;
+        let calls = portions.into_iter().map(async |portion| {
+            let lost = connection.run("renew", &dialect.renew(portion, ttl)).await?;
+            Ok::<_, Error>((portion, lost))
+        });
+        let mut lost = Vec::new();
+        for (portion, indices) in try_join_all(calls).await? {
+            for (index, place) in portion.iter().enumerate() {
+                if indices.binary_search(&index).is_ok() {
+                    lost.push(place);
+                } else {
+                    self.member.lines.is_valid_until(place.request, sent.after(ttl));
+                    renewal.valid.push((place.clone(), sent.after(ttl)));
+                }
+            }
+        }
+        // Lost they are, whether or not the server says by whose will.
+        let reasons = lost.iter().map(|place| {
+            let token = self.member.lines.token(place.request);
+            show::broken(&connection, dialect, place, token)
+        });
+        for (place, reason) in lost.iter().zip(join_all(reasons).await) {
+            let reason = match reason {
+                Ok(reason) => reason,
+                // Asked again, with the next try to renew, which finds the same ones lost.
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(name = %place.name, %error, "a lock is gone, and nobody can say whether it was broken");
+                    None
+                }
+            };
+            if reason.is_none() {
+                renewal.gone.push(((*place).clone(), Loss::Removed));
+            }
+            self.member.lines.lost(place, reason);
+        }
+        self.member.confirm(sent);
+        Ok(renewal)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let lines = &self.member.lines;
+        let all = lines.close();
+        if !all.is_empty() && !matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
+            let connection = self.link.connection().await?;
+            let dialect = &self.member.dialect;
+            let calls = all
+                .chunks(LOCKS_PER_CALL)
+                .map(|portion| async { connection.run("close session", &dialect.leave(portion)).await });
+            try_join_all(calls).await?;
+        }
+        lines.end(Loss::Closed);
+        self.link.hang_up();
+        Ok(())
+    }
+}
+
+pub(super) struct RaceSession(pub(super) Arc<Core>);
+
+impl Session for RaceSession {
+    fn over(&self) -> Option<Loss> {
+        self.0.member.lines.over()
+    }
+
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move { self.0.enter(&entry).await })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.0.leave(&PlaceId { name: name.clone(), request: id }).await.map(drop) })
+    }
+
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        Box::pin(self.0.renew(places))
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.close())
+    }
+}
+
+struct RacePlace {
+    core: Arc<Core>,
+    place: PlaceId,
+    /// The caller was told of an outage, and is to be told of its end.
+    is_troubled: bool,
+}
+
+impl RacePlace {
+    /// Waits for news. The session tries; somebody has to be connected for that.
+    async fn settle(&mut self) -> Result<Standing> {
+        loop {
+            self.core.member.alive("next")?;
+            match self.standing() {
+                Standing::Waiting(_) => {}
+                settled => return Ok(settled),
+            }
+            if !self.core.link.is_connected() {
+                self.is_troubled = true;
+                self.core.link.connection().await?;
+                continue;
+            }
+            if std::mem::take(&mut self.is_troubled) {
+                return Ok(self.standing());
+            }
+            let (core, id) = (&self.core, self.place.request);
+            // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
+            poll_fn(|cx| {
+                let news = core.member.lines.poll_news(id, cx);
+                if core.link.is_connected() { news } else { Poll::Ready(Ok(())) }
+            })
+            .await?;
+        }
+    }
+}
+
+impl Place for RacePlace {
+    fn id(&self) -> PlaceId {
+        self.place.clone()
+    }
+
+    fn standing(&self) -> Standing {
+        self.core.member.lines.standing(self.place.request)
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        let clock = Arc::clone(&self.core.link.clock);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                settled = self.settle() => return settled,
+                () = clock.sleep_until(until) => {}
+            }
+            Ok(self.standing())
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.core.lighten(&self.place, claim))
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            let was_there = self.core.leave(&self.place).await?;
+            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
+        })
+    }
+}

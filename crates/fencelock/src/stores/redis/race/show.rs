@@ -1,0 +1,88 @@
+//! What is under a name, which names there are, and breaking a grant: what needs no session.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::dialect::{Dialect, Found, Held, Marks, foreign_id, other_kind, read_said};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::record::{self, Record};
+use crate::name::Name;
+use crate::store::{Break, Contender, Expiry, Foreign, Grant, Owner, Page, PlaceId, Queue, Waits};
+use crate::stores::redis::wire::Connection;
+use crate::token::FencingToken;
+
+/// How much of another client's value is shown, in characters.
+const SHOWN: usize = 64;
+
+/// Who holds the lock: nobody else is in the server.
+pub(super) async fn queue(connection: &Connection, dialect: &Dialect, name: &Name, page: Page) -> Result<Queue> {
+    let everybody = match connection.run("queue", &dialect.show(name)).await? {
+        Found::Nothing => Vec::new(),
+        Found::Other(kind) => return Err(other_kind("queue", &kind, dialect).with("name", name)),
+        Found::Held(held) => vec![contender(dialect.marks, &held)?],
+        Found::Shared(holders) => holders.iter().map(|held| contender(dialect.marks, held)).collect::<Result<_>>()?,
+    };
+    let queued = everybody.len();
+    let contenders = page.of(everybody).collect();
+    Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() })
+}
+
+pub(super) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
+    let grant = Some(Grant::new(held.token));
+    let ours = (marks.ours)(held).and_then(|(id, said)| Some((id, read_said(said)?)));
+    if let Some((id, (owner, purpose))) = ours {
+        let purpose = purpose.map(Into::into);
+        return Ok(Contender { owner, grant, purpose, expiry: held.expiry, ..Contender::new(id, held.claim) });
+    }
+    let digest =
+        foreign_id(&held.digest).ok_or_else(|| Error::new(ErrorKind::Layout, "queue", "a digest is no digest"))?;
+    // What another client calls itself is all that there is.
+    let called = held.by.escape_ascii().to_string().chars().take(SHOWN).collect::<String>();
+    let owner = Some(Owner::new(digest.client, called, 0));
+    let what = if held.expiry == Expiry::Never { marks.endless } else { marks.foreign };
+    let foreign = Some(Foreign { what, waits: Waits::Yes });
+    Ok(Contender { owner, grant, foreign, expiry: held.expiry, ..Contender::new(digest, held.claim) })
+}
+
+/// Names in one portion of the keys, and where the next one begins; `None` after the last.
+pub(super) async fn names(
+    connection: &Connection,
+    dialect: &Dialect,
+    cursor: &str,
+    prefix: &str,
+) -> Result<(Vec<Name>, Option<String>)> {
+    let (next, keys) = connection.run("names", &dialect.names(cursor, prefix)).await?;
+    let name = |key: &Vec<u8>| {
+        let name = std::str::from_utf8(key).ok()?.strip_prefix(&*dialect.prefix)?;
+        Name::new(name).ok().filter(|name| name.as_str().starts_with(prefix))
+    };
+    Ok((keys.iter().filter_map(name).collect(), Some(next).filter(|next| next != "0")))
+}
+
+pub(super) async fn break_grant(connection: &Connection, dialect: &Dialect, order: &Break) -> Result<bool> {
+    let record = record::text("break", &Record::of(order))?;
+    connection.run("break", &dialect.end(order, &record)).await
+}
+
+pub(super) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Name) -> Result<Vec<Break>> {
+    let mut range = redis::cmd("LRANGE");
+    range.arg(dialect.records_key(name)).arg(0).arg(-1);
+    let Value::Array(records) = connection.command("breaks", &range).await? else { return Ok(Vec::new()) };
+    let read = |record| match record {
+        Value::BulkString(text) => record::read::<Record>(&text)?.order(name),
+        _ => None,
+    };
+    Ok(records.into_iter().filter_map(read).collect())
+}
+
+/// Why a place is gone, if somebody broke it.
+pub(super) async fn broken(
+    connection: &Connection,
+    dialect: &Dialect,
+    place: &PlaceId,
+    token: Option<FencingToken>,
+) -> Result<Option<Arc<str>>> {
+    let breaks = breaks(connection, dialect, &place.name).await?;
+    Ok(breaks.into_iter().rfind(|order| order.grant().is_of(place, token)).map(|order| order.reason))
+}

@@ -1,0 +1,163 @@
+//! The layout of Redisson's `RLock`: a hash under the name, with one field for who holds the lock. Who waits hears of a release on
+//! Redisson's channel. Its read-write lock is such a hash, too. `../race/NOTES.md` has the bytes, and says what excludes what.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::race::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
+use super::wire::{Config, Script};
+use crate::queue::Claim;
+use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, Tokens};
+
+pub(super) static CAPABILITY: Capability = Capability {
+    store: "redis",
+    layout: "Redisson's RLock and RReadWriteLock: a hash with fields <uuid>:<thread> and a ttl, and a key for each hold of a reader",
+    liveness: Liveness::Lease,
+    order: Order::None,
+    tokens: Tokens::None,
+    certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
+    shared_claims: true,
+    permits: false,
+    detection_slack: Duration::from_millis(100),
+    wake_bound: WAKE_BOUND,
+    excludes: "Redisson's RLock, spin lock, fenced lock, the holder of its fair lock, and its read-write lock. A mutex is refused under the name of a read-write lock, and the other way round",
+    residue: "for 30 days the records of breaks",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+/// The same with the counter of Redisson's fenced lock.
+pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
+    layout: "Redisson's RFencedLock: a hash with the field <uuid>:<thread> and a ttl, and a counter beside it",
+    tokens: Tokens::Counter,
+    shared_claims: false,
+    excludes: "Redisson's RLock, spin lock, fenced lock, and the holder of its fair lock. Its read-write locks wait for ours; ours are refused while one of those is held",
+    residue: "one number for each name ever locked, for ever; for 30 days the records of breaks",
+    ..CAPABILITY.clone()
+});
+
+/// The store on this server, whose keys are the names with `prefix` before them; `is_fenced` with the fenced lock's counter.
+pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn Store> {
+    let beside = move |key: &str| {
+        let mut keys = vec![of(QUEUE, key)];
+        keys.extend(is_fenced.then(|| of(COUNTER, key)));
+        keys
+    };
+    race::new(
+        config,
+        Dialect {
+            capability: if is_fenced { &FENCED } else { &CAPABILITY },
+            prefix,
+            quick: None,
+            marks: &MARKS,
+            beside: Box::new(beside),
+            channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),
+            pause: PAUSE,
+            denied: DENIED,
+            scripts: &SCRIPTS,
+        },
+    )
+}
+
+const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, SUBSCRIBE, UNSUBSCRIBE and PUBLISH, on the keys of the locks, on `*:rwlock_timeout:*`, `redisson_lock_queue:*`, `redisson_lock_token:*` and `fencelock:breaks:*`, and on the channels `redisson_lock__channel:*` and `redisson_rwlock:*`; docs/stores.md has the rule";
+
+/// A message may be lost, and a spin lock tells nobody of its release.
+const PAUSE: Duration = Duration::from_millis(500);
+
+const QUEUE: &str = "redisson_lock_queue";
+const COUNTER: &str = "redisson_lock_token";
+const CHANNEL: &str = "redisson_lock__channel";
+/// That of the read-write lock.
+const SHARED_CHANNEL: &str = "redisson_rwlock";
+
+/// Redisson's `lockWatchdogTimeout` by default. Each of its readers sets the end of the whole lock to that from now on, also where ours
+/// would live longer.
+const SHARED_TTL: Duration = Duration::from_secs(30);
+
+/// What belongs to the lock under `key`, as Redisson calls it: in one slot of a cluster with the lock.
+fn of(what: &str, key: &str) -> String {
+    if key.contains('{') { format!("{what}:{key}") } else { format!("{what}:{{{key}}}") }
+}
+
+/// How the ids of fencelocks begin: as a UUID of version 8, which leaves all other bits to us. Redisson's are of version 4.
+const OURS: &str = "666c3100-0000-8";
+
+static MARKS: Marks = Marks {
+    head: field,
+    ours,
+    foreign: "a lock of Redisson",
+    endless: "a lock of Redisson without a ttl",
+    kind: "hash of a lock for mutexes, of a read-write lock for readers and writers",
+    listed: "",
+};
+
+/// Redisson's field is its client's UUID and a thread; ours a UUID that has our client in it, and the request.
+fn field(id: RequestId) -> String {
+    let client = format!("{:016x}", id.client);
+    format!("{OURS}{}-8{}-00{}:{}", &client[..3], &client[3..6], &client[6..], id.number)
+}
+
+fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
+    let by = std::str::from_utf8(&held.by).ok()?;
+    let by = if held.claim == Claim::WRITER { by.strip_suffix(":write")? } else { by };
+    let (uuid, number) = by.split_once(':')?;
+    let client: String = uuid.strip_prefix(OURS)?.split('-').zip([0, 1, 2]).map(|(part, at)| &part[at..]).collect();
+    let id = RequestId { client: u64::from_str_radix(&client, 16).ok()?, number: number.parse().ok()? };
+    (field(id) == by).then_some((id, &*held.said))
+}
+
+/// A script with what all of them begin with.
+macro_rules! script {
+    ($file:literal) => {
+        Script::new(
+            concat!("redisson/", $file),
+            concat!(
+                include_str!("scripts/holder.lua"),
+                include_str!("scripts/shared.lua"),
+                include_str!(concat!("scripts/", $file))
+            ),
+        )
+    };
+}
+
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    acquire: script!("try.lua"),
+    renew: script!("renew.lua"),
+    leave: script!("leave.lua"),
+    pass: Some(script!("pass.lua")),
+    shared: Some(Shared { acquire: script!("try_shared.lua"), lighten: script!("lighten.lua"), most_ttl: SHARED_TTL }),
+    show: script!("show.lua"),
+    end: script!("break.lua"),
+    names: script!("names.lua"),
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_they_are_written_and_those_of_redisson_are_not_ours() {
+        let held = |by: &str| Held::of(by.as_bytes(), b"{}");
+        for (client, number) in [(0, 1), (u64::MAX, u64::MAX), (0x0123_4567_89ab_cdef, 42)] {
+            let id = RequestId { client, number };
+            assert_eq!(ours(&held(&field(id))).map(|(id, _)| id), Some(id), "{}", field(id));
+        }
+        let id = RequestId { client: 0x0123_4567_89ab_cdef, number: 42 };
+        assert_eq!(field(id), "666c3100-0000-8012-8345-006789abcdef:42");
+        for other in [
+            "9ab0343c-daa2-4ba9-b245-bc89ab979c09:1",
+            "666c3100-0000-8é12-8345-006789abcdef:42",
+            "666c3100-0000-8:1",
+            "",
+        ] {
+            assert_eq!(ours(&held(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_a_lock_is_called_as_redisson_calls_it() {
+        assert_eq!(of(CHANNEL, "job"), "redisson_lock__channel:{job}");
+        assert_eq!(of(COUNTER, "a{b}c"), "redisson_lock_token:a{b}c");
+        assert_eq!(of(QUEUE, "a{b"), "redisson_lock_queue:a{b");
+    }
+}

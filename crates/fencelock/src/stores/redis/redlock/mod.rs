@@ -1,0 +1,73 @@
+//! Redlock: the layout `plain` over several masters that know nothing of each other, by quorum. `../race/quorum/` does it; here is what
+//! it is called and what a URL says of it.
+
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+use super::plain;
+use super::race::{Dialect, Held, Marks, Ours, WAKE_BOUND, quorum};
+use crate::error::Result;
+use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, StoreInfo, StoreUrl, Tokens};
+
+/// What the registry knows of this store over TCP.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "redlock",
+    feature: "redis",
+    example: "redlock://host1:6379,host2,host3/0",
+    options: url::OPTIONS,
+    capability: Some(|| CAPABILITY.clone()),
+    layouts: &[],
+    open: Some(open),
+};
+
+/// The same over TLS.
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
+    scheme: "redlocks",
+    feature: "redis-tls",
+    example: "redlocks://host1:6379,host2,host3/0",
+    options: url::TLS_OPTIONS,
+    ..INFO
+};
+
+static CAPABILITY: Capability = Capability {
+    store: "redlock",
+    layout: "SET name value NX PX ttl at a quorum of masters",
+    liveness: Liveness::Lease,
+    order: Order::None,
+    tokens: Tokens::None,
+    certainty: "all clients name the same masters, which know nothing of each other; of every quorum one master at least keeps the key: it loses no memory (one that was started anew is not counted by fencelocks for `rejoin_ms`, and by other clients it is), nobody deletes the key, and its wall clock does not jump ahead; clocks go at rates that differ by less than `drift_ms` in a ttl",
+    shared_claims: false,
+    permits: false,
+    detection_slack: Duration::from_millis(100),
+    wake_bound: WAKE_BOUND,
+    excludes: "redsync, npm redlock, rslock, pottery and whoever else sets a string of that name at a quorum of the same masters; with `prefix=mutex:` npm redis-semaphore's mutex",
+    residue: "for 30 days the records of breaks",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let url::Said { masters, prefix, terms } = url::read(url)?;
+        Ok(quorum::new(
+            masters,
+            Dialect { capability: &CAPABILITY, marks: &MARKS, ..plain::dialect(prefix, plain::Beside::Nothing) },
+            terms,
+        ))
+    })
+}
+
+/// As in `plain`, but that the number of the bid follows the request's.
+static MARKS: Marks = Marks { head: |id| format!("{}{id}.", plain::OURS), ours, ..plain::MARKS };
+
+/// The request that a value of ours begins with, whichever bid of it, and what follows.
+fn ours(held: &Held) -> Ours<'_> {
+    let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(plain::OURS)?.split_once(':')?;
+    let (client, number) = id.split_once('.')?.0.split_once('-')?;
+    let id = RequestId { client: u64::from_str_radix(client, 16).ok()?, number: u64::from_str_radix(number, 16).ok()? };
+    Some((id, said.as_bytes()))
+}

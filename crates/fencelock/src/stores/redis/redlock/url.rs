@@ -1,0 +1,91 @@
+//! What a `redlock:` or `redlocks:` URL may say: the masters, what stands before names in keys, and the times of the protocol.
+
+use std::collections::HashSet;
+
+use super::super::race::quorum::Terms;
+use super::super::url::prefix;
+use super::super::wire::{Config, bad};
+use crate::error::Result;
+use crate::store::StoreUrl;
+
+/// The options of a `redlock:` URL, besides those that every store takes.
+pub(super) const OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms"];
+/// The options of a `redlocks:` URL.
+pub(super) const TLS_OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms", "tls_ca", "tls_cert", "tls_key"];
+
+/// So many are needed for one to be able to fail.
+const LEAST: usize = 3;
+
+/// What a URL says.
+pub(super) struct Said {
+    pub(super) masters: Vec<Config>,
+    pub(super) prefix: String,
+    pub(super) terms: Terms,
+}
+
+pub(super) fn read(mut url: StoreUrl) -> Result<Said> {
+    let prefix = prefix(url.take("prefix"))?.unwrap_or_default();
+    let terms = Terms { drift: url.take_ms("drift_ms")?, rejoin: url.take_ms("rejoin_ms")? };
+    let is_secure = url.scheme() == "redlocks";
+    let known = if is_secure { TLS_OPTIONS } else { OPTIONS };
+    let masters = Config::each_from_url(url, is_secure, known)?;
+    let number = masters.len();
+    if number < LEAST {
+        let message = "Redlock needs three masters at least, for one to be able to fail: name them as in redlock://a,b,c; for one server use redis://host?layout=plain, which has the same keys";
+        return Err(bad(message).with("masters", number));
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) = masters.iter().map(|config| format!("{config:?}")).find(|name| !seen.insert(name.clone())) {
+        return Err(
+            bad("a master is named twice, and would have two votes: name each server once").with("server", twice)
+        );
+    }
+    if number.is_multiple_of(2) {
+        tracing::warn!(
+            masters = number,
+            "one master less would do as well: as many of them may fail, and fewer are asked"
+        );
+    }
+    Ok(Said { masters, prefix, terms })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn read_url(url: &str) -> Result<Said> {
+        read(StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn masters_their_database_and_the_times_are_taken_apart() {
+        let said = read_url("redlock://a,b:1,[::1]/2?prefix=mutex:&drift_ms=7&rejoin_ms=0").unwrap();
+        let names: Vec<String> = said.masters.iter().map(|config| format!("{config:?}")).collect();
+        assert_eq!(names, ["redis://a:6379/2", "redis://b:1/2", "redis://[::1]:6379/2"]);
+        assert_eq!((&*said.prefix, said.terms.drift), ("mutex:", Some(Duration::from_millis(7))));
+        assert_eq!(said.terms.rejoin, Some(Duration::ZERO));
+        assert_eq!(read_url("redlock://a,b,c,d").unwrap().masters.len(), 4);
+    }
+
+    #[test]
+    fn too_few_masters_and_one_that_is_named_twice_are_refused() {
+        for (url, hint) in [
+            ("redlock://a", "layout=plain"),
+            ("redlock://a,b", "three masters"),
+            ("redlock://a,b,a:6379", "twice"),
+            ("redlock://a,,b", "name one server"),
+            ("redlock://a,b,c/x", "database"),
+            ("redlock://a,b,c?layout=plain", "layout"),
+            ("redlock://a,b,c?tls_ca=/x", "tls_ca"),
+            ("redlock://a,b,c?drift_ms=x", "drift_ms"),
+            ("redlock://s3cret@a,b,c", "user:password"),
+        ] {
+            let error = read_url(url).map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
+            assert!(error.to_string().contains(hint) && !error.to_string().contains("s3cret"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Which run of a server a session met: one that was started anew may have forgotten what it granted.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::server::Server;
+use crate::store::{Capability, Loss};
+
+/// The run of the server that a session met last.
+#[derive(Default)]
+pub(crate) struct Run(Mutex<Option<String>>);
+
+impl Run {
+    /// Whether the server says which run of it this is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Notes which run `server` is. Says why nothing can be relied on that another one confirmed, or one that nobody may ask for;
+    /// the last confirmation was `ago`.
+    pub(crate) fn met(&self, server: &Server, ago: Duration) -> Option<Loss> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *last, server.run_id.clone());
+        match (before, &server.run_id) {
+            (Some(before), Some(now)) if before == *now => None,
+            // It ran beside the one that confirmed last.
+            (Some(_), Some(_)) if server.ran_before(ago) => Some(Loss::Replaced),
+            (Some(_), Some(_)) => Some(Loss::Restarted),
+            _ => Some(Loss::PerhapsRestarted),
+        }
+    }
+}
+
+/// What is promised to a user who may not ask the server which run of it this is.
+pub(crate) fn without_info(capability: &Capability) -> Capability {
+    Capability {
+        certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet), its wall clock does not jump ahead, and no connection breaks: this user may not run INFO, so nobody can tell whether the server behind a new connection was started anew",
+        ..capability.clone()
+    }
+}

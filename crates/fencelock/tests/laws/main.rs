@@ -1,0 +1,16 @@
+//! The laws that hold on every store: of the queue, of each kind of lock, and of the engine between them.
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the laws of exclusive locks are tried with each kind of lock that can exclude everybody"
+)]
+
+mod connect;
+mod crowd;
+mod doubt;
+mod mutex;
+mod queue;
+mod queue_random;
+mod rwlock;
+mod semaphore;
+mod stubborn;
+mod support;

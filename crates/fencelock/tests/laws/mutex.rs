@@ -1,0 +1,18 @@
+//! The laws of the mutex: those of every exclusive claim.
+
+#[path = "exclusive/acquire.rs"]
+mod acquire;
+#[path = "exclusive/edge.rs"]
+mod edge;
+#[path = "exclusive/guard.rs"]
+mod guard;
+
+use fencelock::{Claim, Client, Mutex, Result};
+
+/// The exclusive form of this primitive, which the laws are tried with.
+fn whole(client: &Client, name: &str) -> Result<Mutex> {
+    client.mutex(name)
+}
+
+/// A claim that cannot share a queue with it.
+const OTHER_KIND: Claim = Claim::READER;

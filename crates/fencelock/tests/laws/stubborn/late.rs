@@ -1,0 +1,167 @@
+//! Grants that are told when their own validity is over, or all but over: none of them is used, and the store is not hammered.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::{Client, Error, ErrorKind, Guard, Io, Mutex, Result};
+use tokio::task::JoinHandle;
+
+use super::validity::{MARGIN, VALID, World, world};
+use crate::support::{ms, on_one_thread, pass, secs, settle};
+
+/// Less than the margin, so that no grant is worth anything when it is told.
+const TOO_SHORT: Duration = Duration::from_millis(500);
+
+impl World {
+    fn lock(&self) -> Mutex {
+        self.client.mutex("job").unwrap()
+    }
+
+    fn acquire(&self) -> JoinHandle<Result<Guard>> {
+        let lock = self.lock();
+        tokio::spawn(async move { lock.acquire().await })
+    }
+
+    fn acquire_within(&self, limit: Duration) -> JoinHandle<Result<Guard>> {
+        let lock = self.lock();
+        tokio::spawn(async move { lock.acquire_within(limit).await })
+    }
+
+    async fn rival(&self) -> Client {
+        let process = Arc::new(self.store.another_process());
+        Client::builder().io(Io::CurrentRuntime).connect_store(process).await.unwrap()
+    }
+
+    /// A rival that waits behind everybody who is in the queue now.
+    async fn queued_rival(&self) -> JoinHandle<Result<Guard>> {
+        let lock = self.rival().await.mutex("job").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        waiting
+    }
+}
+
+/// The error says what was late, and what to set.
+fn tells_of_lateness(error: &(dyn std::error::Error + 'static)) -> bool {
+    let told = error.to_string();
+    ["too late", "longer ttl", "margin 1s", "left 500ms"].iter().all(|fact| told.contains(fact))
+}
+
+fn tells_of_lateness_beneath(error: &Error) -> bool {
+    error.source().is_some_and(tells_of_lateness)
+}
+
+#[test]
+fn a_store_whose_every_grant_is_told_too_late_is_asked_with_growing_pauses_and_given_up() {
+    on_one_thread(async {
+        let world = world(None).await;
+        world.grants_for(TOO_SHORT);
+        let acquiring = world.acquire();
+        settle().await;
+        assert_eq!((world.entered(), world.store.census().places), (1, 0), "while time stands still");
+        pass(&world.clock, secs(10)).await;
+        // 20 ms, doubled up to one second, each by up to a quarter shorter.
+        assert!((10..=22).contains(&world.entered()), "{} times in 10 s", world.entered());
+        pass(&world.clock, secs(19)).await;
+        assert!(!acquiring.is_finished(), "it tries for 30 s");
+        pass(&world.clock, secs(3)).await;
+        let error = acquiring.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(error.is_retryable() && tells_of_lateness(&error), "{error}");
+        assert_eq!(world.store.census().places, 0);
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_wait_with_a_limit_that_was_granted_too_late_only_ends_as_an_outage_at_its_limit() {
+    on_one_thread(async {
+        let world = world(None).await;
+        world.grants_for(TOO_SHORT);
+        let acquiring = world.acquire_within(secs(3));
+        pass(&world.clock, ms(2_900)).await;
+        assert!(!acquiring.is_finished());
+        pass(&world.clock, ms(100)).await;
+        let error = acquiring.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(tells_of_lateness(&error) || tells_of_lateness_beneath(&error), "{error:?}");
+        assert_eq!(world.store.census().places, 0);
+    });
+}
+
+#[test]
+fn a_single_try_that_is_granted_too_late_says_so_and_leaves_nothing() {
+    on_one_thread(async {
+        let world = world(None).await;
+        for zero in [false, true] {
+            let entered = world.entered();
+            world.grants_for(TOO_SHORT);
+            let lock = world.lock();
+            let tried = if zero { lock.acquire_within(Duration::ZERO).await } else { lock.try_acquire().await };
+            let error = tried.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+            assert!(tells_of_lateness(&error), "{error}");
+            assert_eq!((world.entered() - entered, world.store.census().places), (1, 0));
+            world.grants_for(VALID);
+            world.lock().try_acquire().await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_store_that_is_in_time_again_ends_the_pauses_with_a_lock() {
+    on_one_thread(async {
+        let world = world(None).await;
+        world.grants_for(TOO_SHORT);
+        let acquiring = world.acquire();
+        pass(&world.clock, secs(20)).await;
+        world.grants_for(VALID);
+        pass(&world.clock, secs(1)).await;
+        let held = acquiring.await.unwrap().unwrap();
+        assert!(held.remaining().unwrap() > VALID - MARGIN - secs(1));
+        held.release().await.unwrap();
+    });
+}
+
+#[test]
+fn two_late_grants_with_a_long_wait_in_between_are_no_outage() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let held = world.rival().await.mutex("job").unwrap().acquire().await.unwrap();
+        let acquiring = world.acquire();
+        settle().await;
+        let (second, third) = (world.queued_rival().await, world.queued_rival().await);
+        world.grants_for(TOO_SHORT);
+        held.release().await.unwrap();
+        pass(&world.clock, secs(60)).await;
+        let (second, fourth) = (second.await.unwrap().unwrap(), world.queued_rival().await);
+        second.release().await.unwrap();
+        third.await.unwrap().unwrap().release().await.unwrap();
+        pass(&world.clock, secs(5)).await;
+        assert_eq!(world.entered(), 3, "twice granted too late, and once more behind the rival that has it now");
+        assert!(!acquiring.is_finished());
+        world.grants_for(VALID);
+        fourth.await.unwrap().unwrap().release().await.unwrap();
+        settle().await;
+        acquiring.await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_wait_that_ends_behind_others_after_a_late_grant_is_contention_and_names_both() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let held = world.rival().await.mutex("job").unwrap().acquire().await.unwrap();
+        let acquiring = world.acquire_within(secs(5));
+        settle().await;
+        let rival = world.queued_rival().await;
+        world.grants_for(TOO_SHORT);
+        held.release().await.unwrap();
+        pass(&world.clock, secs(5)).await;
+        let error = acquiring.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(tells_of_lateness_beneath(&error), "{error:?}");
+        rival.await.unwrap().unwrap().release().await.unwrap();
+    });
+}

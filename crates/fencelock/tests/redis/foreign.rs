@@ -1,0 +1,151 @@
+//! What the layout `plain` does for particular other clients, and what it says of strings that fencelock did not write.
+
+use std::time::Duration;
+
+use fencelock::{Client, ErrorKind, Expiry, Loss, Name};
+use fencelock_testbed::redis::{Reply, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
+
+use crate::lab::{acquired, acquiring, client, server, soon, until};
+
+fn number(server: &Server, request: &[&str]) -> i64 {
+    server.ask(request).unwrap().number().unwrap_or_else(|| panic!("{request:?} is no number"))
+}
+
+async fn shown(client: &Client, name: &str) -> fencelock::Contender {
+    let queue = soon(client.queue(name)).await.unwrap();
+    queue.contenders.into_iter().next().expect("somebody holds it")
+}
+
+#[tokio::test]
+async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
+    let server = server(Settings::default());
+    let url = format!("redis://{}?layout=plain&signal=python-redis-lock", server.address());
+    let client = client(&url, 20_000).await;
+    let signals = || number(&server, &["LLEN", "lock-signal:job"]);
+    let guard = acquired(acquiring(&client, "job")).await;
+    assert_eq!(number(&server, &["EXISTS", "lock:job"]), 1);
+    // One that waits and is taken back signals nothing.
+    let limit = Duration::from_millis(300);
+    client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
+    assert_eq!(signals(), 0);
+    // As it waits: until somebody signals, for as long as its own lock would live.
+    let mut waiter = server.hands().unwrap();
+    waiter.send(&["BLPOP", "lock-signal:job", "15"]).unwrap();
+    until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;
+    guard.release().await.unwrap();
+    assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
+    // A break is told as well, and what nobody waits for is gone after a second.
+    let guard = acquired(acquiring(&client, "job")).await;
+    let holder = shown(&client, "job").await;
+    waiter.send(&["BLPOP", "lock-signal:job", "15"]).unwrap();
+    until("it waits", async || blocked(&server) == 1).await;
+    assert!(client.break_grant("job", &holder, "it is stuck").await.unwrap());
+    assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+    acquired(acquiring(&client, "other")).await.release().await.unwrap();
+    assert!(number(&server, &["PTTL", "lock-signal:other"]) <= 1_000);
+}
+
+fn blocked(server: &Server) -> i64 {
+    server.info("blocked_clients").unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_others() {
+    /// How bsm/redislock takes a lock with a FenceKey: the counter is raised where the key was absent.
+    const OBTAIN: &str = "if redis.call('MSETNX',KEYS[1],ARGV[1])==1 then redis.call('PEXPIRE',KEYS[1],ARGV[2]) return redis.call('INCR',KEYS[2]) end return 0";
+    let server = server(Settings::default());
+    let url = format!("redis://{}?layout=plain&fence=:fence", server.address());
+    let client = client(&url, 20_000).await;
+    let mut tokens = Vec::new();
+    for _ in 0..2 {
+        let guard = acquired(acquiring(&client, "job")).await;
+        assert!(guard.reenter().unwrap().token() == guard.token(), "a re-entry is no acquisition");
+        assert_eq!(shown(&client, "job").await.grant.unwrap().token, guard.token());
+        tokens.push(guard.token().expect("there is a token").grant());
+        guard.release().await.unwrap();
+        let theirs = number(&server, &["EVAL", OBTAIN, "2", "job", "job:fence", "theirs", "60000"]);
+        tokens.push(u64::try_from(theirs).unwrap());
+        // Whoever is refused counts nothing.
+        assert!(client.mutex("job").unwrap().try_acquire().await.is_err());
+        server.ask(&["DEL", "job"]).unwrap();
+    }
+    assert_eq!(tokens, [1, 2, 3, 4]);
+    assert_eq!(client.capability().tokens, fencelock::Tokens::Counter);
+    server.ask(&["SET", "page:fence", "no number"]).unwrap();
+    client.mutex("page").unwrap().try_acquire().await.expect_err("it cannot be counted");
+    assert_eq!(number(&server, &["EXISTS", "page"]), 0, "it was taken without a token");
+    server.ask(&["SET", "page", "theirs", "PX", "60000"]).unwrap();
+    assert!(shown(&client, "page").await.grant.unwrap().token.is_none(), "what counts nothing is no counter");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
+    let server = server(Settings::default());
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = client(&format!("redis://{}?layout=plain&fence=:fence", proxy.address()), 20_000).await;
+    for (bytes, token) in [(0, 1), (1, 2), (3, 3)] {
+        let before = proxy.cuts();
+        proxy.cut_after(bytes, Way::Down);
+        let guard = acquired(acquiring(&client, "job")).await;
+        until("an answer is cut", async || proxy.cuts() > before).await;
+        assert_eq!(guard.token().unwrap().grant(), token, "after {bytes} bytes");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_says_how_long_it_lives_and_that_a_string_without_an_end_may_be_no_lock() {
+    let server = server(Settings::default());
+    let client = client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    server.ask(&["SET", "job", "theirs", "PX", "60000"]).unwrap();
+    server.ask(&["SET", "data", "a page of text"]).unwrap();
+    let Expiry::In(left) = shown(&client, "job").await.expiry else { panic!("it has a ttl") };
+    assert!(left <= Duration::from_secs(60), "{left:?}");
+    let data = shown(&client, "data").await;
+    assert_eq!(data.expiry, Expiry::Never);
+    assert!(data.foreign.unwrap().what.contains("no lock at all"), "{data:?}");
+    let guard = acquired(acquiring(&client, "ours")).await;
+    assert!(matches!(shown(&client, "ours").await.expiry, Expiry::In(_)));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_not_touch_the_records_of_breaks_is_told_of_them() {
+    let server = server(Settings::default());
+    server.ask(&["ACL", "SETUSER", "app", "on", ">secret", "~job", "&*", "+@all"]).unwrap();
+    let client = client(&format!("redis://app:secret@{}?layout=plain", server.address()), 20_000).await;
+    let guard = acquired(acquiring(&client, "job")).await;
+    let error = soon(client.breaks("job")).await.expect_err("it may not");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("fencelock:breaks:*"), "{error}");
+    assert!(!error.to_string().contains("SUBSCRIBE"), "{error}");
+    guard.release().await.unwrap();
+    // Of what is said of a lock, nothing is said twice.
+    let error = soon(client.mutex("other").unwrap().acquire()).await.expect_err("it may not");
+    assert_eq!(error.to_string().matches("name other").count(), 1, "{error}");
+    server.ask(&["HSET", "job", "field", "1"]).unwrap();
+    let error = soon(client.mutex("job").unwrap().acquire()).await.expect_err("it is a hash");
+    assert_eq!(error.to_string().matches("name job").count(), 1, "{error}");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_break_is_told_although_the_first_look_for_it_is_lost() {
+    let server = server(Settings::default());
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = client(&format!("redis://{}?layout=plain", proxy.address()), 12_000).await;
+    let other = crate::lab::client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    let guard = acquired(acquiring(&client, "job")).await;
+    let job = Name::new("job").unwrap();
+    let holder = shown(&other, "job").await;
+    // The answer to the next renewal, that it is gone, comes through, and the one after it is cut off.
+    let before = proxy.cuts();
+    let gone = "*1\r\n:0\r\n";
+    proxy.cut_after(gone.len() as u64, Way::Down);
+    assert!(other.break_grant(&job, &holder, "it is stuck").await.unwrap());
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+    assert_eq!(guard.break_reason(), Some("it is stuck"));
+    assert_eq!(proxy.cuts(), before + 1, "no answer was cut off");
+    assert!(matches!(server.ask(&["EXISTS", "job"]).unwrap(), Reply::Int(0)));
+}

@@ -1,0 +1,486 @@
+//! The layouts `redisson` and `redisson-fenced` beside Redisson, whose steps are taken by hand here. `cargo xtask interop` has the
+//! real one.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, ErrorKind, Guard, Loss, Name};
+use fencelock_testbed::redis::{Hands, Reply, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
+
+use crate::lab::{acquired, acquiring, client, server, soon, until};
+
+/// Redisson's steps. -9 stands for the nil that means "taken", and for "not yours".
+const LOCK: &str = "if redis.call('EXISTS',KEYS[1])==0 or redis.call('HEXISTS',KEYS[1],ARGV[1])==1 then \
+    redis.call('HINCRBY',KEYS[1],ARGV[1],1) redis.call('PEXPIRE',KEYS[1],ARGV[2]) return -9 end return redis.call('PTTL',KEYS[1])";
+const UNLOCK: &str = "if redis.call('HEXISTS',KEYS[1],ARGV[1])==0 then return -9 end \
+    if redis.call('HINCRBY',KEYS[1],ARGV[1],-1)>0 then return 0 end \
+    redis.call('DEL',KEYS[1]) redis.call('PUBLISH',ARGV[2],'0') return 1";
+const WRITE_LOCK: &str = "if redis.call('HGET',KEYS[1],'mode')==false then \
+    redis.call('HSET',KEYS[1],'mode','write',ARGV[1]..':write','1') redis.call('PEXPIRE',KEYS[1],ARGV[2]) return -9 end \
+    return redis.call('PTTL',KEYS[1])";
+
+/// A thread of Redisson's.
+pub(crate) const THREAD: &str = "9ab0343c-daa2-4ba9-b245-bc89ab979c09:1";
+const CHANNEL: &str = "redisson_lock__channel:{job}";
+const TAKEN: i64 = -9;
+
+/// A server of the test's own, and how to reach it with this layout.
+fn with_layout(layout: &str) -> (Server, String) {
+    let server = server(Settings::default());
+    let url = format!("redis://{}?layout={layout}", server.address());
+    (server, url)
+}
+
+pub(crate) fn redisson() -> (Server, String) {
+    with_layout("redisson")
+}
+
+/// What Redisson's lock step answers, for so long a lease.
+fn locks(server: &Server, key: &str, thread: &str, lease_ms: u32) -> i64 {
+    server.ask(&["EVAL", LOCK, "1", key, thread, &lease_ms.to_string()]).unwrap().number().unwrap()
+}
+
+fn unlocks(server: &Server, key: &str, thread: &str, channel: &str) -> i64 {
+    server.ask(&["EVAL", UNLOCK, "1", key, thread, channel]).unwrap().number().unwrap()
+}
+
+pub(crate) fn asked(server: &Server, command: &str, key: &str) -> String {
+    server.ask(&[command, key]).unwrap().to_string()
+}
+
+/// How many connections hear the releases of `job`.
+fn hear(server: &Server) -> i64 {
+    server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1].number().unwrap()
+}
+
+fn is_heard(server: &Server) -> bool {
+    hear(server) > 0
+}
+
+/// Hears these channels as Redisson does.
+pub(crate) fn hears(server: &Server, channels: &[&str]) -> Hands {
+    let mut hands = server.hands().unwrap();
+    for channel in channels {
+        hands.ask(&["SUBSCRIBE", channel]).unwrap();
+    }
+    hands
+}
+
+/// The channel and the text of the next message.
+pub(crate) fn message(hands: &mut Hands) -> (String, String) {
+    let said = hands.answer().unwrap();
+    let [_, channel, text] = said.items() else { panic!("{said}") };
+    (channel.to_string(), text.to_string())
+}
+
+pub(crate) async fn takes_ours(client: &Client, name: &str) -> Guard {
+    soon(client.mutex(name).unwrap().acquire()).await.unwrap()
+}
+
+pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
+    client.mutex(name).unwrap().try_acquire().await.expect_err("it is refused")
+}
+
+#[tokio::test]
+async fn a_lock_of_redisson_excludes_ours_and_ours_excludes_it() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    let guard = takes_ours(&client, "job").await;
+    let left = locks(&server, "job", THREAD, 60_000);
+    assert!((1..=20_000).contains(&left), "Redisson is told {left}");
+    assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), TAKEN, "a stranger unlocks it");
+    assert!(guard.token().is_none());
+    guard.release().await.unwrap();
+    assert_eq!(asked(&server, "EXISTS", "job"), "0");
+    assert_eq!(locks(&server, "job", THREAD, 60_000), TAKEN, "what was released is not free");
+    let error = refused(&client, "job").await;
+    assert!(error.is_contention() && error.to_string().contains(THREAD), "{error}");
+    // A re-entry is Redisson's own, and we leave its count alone.
+    assert_eq!(locks(&server, "job", THREAD, 60_000), TAKEN);
+    let waits = acquiring(&client, "job");
+    until("it waits", async || is_heard(&server)).await;
+    assert_eq!(server.ask(&["HGETALL", "job"]).unwrap().items().len(), 2);
+    assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 0);
+    assert_eq!(server.ask(&["HGET", "job", THREAD]).unwrap().to_string(), "1");
+    assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
+    acquired(waits).await.release().await.unwrap();
+    assert_eq!(asked(&server, "EXISTS", "job"), "0");
+}
+
+#[tokio::test]
+async fn what_is_written_is_what_redisson_writes_and_says_who_holds_it() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    for name in ["job", "a{b}c", "odd{"] {
+        let guard = takes_ours(&client, name).await;
+        let hash = server.ask(&["HGETALL", name]).unwrap();
+        let [field, count, mode, said] = hash.items() else { panic!("{hash}") };
+        let (uuid, number) = field.to_string().split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert!(uuid.len() == 36 && number.parse::<i64>().is_ok(), "{hash}");
+        assert_eq!((count.to_string(), mode.to_string()), ("1".to_owned(), "mode".to_owned()));
+        assert!(said.to_string().contains(r#""by""#), "{hash}");
+        assert!((1..=20_000).contains(&server.ask(&["PTTL", name]).unwrap().number().unwrap()));
+        let braced = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        let mut waits = hears(&server, &[&format!("redisson_lock__channel:{braced}")]);
+        guard.release().await.unwrap();
+        assert_eq!(message(&mut waits).1, "0");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_in_redisson_is_told_and_the_first_in_its_fair_queue_too() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    let first = format!("{CHANNEL}:{THREAD}");
+    let mut waits = hears(&server, &[CHANNEL, &first]);
+    server.ask(&["RPUSH", "redisson_lock_queue:{job}", THREAD, "another:2"]).unwrap();
+    takes_ours(&client, "job").await.release().await.unwrap();
+    assert_eq!([message(&mut waits), message(&mut waits)], [CHANNEL, &first].map(|c| (c.to_owned(), "0".to_owned())));
+    // A broken lock is free, and who waits is told, too.
+    let guard = takes_ours(&client, "job").await;
+    let queue = client.queue(&Name::new("job").unwrap()).await.unwrap();
+    assert!(client.break_grant(&queue.name, &queue.contenders[0], "it is stuck").await.unwrap());
+    assert_eq!(message(&mut waits).0, CHANNEL);
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+}
+
+/// How many requests the server was asked for that are not of its tests.
+fn requests(server: &Server) -> i64 {
+    let stats = server.ask(&["INFO", "commandstats"]).unwrap().to_string();
+    let calls = |command: &str| {
+        let line =
+            stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
+        line.map_or(0, |calls| calls.parse::<i64>().unwrap())
+    };
+    calls("evalsha") + calls("subscribe") + calls("unsubscribe")
+}
+
+#[tokio::test]
+async fn a_hundred_that_wait_in_one_client_have_one_subscription_and_are_served_by_one_request_each_in_call_order() {
+    let (server, url) = redisson();
+    let client = client(&url, 60_000).await;
+    assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in 0..100 {
+        let (mutex, order) = (client.mutex("job").unwrap(), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let guard = mutex.acquire().await.unwrap();
+            order.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        }));
+        tokio::task::yield_now().await;
+    }
+    until("it waits", async || is_heard(&server)).await;
+    assert_eq!(hear(&server), 1);
+    let (before, start) = (requests(&server), Instant::now());
+    until("it was tried now and then", async || requests(&server) >= before + 3).await;
+    let (tries, waited) = (requests(&server) - before, start.elapsed());
+    // Half a second at least between two of them; renewals and what a busy machine makes us send again besides.
+    let most = i64::try_from(waited.as_millis() / 500).unwrap() + 8;
+    assert!(tries <= most, "{tries} requests within {waited:?}");
+    let before = requests(&server);
+    assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
+    for task in waiting {
+        soon(task).await.unwrap();
+    }
+    let served = requests(&server) - before;
+    assert_eq!(*order.lock().unwrap(), (0..100).collect::<Vec<_>>());
+    println!("{tries} requests while a hundred waited for {waited:?}; {served} to serve them");
+    assert!((100..150).contains(&served), "{served} requests for 100 hand-overs");
+}
+
+#[tokio::test]
+async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait_elsewhere() {
+    let (server, url) = with_layout("redisson-fenced");
+    let client = client(&url, 60_000).await;
+    let guard = takes_ours(&client, "job").await;
+    let mut others = hears(&server, &[CHANNEL]);
+    let waits = waiting_behind(&client).await;
+    server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(message(&mut others).1, "0");
+    let next = acquired(waits).await;
+    assert_eq!(next.token().unwrap().grant(), 2);
+    // Released by one request, and taken by another: somebody who waits elsewhere could have it in between.
+    assert!(requests(&server) >= 2, "{}", requests(&server));
+    // Who waits for Redisson's fair lock hears on a channel of its own.
+    drop(others);
+    server.ask(&["RPUSH", "redisson_lock_queue:{job}", THREAD]).unwrap();
+    let waits = waiting_behind(&client).await;
+    server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
+    next.release().await.unwrap();
+    let next = acquired(waits).await;
+    assert!(requests(&server) >= 2, "{}", requests(&server));
+    // With nobody else it is one request for both, and a token is drawn for each.
+    server.ask(&["DEL", "redisson_lock_queue:{job}"]).unwrap();
+    let waits = waiting_behind(&client).await;
+    next.release().await.unwrap();
+    let last = acquired(waits).await;
+    assert_eq!(last.token().unwrap().grant(), 4);
+    assert_eq!(asked(&server, "HLEN", "job"), "2");
+    last.release().await.unwrap();
+    assert_eq!(asked(&server, "EXISTS", "job"), "0");
+}
+
+/// Somebody who waits behind another contender of the same client. Nothing on the server tells of it; its task has run once.
+async fn waiting_behind(client: &Client) -> tokio::task::JoinHandle<Result<Guard, fencelock::Error>> {
+    let waits = acquiring(client, "job");
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    waits
+}
+
+#[tokio::test]
+async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays_behind() {
+    let (server, _url) = with_layout("redisson-fenced");
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = client(&format!("redis://{}?layout=redisson-fenced", proxy.address()), 20_000).await;
+    for bytes in [0, 1, 3, 9] {
+        let mut guard = takes_ours(&client, "job").await;
+        let waits = waiting_behind(&client).await;
+        let before = proxy.cuts();
+        proxy.cut_after(bytes, Way::Down);
+        while let Err(failed) = guard.release().await {
+            assert!(failed.error().is_retryable(), "after {bytes} bytes: {failed}");
+            guard = failed.into_guard();
+        }
+        until("an answer is cut", async || proxy.cuts() > before).await;
+        let next = acquired(waits).await;
+        next.check().unwrap();
+        assert_eq!(next.token().unwrap().grant().to_string(), asked(&server, "GET", "redisson_lock_token:{job}"));
+        next.release().await.unwrap();
+        assert_eq!(asked(&server, "EXISTS", "job"), "0", "after {bytes} bytes");
+        proxy.heal();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_does_not_wait_for_the_next_try_when_a_release_is_told() {
+    let (server, url) = redisson();
+    let client = client(&url, 60_000).await;
+    let mut shortest = Duration::MAX;
+    for _ in 0..20 {
+        assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+        let waits = acquiring(&client, "job");
+        let before = requests(&server);
+        until("it waits", async || requests(&server) > before + 1 && is_heard(&server)).await;
+        let start = Instant::now();
+        assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
+        let guard = acquired(waits).await;
+        shortest = shortest.min(start.elapsed());
+        guard.release().await.unwrap();
+    }
+    // Without the message a try comes after 0.5 to 1.5 s. Once in twenty times the machine is fast enough to tell the two apart.
+    assert!(shortest < Duration::from_millis(250), "{shortest:?}");
+}
+
+#[tokio::test]
+async fn who_heard_nothing_is_served_by_trying_on_a_server_that_knows_the_older_protocol_too() {
+    for line in ["save \"\"", "rename-command HELLO \"\""] {
+        let server = server(Settings::default().with(line));
+        let client = client(&format!("redis://{}?layout=redisson", server.address()), 20_000).await;
+        for told in [true, false] {
+            assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+            let waits = acquiring(&client, "job");
+            until("it waits", async || is_heard(&server)).await;
+            // A spin lock, or a release of hand, tells nobody.
+            unlocks(&server, "job", THREAD, if told { CHANNEL } else { "elsewhere" });
+            acquired(waits).await.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_expired_is_followed_and_a_hash_without_an_end_is_waited_for() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    assert_eq!(locks(&server, "job", THREAD, 2_000), TAKEN);
+    acquired(acquiring(&client, "job")).await.release().await.unwrap();
+    server.ask(&["HSET", "for-ever", THREAD, "1"]).unwrap();
+    let limit = Duration::from_millis(500);
+    let error = client.mutex("for-ever").unwrap().acquire_within(limit).await.expect_err("it is held");
+    assert!(error.is_contention(), "{error}");
+}
+
+#[tokio::test]
+async fn whose_hash_is_deleted_or_taken_by_redisson_is_told_and_touches_nothing_of_it() {
+    let (server, url) = redisson();
+    let client = client(&url, 8_000).await;
+    let kept = takes_ours(&client, "kept").await;
+    for taken in [false, true] {
+        let guard = takes_ours(&client, "job").await;
+        server.ask(&["DEL", "job"]).unwrap();
+        if taken {
+            assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+        }
+        assert_eq!(soon(guard.lost()).await, Loss::Removed);
+        drop(guard);
+    }
+    // The releases of what was lost have run before this one.
+    takes_ours(&client, "other").await.release().await.unwrap();
+    let hash = server.ask(&["HGETALL", "job"]).unwrap();
+    assert_eq!(hash.items(), [Reply::Bytes(THREAD.into()), Reply::Bytes("1".into())]);
+    assert!(server.ask(&["PTTL", "job"]).unwrap().number().unwrap() > 60_000, "its lease was changed");
+    kept.check().unwrap();
+    kept.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn another_kind_of_lock_under_the_name_is_refused_by_its_kind_and_stays() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    server.ask(&["SET", "text", "theirs"]).unwrap();
+    server.ask(&["HSET", "data", "a", "1", "b", "2"]).unwrap();
+    server.ask(&["EVAL", WRITE_LOCK, "1", "page", THREAD, "600000"]).unwrap();
+    server.ask(&["HSET", "large", THREAD, "1", "mode", &"x".repeat(20_000)]).unwrap();
+    for (name, kind) in [("text", "string"), ("data", "2 fields"), ("page", "read-write"), ("large", "large")] {
+        let before = asked(&server, "DUMP", name);
+        for error in [refused(&client, name).await, client.mutex(name).unwrap().acquire().await.unwrap_err()] {
+            assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error}");
+            assert!(error.to_string().contains("another kind of lock") && error.to_string().contains(kind), "{error}");
+            assert_eq!(error.context().filter(|(key, _)| *key == "name").count(), 1, "{error}");
+        }
+        if name != "page" {
+            let error = client.queue(&Name::new(name).unwrap()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Layout);
+            assert_eq!(error.context().filter(|(key, _)| *key == "name").count(), 1, "{error}");
+        }
+        assert_eq!(asked(&server, "DUMP", name), before);
+    }
+    assert_eq!(client.names("", None, 10).await.unwrap(), [Name::new("page").unwrap()]);
+    // The other way round Redisson's read-write lock waits, for it looks at `mode` alone, which ours has.
+    let guard = takes_ours(&client, "job").await;
+    let left = server.ask(&["EVAL", WRITE_LOCK, "1", "job", THREAD, "600000"]).unwrap().number().unwrap();
+    assert!(left > 0, "Redisson's writer is told {left}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fenced_lock_has_tokens_that_rise_with_those_of_redisson_and_count_each_acquisition_once() {
+    let (server, url) = with_layout("redisson-fenced");
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = client(&format!("redis://{}?layout=redisson-fenced", proxy.address()), 20_000).await;
+    let token = |guard: &Guard| guard.token().unwrap().grant();
+    let guard = takes_ours(&client, "job").await;
+    assert_eq!((token(&guard), asked(&server, "GET", "redisson_lock_token:{job}")), (1, "1".to_owned()));
+    guard.release().await.unwrap();
+    // Redisson's fenced lock counts on the same key.
+    server.ask(&["INCRBY", "redisson_lock_token:{job}", "41"]).unwrap();
+    for (bytes, counted) in [(0, 43), (1, 44), (3, 45)] {
+        let before = proxy.cuts();
+        proxy.cut_after(bytes, Way::Down);
+        let guard = takes_ours(&client, "job").await;
+        until("an answer is cut", async || proxy.cuts() > before).await;
+        // The try whose answer was lost is asked for again, and found.
+        assert_eq!(token(&guard), counted);
+        let queue = client.queue(&Name::new("job").unwrap()).await.unwrap();
+        assert_eq!(queue.contenders[0].grant.unwrap().token, guard.token());
+        guard.release().await.unwrap();
+        proxy.heal();
+    }
+    // What counts nothing is an error before anything is taken.
+    server.ask(&["SET", "redisson_lock_token:{odd}", "no number"]).unwrap();
+    let error = refused(&client, "odd").await;
+    assert!(!error.is_contention() && error.to_string().contains("integer"), "{error}");
+    assert_eq!(asked(&server, "EXISTS", "odd"), "0");
+    assert_eq!(locks(&server, "odd", THREAD, 60_000), TAKEN);
+    assert_eq!(client.queue(&Name::new("odd").unwrap()).await.unwrap().queued, 1);
+    drop(url);
+}
+
+#[tokio::test]
+async fn locks_of_redisson_are_shown_listed_and_broken() {
+    for layout in ["redisson", "redisson-fenced"] {
+        let (server, url) = with_layout(layout);
+        let client = client(&url, 20_000).await;
+        let job = Name::new("job").unwrap();
+        assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+        server.ask(&["HSET", "data", "field", "1"]).unwrap();
+        let guard = takes_ours(&client, "*[a]?").await;
+        let mut names = client.names("", None, 10).await.unwrap();
+        names.sort();
+        assert_eq!(names.iter().map(Name::as_str).collect::<Vec<_>>(), ["*[a]?", "job"]);
+        let queue = client.queue(&job).await.unwrap();
+        let [holder] = &queue.contenders[..] else { panic!("{queue:?}") };
+        assert!(holder.foreign.is_some_and(|foreign| foreign.what.contains("Redisson")), "{holder:?}");
+        assert_eq!(holder.owner.as_ref().unwrap().host, THREAD);
+        server.ask(&["DEL", "job"]).unwrap();
+        assert_eq!(locks(&server, "job", "another:2", 600_000), TAKEN);
+        assert!(!client.break_grant(&job, holder, "it is stuck").await.unwrap(), "another one's lock was broken");
+        let queue = client.queue(&job).await.unwrap();
+        assert!(client.break_grant(&job, &queue.contenders[0], "it is stuck").await.unwrap());
+        assert_eq!(asked(&server, "EXISTS", "job"), "0");
+        assert_eq!(client.breaks(&job).await.unwrap().len(), 1);
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_uncontended_cycle_is_two_requests_and_leaves_nothing() {
+    let (server, url) = redisson();
+    let client = client(&url, 60_000).await;
+    takes_ours(&client, "job").await.release().await.unwrap();
+    let before = requests(&server);
+    for _ in 0..50 {
+        takes_ours(&client, "job").await.release().await.unwrap();
+    }
+    let asked = requests(&server) - before;
+    // Renewals come on top, and what a busy machine makes us send again.
+    assert!((100..125).contains(&asked), "{asked} requests for 50 cycles");
+    assert_eq!(server.ask(&["DBSIZE"]).unwrap(), Reply::Int(0));
+}
+
+#[tokio::test]
+async fn who_may_not_do_what_a_lock_needs_is_denied_before_one_is_taken() {
+    let (server, _) = redisson();
+    let users = [
+        ("deaf", "&nothing"),
+        ("dumb", "&* -publish"),
+        ("mute", "&* -evalsha"),
+        // A hash that is made and cannot be given an end would be held by nobody, for ever.
+        ("endless", "&* -pexpire"),
+        ("dry", "&* -hset"),
+    ];
+    for (name, rules) in users {
+        server.ask(&["ACL", "SETUSER", name, "on", ">secret", "~*", "+@all", "resetchannels"]).unwrap();
+        let words: Vec<&str> = ["ACL", "SETUSER", name].into_iter().chain(rules.split(' ')).collect();
+        server.ask(&words).unwrap();
+        let url = format!("redis://{name}:secret@{}?layout=redisson", server.address());
+        let error = match soon(Client::connect(&url)).await {
+            Ok(client) => soon(client.mutex("job").unwrap().try_acquire()).await.expect_err("it is denied"),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), ErrorKind::Denied, "{name}: {error}");
+        assert_eq!(asked(&server, "EXISTS", "job"), "0", "a lock was taken that cannot be given back");
+    }
+}
+
+#[tokio::test]
+async fn a_channel_is_heard_no_more_once_nobody_waited_for_its_name_for_a_while() {
+    let (server, url) = redisson();
+    let client = client(&url, 20_000).await;
+    assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+    let waits = acquiring(&client, "job");
+    until("it waits", async || is_heard(&server)).await;
+    waits.abort();
+    until("it is not heard", async || !is_heard(&server)).await;
+}
+
+#[tokio::test]
+async fn waiters_are_served_by_messages_again_after_their_connection_was_cut() {
+    let (server, _url) = redisson();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = client(&format!("redis://{}?layout=redisson", proxy.address()), 60_000).await;
+    assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+    let waits = acquiring(&client, "job");
+    until("it waits", async || is_heard(&server)).await;
+    let before = proxy.connections();
+    proxy.reset();
+    until("it connects again", async || proxy.connections() > before).await;
+    until("it waits again", async || is_heard(&server)).await;
+    assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
+    acquired(waits).await.release().await.unwrap();
+}

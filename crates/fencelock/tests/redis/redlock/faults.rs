@@ -1,0 +1,197 @@
+//! Masters that are gone, slow, silent or forgetful, and clocks that are off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fencelock::{GuardState, Loss};
+use fencelock_testbed::Way;
+use fencelock_testbed::redis::Settings;
+
+use super::{Masters, busy, refused, takes_ours};
+use crate::lab::{PATIENCE, soon, until};
+
+/// Long before a silent connection is given up.
+const A_MINUTE_MS: u64 = 60_000;
+
+#[tokio::test]
+async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
+    let masters = Masters::new(5);
+    let client = masters.client(A_MINUTE_MS).await;
+    masters.proxies[1].delay(Duration::from_secs(5));
+    masters.proxies[3].hold(Way::Both);
+    let start = Instant::now();
+    for _ in 0..5 {
+        takes_ours(&client, "job").await.release().await.unwrap();
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(5), "five cycles took {took:?} beside a master that takes ten seconds");
+    // A refusal needs no word of theirs either, once a quorum has given its own.
+    masters.taken_by_another("job", [0, 2, 4]);
+    busy(&client, "job").await;
+    masters.proxies.iter().for_each(|proxy| proxy.heal());
+    until("what was late is gone", async || masters.having("job") == 3).await;
+}
+
+#[tokio::test]
+async fn many_locks_are_listed_once_each_beside_a_silent_master() {
+    let masters = Masters::new(5);
+    let client = crate::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 20_000).await;
+    // More than could be looked at one after the other, if each were to wait for the silent one.
+    let names: Vec<String> = (10..70).map(|number| format!("job-{number}")).collect();
+    for name in &names {
+        masters.taken_by_another(&format!("shop:{name}"), 0..5);
+    }
+    // Two that may have a quorum, if the silent one has theirs.
+    masters.taken_by_another("shop:torn", [0, 1]);
+    for server in &masters.servers[2..4] {
+        server.ask(&["SET", "shop:torn", "others", "PX", "600000"]).unwrap();
+    }
+    masters.proxies[4].hold(Way::Both);
+    let mut listed: Vec<String> =
+        client.names("", None, 100).await.unwrap().iter().map(|name| name.as_str().to_owned()).collect();
+    listed.sort();
+    assert_eq!(listed, [names, vec!["torn".to_owned()]].concat());
+}
+
+#[tokio::test]
+async fn a_holder_keeps_its_lock_while_a_minority_is_gone_and_gives_it_back_to_those_that_return() {
+    let masters = Masters::new(5);
+    let client = masters.client(4_000).await;
+    masters.servers[4].kill();
+    let guard = takes_ours(&client, "job").await;
+    masters.servers[0].kill();
+    assert!(tokio::time::timeout(Duration::from_secs(6), guard.lost()).await.is_err(), "the lock was lost");
+    guard.check().unwrap();
+    for gone in [0, 4] {
+        masters.servers[gone].restart_empty().unwrap();
+    }
+    // They forgot it, or never had it: they get it, and then two others may go.
+    until("all have it", async || masters.having("job") == 5).await;
+    masters.servers[1].kill();
+    masters.servers[2].kill();
+    assert!(tokio::time::timeout(Duration::from_secs(6), guard.lost()).await.is_err(), "the lock was lost");
+    guard.release().await.unwrap();
+    masters.until_free("job").await;
+}
+
+#[tokio::test]
+async fn without_a_quorum_locks_are_lost_in_time_and_with_one_they_are_granted_again() {
+    let masters = Masters::new(5);
+    let client = masters.client(4_000).await;
+    let guard = takes_ours(&client, "job").await;
+    let granted = Instant::now();
+    masters.servers[..3].iter().for_each(fencelock_testbed::redis::Server::kill);
+    let loss = soon(guard.lost()).await;
+    assert!(matches!(loss, Loss::Unconfirmed | Loss::Expired), "{loss}");
+    assert!(granted.elapsed() < PATIENCE);
+    drop(guard);
+    // At first the place of the lost lock is in the way, which cannot be given back.
+    until("it is an outage", async || refused(&client, "job").await.is_outage()).await;
+    for server in &masters.servers[..3] {
+        server.restart_empty().unwrap();
+        server.wait_until_serving().unwrap();
+    }
+    takes_ours(&client, "job").await.release().await.unwrap();
+    masters.until_free("job").await;
+}
+
+#[tokio::test]
+async fn a_lock_whose_value_is_gone_from_a_quorum_is_lost_and_from_a_minority_is_restored() {
+    let masters = Masters::new(5);
+    let client = masters.client(8_000).await;
+    let guard = takes_ours(&client, "job").await;
+    until("all have it", async || masters.having("job") == 5).await;
+    for server in &masters.servers[..2] {
+        server.ask(&["DEL", "job"]).unwrap();
+    }
+    until("it is restored", async || masters.having("job") == 5).await;
+    assert_eq!(guard.state(), GuardState::Held);
+    for server in &masters.servers[1..4] {
+        server.ask(&["SET", "job", "theirs", "PX", "600000"]).unwrap();
+    }
+    assert_eq!(soon(guard.lost()).await, Loss::Removed);
+    drop(guard);
+    // What is left of it is cleared away, and what is another's stays.
+    until("theirs is left", async || masters.having("job") == 3).await;
+}
+
+#[tokio::test]
+async fn a_master_that_was_started_anew_is_not_counted_until_a_ttl_has_passed() {
+    const TTL: Duration = Duration::from_secs(4);
+    let masters = Masters::new(3);
+    let start = Instant::now();
+    let client = crate::lab::client(&masters.url(""), 4_000).await;
+    let error = refused(&client, "job").await;
+    assert!(error.is_outage() && error.to_string().contains("rejoin_ms"), "{error}");
+    takes_ours(&client, "job").await.release().await.unwrap();
+    assert!(start.elapsed() >= TTL, "granted by masters that run for {:?}", start.elapsed());
+    masters.until_free("job").await;
+    // The textbook's case: another client has a quorum, one master of which forgets it.
+    masters.taken_by_another("job", [0, 1]);
+    let forgets = Instant::now();
+    masters.servers[1].restart_empty().unwrap();
+    masters.servers[1].wait_until_serving().unwrap();
+    let guard = takes_ours(&client, "job").await;
+    assert!(forgets.elapsed() >= TTL, "granted {:?} after the master forgot the other's lock", forgets.elapsed());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn clocks_that_jump_at_a_minority_cost_no_lock_and_at_a_quorum_the_holder_is_told() {
+    let masters = Masters::of(&Settings { own_clock: true, ..Settings::default() }, 5);
+    let client = masters.client(8_000).await;
+    let rival = masters.client(8_000).await;
+    let guard = takes_ours(&client, "job").await;
+    for (index, jump) in [(0, 60), (1, 60), (2, -60), (3, -60)] {
+        masters.servers[index].set_clock(jump).unwrap();
+    }
+    until("it is restored where time flew", async || masters.having("job") == 5).await;
+    busy(&rival, "job").await;
+    guard.check().unwrap();
+    for index in [2, 3, 4] {
+        masters.servers[index].set_clock(120).unwrap();
+    }
+    assert_eq!(soon(guard.lost()).await, Loss::Removed);
+    drop(guard);
+    for server in &masters.servers {
+        server.set_clock(0).unwrap();
+    }
+    takes_ours(&rival, "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_clients_never_both_hold_while_masters_of_a_minority_come_and_go() {
+    let masters = Masters::new(5);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut workers = Vec::new();
+    for _ in 0..4 {
+        let (client, inside) = (masters.client(20_000).await, Arc::clone(&inside));
+        workers.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let guard = soon(client.mutex("job").unwrap().acquire()).await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold the lock");
+                tokio::task::yield_now().await;
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "two hold the lock");
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for round in 0.. {
+        if workers.iter().all(tokio::task::JoinHandle::is_finished) {
+            break;
+        }
+        // Two of five at a time: one loses its connections, one says nothing for a while.
+        masters.proxies[round % 5].reset();
+        masters.proxies[(round + 2) % 5].hold(Way::Both);
+        let last = inside.load(Ordering::SeqCst);
+        let start = Instant::now();
+        let moved = async || inside.load(Ordering::SeqCst) != last || start.elapsed() > Duration::from_millis(300);
+        until("somebody comes or goes, or time passes", moved).await;
+        masters.proxies[(round + 2) % 5].release();
+    }
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    masters.until_free("job").await;
+}

@@ -1,0 +1,91 @@
+//! Answers that are lost, and requests that are late.
+
+use fencelock_testbed::Way;
+use fencelock_testbed::redis::Server;
+
+use super::{Masters, busy, takes_ours};
+use crate::lab::{soon, until};
+use crate::plain::asked;
+
+#[tokio::test]
+async fn an_answer_that_is_lost_at_any_step_costs_no_lock_and_leaves_nothing() {
+    let masters = Masters::new(5);
+    let client = masters.client(20_000).await;
+    for broken in [&[0][..], &[1, 3], &[0, 2, 4], &[0, 1, 2, 3, 4]] {
+        for bytes in [0, 2] {
+            let cut = || {
+                for index in broken {
+                    masters.proxies[*index].cut_after(bytes, Way::Down);
+                }
+            };
+            let cuts = || masters.proxies.iter().map(fencelock_testbed::Proxy::cuts).sum::<u64>();
+            // At the grant.
+            cut();
+            let before = cuts();
+            let guard = takes_ours(&client, "job").await;
+            until("an answer is cut", async || cuts() > before).await;
+            guard.check().unwrap();
+            masters.proxies.iter().for_each(|proxy| proxy.heal());
+            // At a renewal, which also restores it wherever it was lost on the way.
+            cut();
+            until("all have it", async || masters.having("job") == 5).await;
+            guard.check().unwrap();
+            masters.proxies.iter().for_each(|proxy| proxy.heal());
+            // At the release.
+            cut();
+            soon(guard.release()).await.unwrap();
+            masters.proxies.iter().for_each(|proxy| proxy.heal());
+            masters.until_free("job").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_its_request_was_refused_is_given_up() {
+    let masters = Masters::new(5);
+    let client = masters.client(60_000).await;
+    masters.taken_by_another("job", [0, 1, 2]);
+    let late = &masters.servers[3..];
+    let before: Vec<i64> = late.iter().map(asked).collect();
+    masters.proxies[3..].iter().for_each(|proxy| proxy.hold(Way::Up));
+    busy(&client, "job").await;
+    let is_there = |server: &Server| server.ask(&["EXISTS", "job"]).unwrap().number().unwrap() == 1;
+    assert!(!late.iter().any(is_there));
+    masters.proxies[3..].iter().for_each(fencelock_testbed::Proxy::release);
+    // The request arrives, and then what takes it back.
+    until("it was asked for and given up", async || {
+        late.iter().zip(&before).all(|(server, before)| asked(server) >= before + 2)
+    })
+    .await;
+    until("only the other's is left", async || masters.having("job") == 3).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_after_the_lock_was_released_is_given_up() {
+    let masters = Masters::new(5);
+    let client = masters.client(60_000).await;
+    masters.proxies[4].hold(Way::Up);
+    for _ in 0..3 {
+        takes_ours(&client, "job").await.release().await.unwrap();
+    }
+    let before = asked(&masters.servers[4]);
+    masters.proxies[4].release();
+    until("all that was late arrived", async || asked(&masters.servers[4]) >= before + 6).await;
+    masters.until_free("job").await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_dropped_leaves_nothing() {
+    let masters = Masters::new(5);
+    let client = masters.client(60_000).await;
+    for number in 0..20 {
+        let mutex = client.mutex("job").unwrap();
+        let mut acquire = Box::pin(mutex.acquire());
+        let patience = std::time::Duration::from_micros(150 * number);
+        let acquired = tokio::time::timeout(patience, &mut acquire).await;
+        drop(acquired);
+        drop(acquire);
+    }
+    masters.until_free("job").await;
+    takes_ours(&client, "job").await.release().await.unwrap();
+}

@@ -1,0 +1,110 @@
+//! Beside other clients, whose commands are given by hand here; and what is shown and broken.
+
+use fencelock::{Loss, Name};
+use fencelock_testbed::redis::Reply;
+
+use super::{Masters, busy, takes_ours};
+use crate::lab::{acquired, acquiring, soon, until};
+
+/// How another client releases a lock: if the value is its own.
+const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
+
+#[tokio::test]
+async fn whoever_has_a_quorum_excludes_the_other_and_a_minority_excludes_nobody() {
+    let masters = Masters::new(5);
+    let client = masters.client(20_000).await;
+    let guard = takes_ours(&client, "job").await;
+    assert!(guard.token().is_none(), "there is no token");
+    until("all masters have it", async || masters.having("job") == 5).await;
+    for server in &masters.servers {
+        assert_eq!(server.ask(&["SET", "job", "theirs", "NX", "PX", "60000"]).unwrap(), Reply::Nil);
+        assert_eq!(server.ask(&["EVAL", RELEASE, "1", "job", "theirs"]).unwrap(), Reply::Int(0));
+        assert!(server.ask(&["PTTL", "job"]).unwrap().number().unwrap() <= 20_000);
+    }
+    guard.release().await.unwrap();
+    masters.until_free("job").await;
+
+    masters.taken_by_another("job", [0, 1]);
+    takes_ours(&client, "job").await.release().await.unwrap();
+    masters.taken_by_another("job", [4]);
+    let error = busy(&client, "job").await;
+    assert!(error.to_string().contains("theirs"), "{error}");
+    let waits = acquiring(&client, "job");
+    masters.freed_by_another("job");
+    acquired(waits).await.release().await.unwrap();
+    masters.until_free("job").await;
+}
+
+#[tokio::test]
+async fn a_try_that_got_fewer_than_a_quorum_leaves_nothing_behind() {
+    let masters = Masters::new(5);
+    let client = masters.client(60_000).await;
+    masters.taken_by_another("job", [0, 2, 4]);
+    for _ in 0..5 {
+        busy(&client, "job").await;
+        // Before the refusal is told, those that granted have deleted it, unless they are slow.
+        until("only the others' are left", async || masters.having("job") == 3).await;
+    }
+    // Somebody who waits tries again and again.
+    let limit = std::time::Duration::from_millis(700);
+    let error = client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
+    assert!(error.is_contention(), "{error}");
+    until("only the others' are left", async || masters.having("job") == 3).await;
+}
+
+#[tokio::test]
+async fn an_uncontended_cycle_is_two_requests_to_each_master() {
+    let masters = Masters::new(3);
+    let client = masters.client(60_000).await;
+    let asked = || -> Vec<i64> { masters.servers.iter().map(super::super::plain::asked).collect() };
+    takes_ours(&client, "job").await.release().await.unwrap();
+    masters.until_free("job").await;
+    let before = asked();
+    for _ in 0..20 {
+        takes_ours(&client, "job").await.release().await.unwrap();
+    }
+    masters.until_free("job").await;
+    for (now, before) in asked().into_iter().zip(before) {
+        // Renewals come on top, and what a busy machine makes us send again.
+        assert!((40..60).contains(&(now - before)), "{} requests for 20 cycles", now - before);
+    }
+}
+
+#[tokio::test]
+async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
+    let masters = Masters::new(5);
+    let client = masters.client(60_000).await;
+    let job = Name::new("job").unwrap();
+    masters.taken_by_another("job", [0, 1]);
+    let queue = client.queue(&job).await.unwrap();
+    assert!(queue.contenders.is_empty(), "{queue:?}");
+    assert!(queue.strangers.len() == 1 && queue.strangers[0].contains("2 of 5"), "{queue:?}");
+    assert!(client.names("", None, 10).await.unwrap().is_empty());
+    let guard = takes_ours(&client, "job").await;
+    let queue = client.queue(&job).await.unwrap();
+    let [holder] = &queue.contenders[..] else { panic!("{queue:?}") };
+    assert!(holder.grant.is_some() && holder.foreign.is_none() && queue.strangers.len() == 1, "{queue:?}");
+    assert_eq!(client.names("", None, 10).await.unwrap(), std::slice::from_ref(&job));
+    assert!(client.break_grant(&job, holder, "it is stuck").await.unwrap());
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+    drop(guard);
+    until("only the other's is left", async || masters.having("job") == 2).await;
+    assert_eq!(client.breaks(&job).await.unwrap().len(), 1);
+    // A client without a session looks, too.
+    let looks =
+        fencelock::Client::builder().session_when_needed(true).connect(&masters.url("rejoin_ms=0")).await.unwrap();
+    assert_eq!(looks.queue(&job).await.unwrap().strangers.len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_at_a_quorum_is_another_kind_of_lock_and_at_a_minority_a_refusal() {
+    let masters = Masters::new(3);
+    let client = masters.client(60_000).await;
+    masters.servers[0].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
+    takes_ours(&client, "job").await.release().await.unwrap();
+    masters.servers[1].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
+    let error = super::refused(&client, "job").await;
+    assert_eq!(error.kind(), fencelock::ErrorKind::Layout, "{error}");
+    assert!(error.to_string().contains("another kind of lock"), "{error}");
+    until("ours is gone", async || masters.having("job") == 2).await;
+}

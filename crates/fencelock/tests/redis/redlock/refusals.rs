@@ -1,0 +1,66 @@
+//! Masters that are none, and secrets.
+
+use fencelock::{Client, Error, ErrorKind};
+use fencelock_testbed::Proxy;
+use fencelock_testbed::redis::{Role, Server, Settings};
+
+use super::takes_ours;
+use crate::lab::{client, patient, refused, server, until};
+
+fn url(addresses: impl IntoIterator<Item = std::net::SocketAddr>) -> String {
+    let addresses: Vec<_> = addresses.into_iter().map(|address| address.to_string()).collect();
+    format!("redlock://{}?rejoin_ms=0", addresses.join(","))
+}
+
+async fn refusal(url: &str) -> Error {
+    match patient(url).await {
+        Ok(client) => client.mutex("job").unwrap().try_acquire().await.expect_err("it is refused"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn one_server_under_two_names_is_refused() {
+    let servers: Vec<Server> = (0..2).map(|_| server(Settings::default())).collect();
+    let twin = Proxy::start(servers[0].address()).unwrap();
+    let error = refusal(&url(servers.iter().map(Server::address).chain([twin.address()]))).await;
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("one server"), "{error}");
+}
+
+#[tokio::test]
+async fn a_master_that_copies_another_is_refused() {
+    let servers: Vec<Server> = (0..2).map(|_| server(Settings::default())).collect();
+    let replica = server(Settings::role(Role::ReplicaOf(servers[0].address())));
+    until("it copies", async || replica.info("master_link_status").unwrap() == "up").await;
+    let error = refusal(&url(servers.iter().map(Server::address).chain([replica.address()]))).await;
+    assert!(matches!(error.kind(), ErrorKind::Denied | ErrorKind::Config), "{error}");
+    assert!(error.to_string().contains("replica") || error.to_string().contains("copies"), "{error}");
+}
+
+#[tokio::test]
+async fn each_master_has_its_own_password_and_no_error_tells_it() {
+    let server = |password: &str| server(Settings { password: Some(password.to_owned()), ..Settings::default() });
+    let servers = [server("s3cret-1"), server("s3cret-2"), server("s3cret-2")];
+    let [a, b, c] = [0, 1, 2].map(|index| servers[index].address());
+    let own = client(&format!("redlock://:s3cret-1@{a},:s3cret-2@{b},:s3cret-2@{c}?rejoin_ms=0"), 20_000).await;
+    takes_ours(&own, "job").await.release().await.unwrap();
+    let error = refused(&format!("redlock://:s3cret-2@{a},{b},{c}?rejoin_ms=0")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    let common =
+        Client::connect(&format!("redlock://{b},:s3cret-2@{c},:s3cret-1@{a}")).await.expect_err("b has a password");
+    assert_eq!(common.kind(), ErrorKind::Denied, "{common}");
+}
+
+#[tokio::test]
+async fn a_drift_that_takes_half_of_the_ttl_and_kinds_of_locks_that_there_are_not_are_refused() {
+    let servers: Vec<Server> = (0..3).map(|_| server(Settings::default())).collect();
+    let url = url(servers.iter().map(Server::address));
+    let error = refused(&format!("{url}&drift_ms=4000&ttl_ms=8000")).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("drift_ms"), "{error}");
+    let client = client(&url, 20_000).await;
+    for error in [client.rwlock("page").map(drop).unwrap_err(), client.semaphore("seats", 3).map(drop).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+}
