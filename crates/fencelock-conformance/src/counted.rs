@@ -30,10 +30,19 @@ pub(crate) struct Cost {
 impl Cost {
     /// What most of `costs` come to: each count is the median of theirs.
     pub(crate) fn median(costs: &[Self]) -> Self {
+        Self::ranked(costs, costs.len() / 2)
+    }
+
+    /// What a thing costs that always costs the same, where at times something else went on beside it: each count is the least of theirs.
+    pub(crate) fn least(costs: &[Self]) -> Self {
+        Self::ranked(costs, 0)
+    }
+
+    fn ranked(costs: &[Self], rank: usize) -> Self {
         let of = |count: fn(&Self) -> u64| {
             let mut counts: Vec<_> = costs.iter().map(count).collect();
             counts.sort_unstable();
-            counts.get(counts.len() / 2).copied().unwrap_or_default()
+            counts.get(rank).copied().unwrap_or_default()
         };
         Self {
             requests: of(|cost| cost.requests),

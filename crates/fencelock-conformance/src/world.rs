@@ -324,7 +324,7 @@ impl Client {
     }
 
     pub(crate) async fn queue(&self, name: &Name) -> Verdict<Queue> {
-        Ok(self.process.store.queue(name, Page::ALL).await?)
+        insist(|| self.process.store.queue(name, Page::ALL)).await
     }
 
     /// The requests in the queue, front first.
@@ -339,7 +339,7 @@ impl Client {
 
     pub(crate) async fn renew(&self, places: &[&dyn Place]) -> Verdict<fencelock::store::Renewal> {
         let ids: Vec<PlaceId> = places.iter().map(|place| place.id()).collect();
-        Ok(self.session().renew(&ids).await?)
+        insist(|| self.session().renew(&ids)).await
     }
 
     /// Dies without a word: what hangs on the session is left to expire.
