@@ -36,6 +36,7 @@ mod memory;
 mod plain;
 mod redisson;
 mod redisson_shared;
+mod redisson_trouble;
 mod redlock;
 mod refusals;
 mod trouble;

@@ -22,11 +22,11 @@ const WRITE_LOCK: &str = "if redis.call('HGET',KEYS[1],'mode')==false then \
 
 /// A thread of Redisson's.
 pub(crate) const THREAD: &str = "9ab0343c-daa2-4ba9-b245-bc89ab979c09:1";
-const CHANNEL: &str = "redisson_lock__channel:{job}";
-const TAKEN: i64 = -9;
+pub(crate) const CHANNEL: &str = "redisson_lock__channel:{job}";
+pub(crate) const TAKEN: i64 = -9;
 
 /// A server of the test's own, and how to reach it with this layout.
-fn with_layout(layout: &str) -> (Server, String) {
+pub(crate) fn with_layout(layout: &str) -> (Server, String) {
     let server = server(Settings::default());
     let url = format!("redis://{}?layout={layout}", server.address());
     (server, url)
@@ -37,11 +37,11 @@ pub(crate) fn redisson() -> (Server, String) {
 }
 
 /// What Redisson's lock step answers, for so long a lease.
-fn locks(server: &Server, key: &str, thread: &str, lease_ms: u32) -> i64 {
+pub(crate) fn locks(server: &Server, key: &str, thread: &str, lease_ms: u32) -> i64 {
     server.ask(&["EVAL", LOCK, "1", key, thread, &lease_ms.to_string()]).unwrap().number().unwrap()
 }
 
-fn unlocks(server: &Server, key: &str, thread: &str, channel: &str) -> i64 {
+pub(crate) fn unlocks(server: &Server, key: &str, thread: &str, channel: &str) -> i64 {
     server.ask(&["EVAL", UNLOCK, "1", key, thread, channel]).unwrap().number().unwrap()
 }
 
@@ -54,7 +54,7 @@ fn hear(server: &Server) -> i64 {
     server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1].number().unwrap()
 }
 
-fn is_heard(server: &Server) -> bool {
+pub(crate) fn is_heard(server: &Server) -> bool {
     hear(server) > 0
 }
 

@@ -395,8 +395,8 @@ async fn permits_and_readers_that_would_outlive_redissons_renewals_are_refused_b
 }
 
 /// What `docs/stores.md` says that users of this layout need.
-const RULE: &str = "+hset +hget +hmget +hdel +hgetall +hlen +hexists +set +getrange +del +type +pttl +pexpire +lindex +publish \
-    +subscribe +unsubscribe +scan +lrange +rpush +ltrim +evalsha +script|load +ping +info +select";
+const RULE: &str = "+hset +hget +hmget +hdel +hgetall +hkeys +hlen +hstrlen +hexists +set +getrange +del +type +pttl +pexpire \
+    +lindex +publish +subscribe +unsubscribe +scan +lrange +rpush +ltrim +evalsha +script|load +ping +info +select";
 
 /// A URL of a user with this rule.
 fn as_user(server: &Server, name: &str, rule: &str) -> String {

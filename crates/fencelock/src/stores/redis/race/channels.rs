@@ -1,6 +1,6 @@
 //! The channels on which a session hears of releases: one for each name that it waits for, however many wait.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::name::Name;
@@ -8,67 +8,156 @@ use crate::queue::Claim;
 use crate::time::Moment;
 
 /// How long a channel is heard after the last one waited for its name. Whoever waits for a lock often waits for it again, and to
-/// subscribe each time would cost two requests a hand-over.
+/// subscribe each time would cost two requests a hand-over. After so long a channel that was refused is asked for again, too.
 const LINGER: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Channels {
     of: HashMap<Name, Channel>,
-    names: HashMap<String, Name>,
+    /// Several names may have one channel: `job` and `{job}` are two locks, and what belongs to them is called the same.
+    names: HashMap<String, HashSet<Name>>,
 }
 
 struct Channel {
     channel: String,
     /// The claim's, for which releases are told there.
     claim: Claim,
-    /// When somebody waited for the name last.
+    /// When somebody waited for the name last; of a channel that is not heard, when it was asked for.
     used: Moment,
+    hearing: Hearing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    Asked,
+    Heard,
+    Refused,
 }
 
 impl Channels {
-    /// From now on messages of `channel` concern `name`, where those wait who claim it so. Says which channel concerned it before: a name
-    /// is one kind of lock at a time.
+    /// From now on messages of `channel` concern `name`, where those wait who claim it so. Says which channel nobody needs any more for
+    /// that: a name is one kind of lock at a time.
     pub(super) fn begin(&mut self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
-        self.names.insert(channel.to_owned(), name.clone());
-        let before = self.of.insert(name.clone(), Channel { channel: channel.to_owned(), claim, used: now });
-        let replaced = before.map(|before| before.channel).filter(|before| before != channel)?;
-        self.names.remove(&replaced);
-        Some(replaced)
+        let is_known = self.of.get(name).is_some_and(|known| known.channel == channel);
+        let replaced = if is_known { None } else { self.end(name) };
+        let hearing = Hearing::Asked;
+        self.of.insert(name.clone(), Channel { channel: channel.to_owned(), claim, used: now, hearing });
+        self.names.entry(channel.to_owned()).or_default().insert(name.clone());
+        replaced
     }
 
-    /// Whether the channel of this name and kind of lock is heard, or soon will be.
+    /// Whether the server took the subscription for this name.
+    pub(super) fn is_answered(&mut self, name: &Name, is_heard: bool, now: Moment) {
+        if let Some(channel) = self.of.get_mut(name) {
+            channel.hearing = if is_heard { Hearing::Heard } else { Hearing::Refused };
+            channel.used = now;
+        }
+    }
+
+    /// Whether the channel of this name and kind of lock is heard.
     pub(super) fn has(&self, name: &Name, claim: Claim) -> bool {
-        self.of.get(name).is_some_and(|channel| channel.claim.capacity() == claim.capacity())
+        self.of.get(name).is_some_and(|channel| channel.is_for(claim) && channel.hearing == Hearing::Heard)
     }
 
-    /// The same, for somebody who waits for it now.
+    /// Whether it is heard, or soon will be, or need not be asked for yet, for somebody who waits for it now.
     pub(super) fn is_used(&mut self, name: &Name, claim: Claim, now: Moment) -> bool {
-        let channel = self.of.get_mut(name).filter(|channel| channel.claim.capacity() == claim.capacity());
+        let channel = self.of.get_mut(name).filter(|channel| channel.is_for(claim));
         channel.is_some_and(|channel| {
+            if channel.hearing == Hearing::Refused {
+                return channel.used.after(LINGER) > now;
+            }
             channel.used = now;
             true
         })
     }
 
-    /// Whose release a message on `channel` tells.
-    pub(super) fn name(&self, channel: &[u8]) -> Option<Name> {
-        self.names.get(std::str::from_utf8(channel).ok()?).cloned()
+    /// Whose release a message on `channel` may tell.
+    pub(super) fn names(&self, channel: &[u8]) -> impl Iterator<Item = &Name> {
+        std::str::from_utf8(channel).ok().and_then(|channel| self.names.get(channel)).into_iter().flatten()
     }
 
-    /// Forgets the channels that nobody used for a while, adds them to `ignored`, and says when the next one will be idle for as long.
+    /// Forgets the channels that nobody used for a while, adds to `ignored` those that nobody needs any more, and says when the next one
+    /// will be idle for as long.
     pub(super) fn idle(&mut self, now: Moment, ignored: &mut Vec<String>) -> Moment {
         let mut next = Moment::NEVER;
-        let names = &mut self.names;
-        self.of.retain(|_, channel| {
+        let mut idle = Vec::new();
+        for (name, channel) in &self.of {
             let until = channel.used.after(LINGER);
             if until > now {
                 next = next.min(until);
-                return true;
+            } else {
+                idle.push(name.clone());
             }
-            names.remove(&channel.channel);
-            ignored.push(std::mem::take(&mut channel.channel));
-            false
-        });
+        }
+        ignored.extend(idle.iter().filter_map(|name| self.end(name)));
         next
+    }
+
+    /// Messages concern this name no more. Says which channel concerns nobody then.
+    fn end(&mut self, name: &Name) -> Option<String> {
+        let channel = self.of.remove(name)?.channel;
+        let others = self.names.get_mut(&channel)?;
+        others.remove(name);
+        others.is_empty().then(|| {
+            self.names.remove(&channel);
+            channel
+        })
+    }
+}
+
+impl Channel {
+    fn is_for(&self, claim: Claim) -> bool {
+        self.claim.capacity() == claim.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1);
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn concerned(channels: &Channels, channel: &str) -> Vec<String> {
+        let mut names: Vec<_> = channels.names(channel.as_bytes()).map(ToString::to_string).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_channel_of_two_names_concerns_both_and_is_heard_until_neither_needs_it() {
+        let mut channels = Channels::default();
+        assert_eq!(channels.begin(&name("job"), "told:{job}", Claim::MUTEX, NOW), None);
+        assert_eq!(channels.begin(&name("{job}"), "told:{job}", Claim::MUTEX, NOW), None);
+        assert_eq!(concerned(&channels, "told:{job}"), ["job", "{job}"]);
+        // As another kind of lock one of them has another channel: the other one goes on hearing the first.
+        assert_eq!(channels.begin(&name("job"), "rw:{job}", Claim::WRITER, NOW), None);
+        assert_eq!(
+            (concerned(&channels, "told:{job}"), concerned(&channels, "rw:{job}")),
+            (vec!["{job}".into()], vec!["job".into()])
+        );
+        assert_eq!(channels.begin(&name("{job}"), "rw:{job}", Claim::WRITER, NOW), Some("told:{job}".into()));
+        let mut ignored = Vec::new();
+        assert_eq!(channels.idle(NOW, &mut ignored), NOW.after(LINGER));
+        assert_eq!(channels.idle(NOW.after(LINGER), &mut ignored), Moment::NEVER);
+        assert_eq!(ignored, ["rw:{job}"]);
+        assert_eq!(concerned(&channels, "rw:{job}"), [String::new(); 0]);
+    }
+
+    #[test]
+    fn a_channel_that_is_refused_is_not_heard_and_is_asked_for_again_after_a_while() {
+        let (mut channels, job) = (Channels::default(), name("job"));
+        channels.begin(&job, "told", Claim::MUTEX, NOW);
+        assert!(!channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW));
+        channels.is_answered(&job, false, NOW);
+        assert!(!channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW));
+        assert!(!channels.is_used(&job, Claim::MUTEX, NOW.after(LINGER)));
+        channels.begin(&job, "told", Claim::MUTEX, NOW);
+        channels.is_answered(&job, true, NOW);
+        assert!(channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW.after(LINGER)));
+        assert!(!channels.has(&job, Claim::WRITER));
     }
 }

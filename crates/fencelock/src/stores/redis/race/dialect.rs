@@ -292,11 +292,10 @@ pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
 
 /// The number of a grant, as the layout counts them.
 fn token(answer: Value) -> Result<FencingToken> {
-    let number: u64 = plainly(answer)?;
-    FencingToken::new(number, 0).ok_or_else(|| {
-        let message =
-            "the counter of the fencing tokens is used up: they end at 2^51; use another name or delete the counter";
-        Error::new(ErrorKind::Exhausted, "enter", message).outcome_unknown()
+    let number: i64 = plainly(answer)?;
+    u64::try_from(number).ok().and_then(|number| FencingToken::new(number, 0)).ok_or_else(|| {
+        let message = "the counter beside the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
+        Error::new(ErrorKind::Exhausted, "enter", message).with("counter", number).outcome_unknown()
     })
 }
 
@@ -351,7 +350,8 @@ fn held(claim: Claim, mut parts: impl Iterator<Item = Value>) -> Result<Held> {
     let said = parts.next().map(plainly).transpose()?.unwrap_or_default();
     let left: i64 = parts.next().map(plainly).transpose()?.unwrap_or(-1);
     let expiry = u64::try_from(left).map_or(Expiry::Never, |left| Expiry::In(Duration::from_millis(left)));
-    let token = parts.next().map(token).transpose()?;
+    // A counter that counts no tokens keeps nobody from seeing who holds the lock.
+    let token = parts.next().and_then(|number| token(number).ok());
     Ok(Held { claim, by: plainly(by)?, digest: plainly(digest)?, said, expiry, token })
 }
 

@@ -218,15 +218,16 @@ impl Lines {
         if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Before a channel of this name is subscribed to.
-    /// Says which one was heard for it before.
+    /// Before a channel of this name is subscribed to. Says which one need not be heard any more.
     pub(super) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         self.lock().channels.begin(name, channel, claim, now)
     }
 
-    /// Its channel is heard now. What happened before is not known, so the first of its line is due.
-    pub(super) fn hears(&self, name: &Name) {
-        if self.lock().make_due(name) {
+    /// Its channel is heard now, or the server refused that. What happened before is not known, so the first of its line is due.
+    pub(super) fn hears(&self, name: &Name, is_heard: bool, now: Moment) {
+        let mut state = self.lock();
+        state.channels.is_answered(name, is_heard, now);
+        if is_heard && state.make_due(name) {
             self.bell.notify_one();
         }
     }
@@ -234,8 +235,12 @@ impl Lines {
     /// Somebody released a lock.
     pub(super) fn heard(&self, channel: &[u8]) {
         let mut state = self.lock();
-        let name = state.channels.name(channel);
-        if name.is_some_and(|name| state.make_due(&name)) {
+        let names: Vec<Name> = state.channels.names(channel).cloned().collect();
+        let mut waits = false;
+        for name in &names {
+            waits |= state.make_due(name);
+        }
+        if waits {
             self.bell.notify_one();
         }
     }

@@ -114,21 +114,24 @@ async fn do_it(work: Work, connection: &Connection, dialect: &Dialect, lines: &L
             give_back(connection, dialect, &unwanted).await;
         }
     };
-    let listens = join_all(work.listen.iter().map(|(name, claim)| async move {
-        let Some(channel) = dialect.channel(name, *claim) else { return };
-        if let Some(before) = lines.will_hear(name, &channel, *claim, clock.now()) {
-            let _ = connection.unsubscribe(&before).await;
-        }
-        if let Err(error) = connection.subscribe(&channel).await {
-            tracing::warn!(%error, %name, "releases of this lock are not heard: it is tried now and then");
-        }
-        lines.hears(name);
-    }));
-    let ignores = join_all(work.ignore.iter().map(|channel| async move {
-        // A channel that is heard for no reason costs a message for each release, and nothing else.
-        let _ = connection.unsubscribe(channel).await;
-    }));
-    tokio::join!(tries, listens, ignores);
+    let channels = async {
+        // First, as what somebody waits for again may be among them. One that is heard for no reason costs a message for each release,
+        // and nothing else.
+        join_all(work.ignore.iter().map(async |channel| drop(connection.unsubscribe(channel).await))).await;
+        join_all(work.listen.iter().map(|(name, claim)| async move {
+            let Some(channel) = dialect.channel(name, *claim) else { return };
+            if let Some(before) = lines.will_hear(name, &channel, *claim, clock.now()) {
+                let _ = connection.unsubscribe(&before).await;
+            }
+            let subscribed = connection.subscribe(&channel).await;
+            if let Err(error) = &subscribed {
+                tracing::warn!(%error, %name, "releases of this lock are not heard: it is tried now and then");
+            }
+            lines.hears(name, subscribed.is_ok(), clock.now());
+        }))
+        .await;
+    };
+    tokio::join!(tries, channels);
 }
 
 /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.

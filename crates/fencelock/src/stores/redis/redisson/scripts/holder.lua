@@ -7,27 +7,24 @@ local function other(key)
   if kind ~= 'hash' then
     return kind
   end
-  local mode, fields = redis.call('HGET', key, 'mode'), redis.call('HLEN', key)
+  local length, fields = redis.call('HSTRLEN', key, 'mode'), redis.call('HLEN', key)
+  local mode = (length == 4 or length == 5) and redis.call('HGET', key, 'mode')
   if mode == 'read' or mode == 'write' then
     return 'hash of a read-write lock'
-  elseif fields > (mode and 2 or 1) then
+  elseif fields > (length > 0 and 2 or 1) then
     return 'hash of ' .. fields .. ' fields'
-  elseif mode and #mode > 16384 then
+  elseif length > 16384 then
     return 'hash of a large field'
   end
 end
 
--- The field of who holds a lock of this layout, and what a fencelock says of itself.
+-- The field of who holds a lock of this layout, and what a fencelock says of itself. Values of other hashes, however large, are not read.
 local function holder(key)
-  local pairs_of, field, said = redis.call('HGETALL', key), '', ''
-  for at = 1, #pairs_of, 2 do
-    if pairs_of[at] == 'mode' then
-      said = pairs_of[at + 1]
-    else
-      field = pairs_of[at]
-    end
+  local holder = ''
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    holder = field == 'mode' and holder or field
   end
-  return field, said
+  return holder, redis.call('HGET', key, 'mode') or ''
 end
 
 -- What the counter of a fenced lock says; nothing for what counts nothing.

@@ -1,5 +1,6 @@
 -- KEYS: as for `try.lua`. Answers {} when it is free, {what} when no lock of this kind is there, else {type, field, digest, what a
--- fencelock says of itself, milliseconds left, token}. The digest names the grant of another client; with the counter of a fenced lock, no later one has it.
+-- fencelock says of itself, milliseconds left, the counter if there is one}. The digest names the grant of another
+-- client; with the counter of a fenced lock, no later one has it.
 -- A read-write lock is {mode, then for each holder {field, digest, what a fencelock says of itself, milliseconds left}}.
 local mode, fields = mode_of(KEYS[1]), of_hash('HLEN', KEYS[1])
 if mode and fields > MOST then

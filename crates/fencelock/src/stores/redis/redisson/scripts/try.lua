@@ -2,8 +2,9 @@
 -- Answers {1} when it is ours, or {1, token}; {0, milliseconds left} when it is somebody's; {2, what} when no lock of this kind is there.
 local kind, counter = other(KEYS[1]), KEYS[3]
 if kind == 'none' then
-  -- First what may fail: a user who may not do that, on a key that is not there, would leave a lock without an end; and a counter may be
-  -- no counter.
+  -- First what may fail, on a key that is not there: a server without memory refuses a script at its first write alone, and no PEXPIRE;
+  -- a user who may not do that would leave a lock without an end; and a counter may be no counter.
+  redis.call('SET', KEYS[1], '', 'XX', 'PX', ARGV[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   local token = counter and redis.call('INCR', counter) or nil
   redis.call('HSET', KEYS[1], ARGV[1], '1', 'mode', ARGV[2])

@@ -13,7 +13,9 @@ if mode and (mode ~= 'read' or wants ~= 'read') and redis.call('HEXISTS', key, f
   return {0, left}
 end
 local mark = holds(key, field) .. '1'
--- First what may fail: a user who may not do that, on what is not there, would leave a lock without an end, or one that cannot be released.
+-- First what may fail, on what is not there: a server without memory refuses a script at its first write alone, and no PEXPIRE; a user who
+-- may not do that would leave a lock without an end, or one that cannot be released.
+redis.call('SET', mark, ARGV[2], 'XX', 'PX', ttl)
 redis.call('PEXPIRE', mark, ttl)
 redis.call('HDEL', key, field .. ':nothing')
 redis.call('SET', mark, ARGV[2], 'PX', ttl)
