@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(channels.idle(NOW, &mut ignored), NOW.after(LINGER));
         assert_eq!(channels.idle(NOW.after(LINGER), &mut ignored), Moment::NEVER);
         assert_eq!(ignored, ["rw:{job}"]);
-        assert_eq!(concerned(&channels, "rw:{job}"), [String::new(); 0]);
+        assert!(concerned(&channels, "rw:{job}").is_empty());
     }
 
     #[test]
