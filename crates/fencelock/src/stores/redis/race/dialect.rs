@@ -26,6 +26,8 @@ pub(crate) struct Dialect {
     pub(crate) marks: &'static Marks,
     /// The keys that belong to a lock besides its own, which the scripts for that lock are given after it.
     pub(crate) beside: Beside,
+    /// How the keys of counters end, where nothing else tells them from those of locks.
+    pub(crate) counters: Option<String>,
     /// The channel on which releases of this key are told, where there is one. A session subscribes to those of the names that it waits
     /// for.
     pub(crate) channel: Option<fn(key: &str, claim: Claim) -> String>,
@@ -211,6 +213,17 @@ impl Dialect {
             (_, Some(_)) => Err(Error::new(ErrorKind::Unsupported, "enter", NO_PERMITS).with("claim", claim)),
             (_, None) => Err(Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES).with("claim", claim)),
         }
+    }
+
+    /// Refuses a name whose key is that of a counter: what counts would be taken for a lock, or the other way round.
+    pub(super) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
+        let Some(ending) = self.counters.as_deref().filter(|_| self.is_counter(&self.key(name))) else { return Ok(()) };
+        let message = "what ends so is the counter of another lock (option `fence`): use another name";
+        Err(Error::new(ErrorKind::InvalidName, operation, message).with("name", name).with("ending", ending))
+    }
+
+    pub(super) fn is_counter(&self, key: &str) -> bool {
+        self.counters.as_deref().is_some_and(|ending| key.ends_with(ending))
     }
 
     pub(super) fn quick(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Cmd> {

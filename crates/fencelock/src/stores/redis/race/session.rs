@@ -32,6 +32,7 @@ impl Core {
     async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
         self.member.alive("enter")?;
         let dialect = &self.member.dialect;
+        dialect.check_name("enter", &entry.name)?;
         dialect.check(entry.claim, self.member.opening.ttl).map_err(|error| error.with("name", &entry.name))?;
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
         let said = said(entry, &self.member.opening.owner)?;

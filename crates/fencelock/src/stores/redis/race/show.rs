@@ -17,6 +17,7 @@ const SHOWN: usize = 64;
 
 /// Who holds the lock: nobody else is in the server.
 pub(super) async fn queue(connection: &Connection, dialect: &Dialect, name: &Name, page: Page) -> Result<Queue> {
+    dialect.check_name("queue", name)?;
     let everybody = match connection.run("queue", &dialect.show(name)).await? {
         Found::Nothing => Vec::new(),
         Found::Other(kind) => return Err(other_kind("queue", &kind, dialect).with("name", name)),
@@ -54,13 +55,15 @@ pub(super) async fn names(
 ) -> Result<(Vec<Name>, Option<String>)> {
     let (next, keys) = connection.run("names", &dialect.names(cursor, prefix)).await?;
     let name = |key: &Vec<u8>| {
-        let name = std::str::from_utf8(key).ok()?.strip_prefix(&*dialect.prefix)?;
+        let key = std::str::from_utf8(key).ok().filter(|key| !dialect.is_counter(key))?;
+        let name = key.strip_prefix(&*dialect.prefix)?;
         Name::new(name).ok().filter(|name| name.as_str().starts_with(prefix))
     };
     Ok((keys.iter().filter_map(name).collect(), Some(next).filter(|next| next != "0")))
 }
 
 pub(super) async fn break_grant(connection: &Connection, dialect: &Dialect, order: &Break) -> Result<bool> {
+    dialect.check_name("break", &order.place.name)?;
     let record = record::text("break", &Record::of(order))?;
     connection.run("break", &dialect.end(order, &record)).await
 }

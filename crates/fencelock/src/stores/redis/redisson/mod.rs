@@ -51,6 +51,8 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
             quick: None,
             marks: &MARKS,
             beside: Box::new(beside),
+            // They begin as no lock of these layouts does.
+            counters: None,
             channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),
             pause: PAUSE,
             denied: DENIED,

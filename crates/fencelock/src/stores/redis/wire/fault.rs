@@ -37,7 +37,7 @@ pub(crate) fn forbidden(denied: &[(String, String)], needed: &'static str) -> Op
 }
 
 /// How servers say, of a command inside a script, that the user may not run it, or not on these keys or channels.
-const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script"];
+const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script", "ACL failure in script"];
 /// How servers say that they do not know a command inside a script: it was renamed, or the server is another one.
 const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];
 
@@ -198,6 +198,11 @@ mod tests {
                 Unreachable,
             ),
             ("NOREPLICAS Not enough good replicas to write. script: 66b, on @user_script:1.", Unreachable),
+            (
+                "ACL failure in script: User a has no permissions to run the 'hset' command script: on @user_script:1.",
+                Denied,
+            ),
+            ("ACL failure in script: No permissions to access a key script: on @user_script:1.", Denied),
             ("MISCONF Redis is configured to save RDB snapshots, script: 66b, on @user_script:1.", Exhausted),
         ] {
             assert_eq!(said("ERR", detail).kind, kind, "{detail}");

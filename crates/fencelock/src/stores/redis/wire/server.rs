@@ -36,7 +36,8 @@ impl Server {
         let primary = field("master_host").zip(field("master_port")).map(|(host, port)| format!("{host}:{port}"));
         Self {
             version: field("redis_version").and_then(|version| parse_version(&version)),
-            mode: field("redis_mode"),
+            // Valkey has another name for it.
+            mode: field("redis_mode").or_else(|| field("server_mode")),
             role: field("role"),
             primary,
             run_id: field("run_id"),
@@ -166,6 +167,7 @@ mod tests {
         for (changes, kind, hint) in [
             (&[("standalone", "sentinel")][..], ErrorKind::Unsupported, "primary"),
             (&[("standalone", "cluster")], ErrorKind::Unsupported, "server of its own"),
+            (&[("redis_mode:standalone", "server_mode:cluster")], ErrorKind::Unsupported, "server of its own"),
             (&[("7.0.15", "4.0.14")], ErrorKind::Unsupported, "5.0"),
             (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
             (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Denied, "p:6380"),
