@@ -17,6 +17,8 @@ pub(crate) enum Contestant {
     CurrentListed,
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
     CurrentPlain,
+    /// As [`Contestant::Current`], in the layout of Redisson's plain lock.
+    CurrentRedisson,
     /// The bare requests of a lock on ZooKeeper, on our client: create and delete; told of a deletion, it is next.
     ZkFloor,
     /// The same with a list: beside the create, and after the deletion that it is told of.
@@ -31,6 +33,9 @@ pub(crate) enum Contestant {
     Kazoo,
     /// The bare scripts of a lock on Redis, on our connection: whoever lets go gives the lock to the next one, and says so.
     RedisFloor,
+    /// The same with what everybody takes a free lock by, a single `SET`, and a script that deletes it if it is ours. Without a queue:
+    /// it does cycles only.
+    PlainFloor,
     /// The crate `rslock`.
     Rslock,
     /// Redisson's plain lock: whoever hears of a release first.
@@ -53,14 +58,16 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
         Self::RedisFloor,
+        Self::PlainFloor,
         Self::Current,
         Self::CurrentListed,
         Self::CurrentPlain,
+        Self::CurrentRedisson,
         Self::Own,
         Self::OwnApart,
         Self::ZkCrate,
@@ -89,6 +96,7 @@ impl Contestant {
             Self::OwnApart => "fencelock, I/O thread on the other core",
             Self::CurrentListed => "fencelock, `Io::CurrentRuntime`, `handover=list`",
             Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
+            Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
             Self::ZkFloor => "floor: the bare requests, without a list",
             Self::ZkFloorListed => "floor: the bare requests, with a list",
             Self::ZkCrate => "crate `zookeeper-client`",
@@ -96,6 +104,7 @@ impl Contestant {
             Self::GoZk => "go-zk",
             Self::Kazoo => "kazoo",
             Self::RedisFloor => "floor: the bare scripts",
+            Self::PlainFloor => "floor: the bare commands of `layout=plain`",
             Self::Rslock => "crate `rslock`",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair lock",
@@ -110,7 +119,8 @@ impl Contestant {
 
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
-        matches!(self, Self::Current | Self::Own | Self::OwnApart | Self::CurrentListed | Self::CurrentPlain)
+        let layouts = matches!(self, Self::CurrentListed | Self::CurrentPlain | Self::CurrentRedisson);
+        layouts || matches!(self, Self::Current | Self::Own | Self::OwnApart)
     }
 
     /// Whether it is somebody else's lock on a server.
@@ -124,7 +134,8 @@ impl Contestant {
             Self::Current | Self::Own | Self::OwnApart => true,
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
-            Self::RedisFloor | Self::Rslock | Self::CurrentPlain => matches!(store, Store::Redis),
+            Self::RedisFloor | Self::PlainFloor | Self::Rslock => matches!(store, Store::Redis),
+            Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
             Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy => matches!(store, Store::Redis),
             Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
         }
@@ -132,7 +143,7 @@ impl Contestant {
 
     /// Whether it does the bare requests of a store that is a server.
     pub(crate) const fn is_bare(self) -> bool {
-        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor)
+        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor | Self::PlainFloor)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.

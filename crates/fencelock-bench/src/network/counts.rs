@@ -19,7 +19,7 @@ const TOGETHER: Shape = Shape { waiters: 100, sessions: 1 };
 /// Requests and notifications of one queue, and the watches that waited.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerRelease {
-    requests: f64,
+    pub(super) requests: f64,
     notifications: f64,
     watches: f64,
     /// Wake-ups of waiters, where the contestant counts them.
@@ -32,7 +32,7 @@ pub(super) struct PerRelease {
 pub(super) struct Counts {
     /// Requests and notifications of a cycle.
     pub(super) cycle: (f64, f64),
-    together: PerRelease,
+    pub(super) together: PerRelease,
     /// Each waiter with a session of its own.
     pub(super) apart: Option<PerRelease>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Counts {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
     let network = Network::Loopback;
     let mut rows = Vec::new();
-    for contestant in run.bench.present_but(&[Contestant::Own, Contestant::OwnApart]) {
+    for contestant in run.bench.present_but(&[Contestant::Own, Contestant::OwnApart, Contestant::PlainFloor]) {
         let figure = run.round(contestant, "requests", || counts(run, contestant))?;
         rows.extend(figure.map(|figure| Row { contestant, network, figure }));
     }

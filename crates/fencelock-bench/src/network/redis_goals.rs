@@ -3,7 +3,9 @@
 use super::Measured;
 use super::hand_over::with;
 use super::site::Network::{self, Delay, Loopback, OneCore};
-use crate::contestant::Contestant::{self, Current, OwnApart, RedisFloor, Redisson, RedissonFair};
+use crate::contestant::Contestant::{
+    self, Current, CurrentPlain, CurrentRedisson, OwnApart, PlainFloor, RedisFloor, Redisson, RedissonFair,
+};
 use crate::goals::Bound::{self, AtLeast, AtMost};
 use crate::goals::Goal;
 use crate::rows::figure;
@@ -15,6 +17,10 @@ pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = cycle(measured);
     goals.extend(lanes(measured));
     goals.extend(WAITERS.into_iter().flat_map(|waiters| hand_over(measured, waiters)));
+    let requests =
+        |who| figure(&measured.counts, who, Loopback).map(|figure: &super::counts::Counts| figure.together.requests);
+    let what = format!("requests per hand-over, 100 waiters: {} ÷ {}", short(CurrentRedisson), short(Redisson));
+    goals.push(goal(what, AtMost(0.5), ratio(requests(CurrentRedisson), requests(Redisson))));
     goals.extend(locks(measured));
     goals
 }
@@ -38,6 +44,8 @@ fn cycle(measured: &Measured) -> Vec<Goal> {
         against(Current, Delay, RedisFloor, 1.10),
         against(OwnApart, Delay, RedisFloor, 1.10),
         against(OwnApart, Delay, Current, 1.03),
+        against(CurrentPlain, OneCore, PlainFloor, 1.10),
+        against(CurrentRedisson, OneCore, Redisson, 0.6),
     ]
 }
 

@@ -59,7 +59,7 @@ impl Way {
     fn absent(self) -> &'static [Contestant] {
         match self {
             Self::Apart => &[Contestant::OwnApart, Contestant::CurrentListed],
-            Self::Together | Self::Processes => &[Contestant::OwnApart],
+            Self::Together | Self::Processes => &[Contestant::OwnApart, Contestant::PlainFloor],
         }
     }
 }

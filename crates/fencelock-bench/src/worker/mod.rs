@@ -122,9 +122,11 @@ enum Contender {
 impl Contender {
     async fn new(args: &Args) -> Result<Self> {
         Ok(match args.contestant {
-            Contestant::Current | Contestant::CurrentListed | Contestant::CurrentPlain | Contestant::Own => {
-                Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?))
-            }
+            Contestant::Current
+            | Contestant::CurrentListed
+            | Contestant::CurrentPlain
+            | Contestant::CurrentRedisson
+            | Contestant::Own => Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?)),
             Contestant::OwnApart => {
                 // The I/O thread inherits the cores of whoever makes it.
                 let [main, beside] = args.core[..] else { bail!("two cores are needed") };
@@ -140,8 +142,10 @@ impl Contender {
             Contestant::ZkCrate => {
                 Self::ZooKeeperCrate(Workload::new(zookeeper_crate::Crate::connect(&args.url).await?))
             }
-            Contestant::RedisFloor => {
-                Self::RedisFloor(Workload::new(redis_floor::Floor::connect(&args.url, prefix(args)?).await?))
+            Contestant::RedisFloor | Contestant::PlainFloor => {
+                let is_plain = args.contestant == Contestant::PlainFloor;
+                let floor = redis_floor::Floor::connect(&args.url, prefix(args)?, is_plain).await?;
+                Self::RedisFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),

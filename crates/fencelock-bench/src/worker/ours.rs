@@ -71,12 +71,13 @@ impl Ours {
     pub(super) async fn connect(contestant: Contestant, url: &str) -> Result<Self> {
         let counts = Arc::new(Counts::default());
         let io = match contestant {
-            Contestant::Current | Contestant::CurrentListed | Contestant::CurrentPlain => Io::CurrentRuntime,
-            _ => Io::OwnThread,
+            Contestant::Own | Contestant::OwnApart => Io::OwnThread,
+            _ => Io::CurrentRuntime,
         };
         let url = match contestant {
             Contestant::CurrentListed => format!("{url}&handover=list"),
             Contestant::CurrentPlain => format!("{url}&layout=plain"),
+            Contestant::CurrentRedisson => format!("{url}&layout=redisson"),
             _ => url.to_owned(),
         };
         let observer = Arc::clone(&counts) as Arc<dyn Observer>;

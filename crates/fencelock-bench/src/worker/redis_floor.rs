@@ -3,6 +3,7 @@
 //! A free lock is one script that sets a key with an expiry, and one that deletes it if it is ours. A lock that is waited
 //! for is one script that takes it or queues, and one that gives it to the next in the queue and tells that one. Nothing
 //! dies here, so nobody looks for the dead; nobody counts, nobody is told who holds what.
+//! In the layout of everybody a free lock is taken by a single command, and there is no queue.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,8 @@ pub(super) struct Floor {
     channel: Arc<str>,
     /// What every key begins with.
     prefix: Arc<str>,
+    /// A free lock is taken by a command.
+    is_plain: bool,
 }
 
 struct Scripts {
@@ -63,7 +66,7 @@ pub(super) struct Held {
 }
 
 impl Floor {
-    pub(super) async fn connect(url: &str, prefix: &str) -> Result<Self> {
+    pub(super) async fn connect(url: &str, prefix: &str, is_plain: bool) -> Result<Self> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let channel: Arc<str> = format!("{prefix}-{}", std::process::id()).into();
         let waiting = Waiting::default();
@@ -97,6 +100,7 @@ impl Floor {
             waiting,
             queued: Arc::default(),
             last: Arc::default(),
+            is_plain,
         };
         Ok(floor)
     }
@@ -105,10 +109,20 @@ impl Floor {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// How a lock knows who has it, or is in its queue.
+    fn place(&self, number: u64) -> String {
+        format!("{}:{number}", self.channel)
+    }
+
+    async fn set(&self, number: u64) -> Result<bool> {
+        let mut set = redis::cmd("SET");
+        set.arg(&self.keys.0).arg(self.place(number)).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+        Ok(set.query_async::<Option<String>>(&mut self.wire.clone()).await?.is_some())
+    }
+
     async fn ask(&self, script: &Script, number: u64) -> Result<bool> {
         let mut call = script.prepare_invoke();
-        let place = format!("{}:{number}", self.channel);
-        call.key(&self.keys.0).key(&self.keys.1).arg(place).arg(TTL.as_millis() as u64);
+        call.key(&self.keys.0).key(&self.keys.1).arg(self.place(number)).arg(TTL.as_millis() as u64);
         Ok(call.invoke_async(&mut self.wire.clone()).await?)
     }
 
@@ -161,7 +175,8 @@ impl Lock for Floor {
 
     async fn acquire_free(&self) -> Result<Held> {
         let number = self.number();
-        ensure!(self.ask(&self.scripts.take, number).await?, "somebody else is about");
+        let taken = if self.is_plain { self.set(number).await? } else { self.ask(&self.scripts.take, number).await? };
+        ensure!(taken, "somebody else is about");
         Ok(Held { number, alone: true })
     }
 
