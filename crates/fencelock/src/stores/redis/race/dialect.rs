@@ -95,6 +95,9 @@ impl Scripts {
     }
 }
 
+/// How long after the end of a key it is tried: also of one that is prolonged by a few milliseconds for ever.
+const AFTER_THE_END: Duration = Duration::from_millis(20);
+
 const ONLY_MUTEXES: &str = "this layout knows mutexes only: readers, writers and permits need `layout=fair`";
 const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
@@ -182,10 +185,11 @@ impl Dialect {
         format!("fencelock:breaks:{}{name}", self.prefix)
     }
 
-    /// How long the first of a line waits between two tries.
-    pub(super) fn chance_pause(&self) -> Duration {
+    /// How long the first of a line waits until its next try, for a lock that lives so long unless it is given up sooner.
+    pub(super) fn pause_of(&self, left: Option<Duration>) -> Duration {
         let most = u64::try_from(2 * self.pause.as_millis()).unwrap_or(u64::MAX).max(1);
-        self.pause + Duration::from_millis(getrandom::u64().unwrap_or_default() % most)
+        let pause = self.pause + Duration::from_millis(getrandom::u64().unwrap_or_default() % most);
+        left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8))
     }
 
     /// The key of a lock, and those beside it.

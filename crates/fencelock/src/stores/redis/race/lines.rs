@@ -24,9 +24,6 @@ pub(super) use self::next::Next;
 use super::channels::Channels;
 use super::dialect::{Dialect, Tried, other_kind};
 
-/// How long after the end of a key it is tried: also of one that is prolonged by a few milliseconds for ever.
-const AFTER_THE_END: Duration = Duration::from_millis(20);
-
 /// How many locks are tried at once.
 pub(super) const TRIES: usize = 64;
 
@@ -161,17 +158,14 @@ impl Lines {
             return false;
         }
         let is_unwanted = is_granted && slot.is_leaving;
-        let mut pause = self.dialect.chance_pause();
-        if std::mem::take(&mut slot.again) {
-            pause = Duration::ZERO;
-        }
+        let (is_heard_of, mut left) = (std::mem::take(&mut slot.again), None);
         slot.asked = false;
         slot.stand = Stand::Waiting;
         match tried {
             Ok(Tried::Granted(token)) => {
                 slot.stand = Stand::Granted(Grant { valid_until: Some(sent.after(ttl)), ..Grant::new(token) });
             }
-            Ok(Tried::Busy(left)) => pause = left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8)),
+            Ok(Tried::Busy(lives)) => left = lives,
             Ok(Tried::Other(kind)) => slot.trouble = Some(other_kind("next", &kind, &self.dialect)),
             Err(error) => {
                 slot.asked = true;
@@ -179,7 +173,7 @@ impl Lines {
             }
         }
         if slot.stand == Stand::Waiting {
-            slot.due = now.after(pause);
+            slot.due = if is_heard_of { now } else { now.after(self.dialect.pause_of(left)) };
             contended.insert(slot.name.clone());
         }
         // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
