@@ -12,21 +12,23 @@ const Redis = require("ioredis");
 const { default: Redlock, ExecutionError } = require("redlock");
 const { Mutex, TimeoutError } = require("redis-semaphore");
 
-const [server, ttl] = process.argv.slice(2);
+const [servers, ttl, log] = process.argv.slice(2);
 const ttlMs = Number(ttl);
-const client = new Redis(server);
+const clients = servers.split(",").map((server) => new Redis(server));
+const client = clients[0];
 const now = () => process.hrtime.bigint();
 const FOREVER_MS = 24 * 60 * 60 * 1000;
 const RETRY_MS = 200;
 
-/** redlock with its defaults, but for how often it tries. */
+const redlocks = new Redlock(clients, { retryDelay: RETRY_MS, retryJitter: RETRY_MS / 2 });
+
+/** redlock with its defaults, but for how often it tries; on all servers. */
 async function redlock(key, waitMs) {
   const retryCount = waitMs < 0 ? -1 : Math.ceil(waitMs / RETRY_MS);
-  const locks = new Redlock([client], { retryCount, retryDelay: RETRY_MS, retryJitter: RETRY_MS / 2 });
   try {
-    const lock = await locks.acquire([key], ttlMs);
+    const lock = await redlocks.acquire([key], ttlMs, { retryCount });
     // Left to itself, it tries as often to release what it has lost.
-    return () => locks.release(lock, { retryCount: 0 });
+    return () => redlocks.release(lock, { retryCount: 0 });
   } catch (fault) {
     if (fault instanceof ExecutionError) return null;
     throw fault;
@@ -70,6 +72,8 @@ async function addOne(file) {
   unlinkSync(occupied);
 }
 
+let used;
+
 const held = new Map();
 let handles = 0;
 
@@ -108,6 +112,21 @@ const orders = {
     }
     return "done";
   },
+  use(recipe, parent, name) {
+    used = [recipe, parent, name];
+    return "done";
+  },
+  async cycle(count) {
+    const took = new BigUint64Array(Number(count));
+    for (let turn = 0; turn < took.length; turn++) {
+      const before = now();
+      const release = await take(...used, -1);
+      await release();
+      took[turn] = now() - before;
+    }
+    writeFileSync(log, took);
+    return "done";
+  },
 };
 
 async function answer([verb, ...words]) {
@@ -119,7 +138,7 @@ async function answer([verb, ...words]) {
   }
 }
 
-await client.ping();
+await Promise.all(clients.map((each) => each.ping()));
 console.log("ready");
 for await (const line of createInterface({ input: process.stdin })) {
   console.log(await answer(line.split(" ")));

@@ -20,6 +20,9 @@ pub(crate) enum Store {
     #[value(name = "zookeeper")]
     ZooKeeper,
     Redis,
+    /// Three masters of Redis.
+    #[value(skip)]
+    Redlock,
 }
 
 impl Store {
@@ -28,13 +31,13 @@ impl Store {
         match self {
             Self::File | Self::Memory => Contestant::Floor,
             Self::ZooKeeper => Contestant::ZkFloorListed,
-            Self::Redis => Contestant::RedisFloor,
+            Self::Redis | Self::Redlock => Contestant::RedisFloor,
         }
     }
 
     /// Whether clients reach it by way of a server.
     pub(crate) const fn has_server(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::Redis)
+        matches!(self, Self::ZooKeeper | Self::Redis | Self::Redlock)
     }
 }
 
@@ -118,9 +121,9 @@ impl Bench {
     pub(crate) fn new(store: Store, quick: bool, filelock: bool, directory: Option<&Path>) -> Result<Self> {
         let effort = match (quick, store) {
             (true, Store::ZooKeeper) => Effort::QUICK_ZOOKEEPER,
-            (true, Store::Redis) => Effort::QUICK_REDIS,
+            (true, Store::Redis | Store::Redlock) => Effort::QUICK_REDIS,
             (true, _) => Effort::QUICK,
-            (false, Store::Redis) => Effort::REDIS,
+            (false, Store::Redis | Store::Redlock) => Effort::REDIS,
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
             (false, _) => Effort::FULL,
         };
@@ -139,6 +142,13 @@ impl Bench {
             contestant => !contestant.is_driven() || self.peers.is_some(),
         };
         contestants.iter().copied().filter(present).collect()
+    }
+
+    /// Those who can lock on the store that is measured, and wait for a lock.
+    pub(crate) fn waiting(&self) -> Vec<Contestant> {
+        let mut present = self.present(&Contestant::ALL);
+        present.retain(|contestant| contestant.waits());
+        present
     }
 
     /// Those who can lock on the store that is measured, but for some.

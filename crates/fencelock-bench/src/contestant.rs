@@ -17,7 +17,7 @@ pub(crate) enum Contestant {
     CurrentListed,
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
     CurrentPlain,
-    /// As [`Contestant::Current`], in the layout of Redisson's plain lock.
+    /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
     CurrentRedisson,
     /// The bare requests of a lock on ZooKeeper, on our client: create and delete; told of a deletion, it is next.
     ZkFloor,
@@ -33,9 +33,10 @@ pub(crate) enum Contestant {
     Kazoo,
     /// The bare scripts of a lock on Redis, on our connection: whoever lets go gives the lock to the next one, and says so.
     RedisFloor,
-    /// The same with what everybody takes a free lock by, a single `SET`, and a script that deletes it if it is ours. Without a queue:
-    /// it does cycles only.
+    /// The bare commands of `layout=plain` on our connection: `SET NX PX`, and a script that deletes what is ours. Nobody waits.
     PlainFloor,
+    /// The bare scripts of `layout=redisson` on our connection: the hash, its end, the message of a release. Nobody waits.
+    RedissonFloor,
     /// The crate `rslock`.
     Rslock,
     /// Redisson's plain lock: whoever hears of a release first.
@@ -46,6 +47,8 @@ pub(crate) enum Contestant {
     Redsync,
     /// redis-py's `Lock`, with its defaults: it tries again after 100 ms.
     RedisPy,
+    /// npm's `redlock`, with its defaults.
+    NpmRedlock,
     /// The bare system calls of the layout of `file:`.
     Floor,
     /// `flock(2)` of a file that stays open.
@@ -58,12 +61,13 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
         Self::RedisFloor,
         Self::PlainFloor,
+        Self::RedissonFloor,
         Self::Current,
         Self::CurrentListed,
         Self::CurrentPlain,
@@ -79,14 +83,23 @@ impl Contestant {
         Self::RedissonFair,
         Self::Redsync,
         Self::RedisPy,
+        Self::NpmRedlock,
         Self::Flock,
         Self::FlockOpening,
         Self::Filelock,
     ];
 
     /// Whom programs of their languages drive, on any store.
-    pub(crate) const DRIVEN: [Self; 7] =
-        [Self::Curator, Self::GoZk, Self::Kazoo, Self::Redisson, Self::RedissonFair, Self::Redsync, Self::RedisPy];
+    pub(crate) const DRIVEN: [Self; 8] = [
+        Self::Curator,
+        Self::GoZk,
+        Self::Kazoo,
+        Self::Redisson,
+        Self::RedissonFair,
+        Self::Redsync,
+        Self::RedisPy,
+        Self::NpmRedlock,
+    ];
 
     /// As a table names it.
     pub(crate) const fn title(self) -> &'static str {
@@ -104,12 +117,14 @@ impl Contestant {
             Self::GoZk => "go-zk",
             Self::Kazoo => "kazoo",
             Self::RedisFloor => "floor: the bare scripts",
-            Self::PlainFloor => "floor: the bare commands of `layout=plain`",
+            Self::PlainFloor => "floor of `layout=plain`: the bare commands",
+            Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
             Self::Rslock => "crate `rslock`",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair lock",
             Self::Redsync => "redsync",
             Self::RedisPy => "redis-py",
+            Self::NpmRedlock => "npm `redlock`",
             Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
             Self::FlockOpening => "`flock`, the file opened each time",
@@ -119,8 +134,8 @@ impl Contestant {
 
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
-        let layouts = matches!(self, Self::CurrentListed | Self::CurrentPlain | Self::CurrentRedisson);
-        layouts || matches!(self, Self::Current | Self::Own | Self::OwnApart)
+        matches!(self, Self::Current | Self::Own | Self::OwnApart)
+            || matches!(self, Self::CurrentListed | Self::CurrentPlain | Self::CurrentRedisson)
     }
 
     /// Whether it is somebody else's lock on a server.
@@ -134,16 +149,23 @@ impl Contestant {
             Self::Current | Self::Own | Self::OwnApart => true,
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
-            Self::RedisFloor | Self::PlainFloor | Self::Rslock => matches!(store, Store::Redis),
-            Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
-            Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy => matches!(store, Store::Redis),
+            Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
+            Self::Rslock | Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
+            Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
+            Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
+            Self::NpmRedlock => matches!(store, Store::Redlock),
             Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
         }
     }
 
     /// Whether it does the bare requests of a store that is a server.
     pub(crate) const fn is_bare(self) -> bool {
-        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor | Self::PlainFloor)
+        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor) || !self.waits()
+    }
+
+    /// Whether it can wait for a lock that somebody else of it holds.
+    pub(crate) const fn waits(self) -> bool {
+        !matches!(self, Self::PlainFloor | Self::RedissonFloor)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.
@@ -153,16 +175,8 @@ impl Contestant {
 
     /// Whether a program of its language drives it, see `interop/README.md`.
     pub(crate) const fn is_driven(self) -> bool {
-        matches!(
-            self,
-            Self::Curator
-                | Self::GoZk
-                | Self::Kazoo
-                | Self::Redisson
-                | Self::RedissonFair
-                | Self::Redsync
-                | Self::RedisPy
-        )
+        matches!(self, Self::Curator | Self::GoZk | Self::Kazoo)
+            || matches!(self, Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy | Self::NpmRedlock)
     }
 
     /// Whether it asks again and again while it waits: no server comes to rest then.

@@ -74,7 +74,7 @@ impl Worker {
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
         if let Some(recipe) = peers::recipe(contestant) {
-            let (_, parent) = servers_and_parent(&target.url).or_else(|_| server_and_prefix(&target.url))?;
+            let (_, parent) = for_driver(&target.url)?;
             worker.tell(&format!("use {recipe} {parent} bench"))?;
             worker.answer()?;
         }
@@ -175,8 +175,8 @@ fn command(bench: &Bench, contestant: Contestant, target: &Target, log: &Path, c
     }
     if contestant.is_driven() {
         let Some(peers) = &bench.peers else { bail!("peers take no part in this run") };
-        let (servers, _) = servers_and_parent(&target.url).or_else(|_| server_and_prefix(&target.url))?;
-        return peers.command(contestant, servers, log);
+        let (servers, _) = for_driver(&target.url)?;
+        return peers.command(contestant, &servers, log);
     }
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(["worker", "--contestant", &value(contestant), "--url", &target.url]);
@@ -200,9 +200,14 @@ pub(crate) fn servers_and_parent(url: &str) -> Result<(&str, &str)> {
     Ok(rest.split_at(slash))
 }
 
-/// The server's own URL, and what keys begin with, of a URL of `redis:`.
-fn server_and_prefix(url: &str) -> Result<(&str, &str)> {
-    url.split_once("?prefix=").with_context(|| url.to_owned())
+/// The servers as a driver is told of them, and where its locks are, of a URL of ours. Those of Redis are URLs of their own.
+fn for_driver(url: &str) -> Result<(String, &str)> {
+    if let Ok((servers, parent)) = servers_and_parent(url) {
+        return Ok((servers.to_owned(), parent));
+    }
+    let (servers, prefix) = url.split_once("?prefix=").with_context(|| url.to_owned())?;
+    let (_, hosts) = servers.split_once("://").with_context(|| url.to_owned())?;
+    Ok((hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>().join(","), prefix))
 }
 
 /// Which cores workers keep to.
@@ -263,4 +268,21 @@ impl Crew {
 /// The value of `key=value` in an answer.
 pub(crate) fn number(answer: &str, key: &str) -> Option<u64> {
     answer.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_told_of_every_server() {
+        let one = |servers: &str, parent| (servers.to_owned(), parent);
+        assert_eq!(for_driver("zk://a:1,b:2/bench-1?tick_ms=2").unwrap(), one("a:1,b:2", "/bench-1"));
+        assert_eq!(for_driver("redis://a:1?prefix=p").unwrap(), one("redis://a:1", "p"));
+        assert_eq!(
+            for_driver("redlock://a:1,b:2,c:3?prefix=p").unwrap(),
+            one("redis://a:1,redis://b:2,redis://c:3", "p")
+        );
+        assert!(for_driver("file:///tmp").is_err());
+    }
 }

@@ -52,7 +52,7 @@ pub(crate) fn table(store: Store, measured: &Measured) -> Table {
         Store::File => file(measured),
         Store::Memory => memory(measured),
         // It has rows of its own.
-        Store::ZooKeeper | Store::Redis => Vec::new(),
+        Store::ZooKeeper | Store::Redis | Store::Redlock => Vec::new(),
     };
     verdicts(goals)
 }

@@ -123,7 +123,7 @@ fn section(bench: &Bench, busy: Option<String>, measured: &Measured, shared: &[R
     }
     Ok([
         format!("Measured on {machine}.\n"),
-        cycle::table(&measured.cycle, bench.store).to_string(),
+        cycle::table("cycle", &measured.cycle, bench.store).to_string(),
         contended::table(&measured.contended).to_string(),
         hand_over::table(&measured.hand_over).to_string(),
         shared::table(shared, bench.store, Network::Loopback).to_string(),

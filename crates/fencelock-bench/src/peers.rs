@@ -31,6 +31,7 @@ impl Peers {
             Contestant::Redisson | Contestant::RedissonFair => Foreign::Redisson,
             Contestant::Redsync => Foreign::Redsync,
             Contestant::RedisPy => Foreign::RedisPy,
+            Contestant::NpmRedlock => Foreign::Node,
             _ => bail!("{} needs no driver", contestant.title()),
         };
         let mut command = self.0.command(driver, Purpose::Measuring);
@@ -46,6 +47,7 @@ pub(crate) const fn recipe(contestant: Contestant) -> Option<&'static str> {
         Contestant::GoZk | Contestant::Kazoo | Contestant::Redisson | Contestant::RedisPy => Some("Lock"),
         Contestant::RedissonFair => Some("FairLock"),
         Contestant::Redsync => Some("Mutex"),
+        Contestant::NpmRedlock => Some("redlock"),
         _ => None,
     }
 }

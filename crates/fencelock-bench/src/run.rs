@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use anyhow::Result;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Store};
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::network::server::{Network, Site, start};
@@ -24,6 +24,13 @@ impl Run {
     pub(crate) fn new(bench: Bench) -> Result<Self> {
         let site = start(&bench)?;
         Ok(Self { bench, site, faults: RefCell::default() })
+    }
+
+    /// Goes on with another store, on a server of its own. The former server ends.
+    pub(crate) fn moves_to(&mut self, store: Store) -> Result<()> {
+        self.bench.store = store;
+        self.site = start(&self.bench)?;
+        Ok(())
     }
 
     /// What one round of `contestant` found. Another client may fail without ending the run: nothing then, and the report

@@ -101,6 +101,7 @@ impl Built {
         built.java("redisson", &REDISSON, &["-f", "redisson.pom.xml"])?;
         built.go("redsync", "redis")?;
         built.python()?;
+        built.node()?;
         Ok(built)
     }
 
@@ -111,7 +112,6 @@ impl Built {
     pub fn for_redis_cells() -> Result<Self> {
         let built = Self::for_redis()?;
         built.java("redisson-3.20.0", &REDISSON, &OLD_REDISSON)?;
-        built.node()?;
         Ok(built)
     }
 

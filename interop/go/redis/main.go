@@ -13,6 +13,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
@@ -26,28 +27,33 @@ func main() {
 	}
 }
 
-func serve(server, ttlMs, logFile string) error {
+func serve(servers, ttlMs, logFile string) error {
 	millis, err := strconv.Atoi(ttlMs)
 	if err != nil {
 		return err
 	}
 	ttl := time.Duration(millis) * time.Millisecond
-	options, err := redis.ParseURL(server)
-	if err != nil {
-		return err
+	var clients []*redis.Client
+	var pools []pool.Pool
+	for _, server := range strings.Split(servers, ",") {
+		options, err := redis.ParseURL(server)
+		if err != nil {
+			return err
+		}
+		client := redis.NewClient(options)
+		if err := client.Ping(context.Background()).Err(); err != nil {
+			return err
+		}
+		clients, pools = append(clients, client), append(pools, goredis.NewPool(client))
 	}
-	client := redis.NewClient(options)
-	if err := client.Ping(context.Background()).Err(); err != nil {
-		return err
-	}
-	locks := redsync.New(goredis.NewPool(client))
+	locks := redsync.New(pools...)
 	recipe := func(kind, parent, name string) (workloads.Lock, error) {
 		key := parent + ":" + name
 		switch kind {
 		case "Mutex":
 			return newMutex(locks, key, ttl), nil
 		case "redislock":
-			return &lock{client: redislock.New(client), key: key, ttl: ttl}, nil
+			return &lock{client: redislock.New(clients[0]), key: key, ttl: ttl}, nil
 		}
 		return nil, fmt.Errorf("no such recipe: %s", kind)
 	}

@@ -40,7 +40,9 @@ pub(super) struct Counts {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
     let network = Network::Loopback;
     let mut rows = Vec::new();
-    for contestant in run.bench.present_but(&[Contestant::Own, Contestant::OwnApart, Contestant::PlainFloor]) {
+    let mut contestants = run.bench.waiting();
+    contestants.retain(|contestant| !matches!(contestant, Contestant::Own | Contestant::OwnApart));
+    for contestant in contestants {
         let figure = run.round(contestant, "requests", || counts(run, contestant))?;
         rows.extend(figure.map(|figure| Row { contestant, network, figure }));
     }

@@ -55,7 +55,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
             let Shape { waiters, sessions } = shape;
             let what = format!("hand-over, {}, {waiters} waiters in {sessions} sessions", network.title());
             eprintln!("measuring: {what}");
-            let mut contestants = run.bench.present_but(&[Contestant::PlainFloor]);
+            let mut contestants = run.bench.waiting();
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| shape.sessions == 1 || !contestant.is_driven());
             // Who failed with so many waiters fails behind the delay as well, and takes minutes for it.
@@ -179,7 +179,7 @@ pub(super) fn table(run: &Run, rows: &[Row<HandOver>], network: Network) -> Tabl
     let (unit, write) = network.unit();
     let first = format!("hand-over, {}, p50 (p99) {unit}", network.title());
     let mut table = Table::new(&[&first, "2", "10", "10, each its session", "100", "1,000", "order kept"]);
-    for contestant in run.bench.present_but(&[Contestant::PlainFloor]) {
+    for contestant in run.bench.waiting() {
         let cells = SHAPES.map(|shape| find(rows, contestant, network, shape));
         let order = cells.iter().flatten().map(|figure| figure.in_order).reduce(f64::min);
         let cell = |figure: &HandOver| format!("{} ({})", write(figure.times.p50), write(figure.times.p99));

@@ -34,8 +34,8 @@ impl Site for Here {
         Ok("no server".to_owned())
     }
 
-    fn proxy(&self) -> Option<&Proxy> {
-        None
+    fn proxies(&self) -> &[Proxy] {
+        &[]
     }
 
     fn networks(&self) -> &'static [Network] {

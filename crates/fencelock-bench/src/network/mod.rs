@@ -19,6 +19,8 @@ pub(crate) mod server {
     pub(crate) use super::start;
 }
 
+use std::collections::HashSet;
+
 use anyhow::Result;
 
 use crate::bench::{Bench, Store};
@@ -37,6 +39,9 @@ use throughput::Way;
 /// The versions of the crates, as the manifest has them.
 const ZOOKEEPER_CLIENT: &str = "zookeeper-client 0.11.2";
 const RSLOCK: &str = "rslock 0.10";
+
+/// As few as one of which may fail.
+const MASTERS: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -61,6 +66,8 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Family {
     Cycle,
+    /// The cycle on three masters.
+    Redlock,
     Apart,
     Together,
     Processes,
@@ -74,6 +81,8 @@ enum Family {
 #[derive(Debug)]
 struct Measured {
     cycle: Vec<Row<Times>>,
+    /// The same on three masters.
+    redlock: Vec<Row<Times>>,
     apart: Vec<Row<throughput::Throughput>>,
     together: Vec<Row<throughput::Throughput>>,
     processes: Vec<Row<throughput::Throughput>>,
@@ -87,7 +96,8 @@ struct Measured {
 /// Starts the store's server, which keeps to the second core; or says that the store is on this machine.
 pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
     Ok(match bench.store {
-        Store::Redis => Box::new(redis::Redis::start(bench.cores)?),
+        Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
+        Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
         Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
         store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
     })
@@ -98,11 +108,17 @@ pub(crate) fn measure(store: Store, options: &Options) -> Result<()> {
     bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
     bench.peers = options.peers.then(|| Peers::build(store)).transpose()?;
     let busy = machine::is_busy();
-    let run = Run::new(bench)?;
+    let mut run = Run::new(bench)?;
     eprintln!("warming up the server");
     throughput::warm(&run)?;
-    let measured = families(&run, options)?;
-    let section = section(&run, busy, &measured, options.only.is_empty())?;
+    let (mut measured, mut said) = (families(&run, options)?, description(&run)?);
+    if store == Store::Redis {
+        run.moves_to(Store::Redlock)?;
+        measured.redlock = family(options, Family::Redlock, || cycle::measure(&run))?;
+        said.extend(description(&run)?);
+        run.moves_to(store)?;
+    }
+    let section = section(&run, busy, said, &measured, options.only.is_empty())?;
     print!("{section}");
     if options.write {
         report::write(if store == Store::Redis { "redis" } else { "zookeeper" }, &section)?;
@@ -113,6 +129,7 @@ pub(crate) fn measure(store: Store, options: &Options) -> Result<()> {
 fn families(run: &Run, options: &Options) -> Result<Measured> {
     Ok(Measured {
         cycle: family(options, Family::Cycle, || cycle::measure(run))?,
+        redlock: Vec::new(),
         apart: family(options, Family::Apart, || throughput::measure(run, Way::Apart))?,
         together: family(options, Family::Together, || throughput::measure(run, Way::Together))?,
         processes: family(options, Family::Processes, || throughput::measure(run, Way::Processes))?,
@@ -136,27 +153,39 @@ fn family<T>(options: &Options, family: Family, measure: impl FnOnce() -> Result
     Ok(rows)
 }
 
-fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool) -> Result<String> {
-    let mut machine = machine::describe(Some(&std::env::temp_dir()))?;
-    machine.push_str(&format!("; {}", run.site.describe()?));
+/// What is measured there: the servers, and the versions of the clients.
+fn description(run: &Run) -> Result<Vec<String>> {
+    let mut said = vec![run.site.describe()?];
     for peer in run.bench.present(&Contestant::DRIVEN) {
         let target = run.site.target(Network::Loopback);
         let version = || Crew::on(&run.bench, peer, 1, &target, Placement::Free)?.0[0].version();
-        let version = run.round(peer, "its version", version)?;
-        machine.push_str(&format!("; {}", version.as_deref().unwrap_or_else(|| peer.title())));
+        said.push(run.round(peer, "its version", version)?.unwrap_or_else(|| peer.title().to_owned()));
     }
+    Ok(said)
+}
+
+fn section(
+    run: &Run,
+    busy: Option<String>,
+    mut said: Vec<String>,
+    measured: &Measured,
+    is_whole: bool,
+) -> Result<String> {
     let redis = run.bench.store == Store::Redis;
-    let peer = if redis { RSLOCK } else { ZOOKEEPER_CLIENT };
-    machine.push_str(&format!("; {peer}; rounds: {}", run.bench.effort.rounds));
+    said.insert(0, machine::describe(Some(&std::env::temp_dir()))?);
+    said.push(if redis { RSLOCK } else { ZOOKEEPER_CLIENT }.to_owned());
+    said.push(format!("rounds: {}", run.bench.effort.rounds));
     let quick = run.bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
-    for warning in [busy, quick].into_iter().flatten() {
-        machine.push_str(&format!("; **{warning}**"));
-    }
+    said.extend([busy, quick].into_iter().flatten().map(|warning| format!("**{warning}**")));
+    // One driver may have several locks.
+    let mut seen = HashSet::new();
+    said.retain(|what| seen.insert(what.clone()));
     let floor = run.bench.store.floor();
     let goals = if redis { redis_goals::all(measured) } else { zookeeper_goals::all(measured) };
     let goals = verdicts(goals.into_iter().filter(|goal| is_whole || goal.value.is_some()).collect());
     let tables = [
-        (measured.cycle.is_empty(), cycle::table(&measured.cycle, run.bench.store)),
+        (measured.cycle.is_empty(), cycle::table("cycle", &measured.cycle, run.bench.store)),
+        (measured.redlock.is_empty(), cycle::table("cycle, three masters", &measured.redlock, Store::Redlock)),
         (measured.apart.is_empty(), throughput::table(&measured.apart, Way::Apart, floor)),
         (measured.together.is_empty(), throughput::table(&measured.together, Way::Together, floor)),
         (measured.processes.is_empty(), throughput::table(&measured.processes, Way::Processes, floor)),
@@ -170,7 +199,7 @@ fn section(run: &Run, busy: Option<String>, measured: &Measured, is_whole: bool)
         (false, goals),
     ];
     let tables = tables.iter().filter(|(is_empty, _)| !is_empty).map(|(_, table)| table.to_string());
-    let begin = format!("Measured on {machine}.\n");
+    let begin = format!("Measured on {}.\n", said.join("; "));
     Ok([begin, faults(run)].into_iter().filter(|text| !text.is_empty()).chain(tables).collect::<Vec<_>>().join("\n"))
 }
 

@@ -1,4 +1,4 @@
-//! A Redis server of the run.
+//! The Redis servers of the run: one, or several masters that know nothing of each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,66 +12,83 @@ use crate::machine::{self, Cores};
 
 #[derive(Debug)]
 pub(crate) struct Redis {
-    server: Server,
-    proxy: Proxy,
+    servers: Vec<Server>,
+    /// One before each server.
+    proxies: Vec<Proxy>,
     cores: Cores,
     made: AtomicU64,
 }
 
 impl Redis {
-    pub(crate) fn start(cores: Cores) -> Result<Self> {
-        let server = Server::start(Settings::default()).context("no Redis")?;
-        let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?))?;
-        let site = Self { server, proxy, cores, made: AtomicU64::new(0) };
+    pub(crate) fn start(cores: Cores, masters: usize) -> Result<Self> {
+        let start = |_| Server::start(Settings::default()).context("no Redis");
+        let servers = (0..masters).map(start).collect::<Result<Vec<_>>>()?;
+        let before = |server: &Server| machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?));
+        let proxies = servers.iter().map(before).collect::<Result<_>>()?;
+        let site = Self { servers, proxies, cores, made: AtomicU64::new(0) };
         site.keep(Kept::Second)?;
         Ok(site)
     }
 
-    fn number(&self, key: &str) -> Result<u64> {
-        let text = self.server.info(key).with_context(|| key.to_owned())?;
-        text.parse().with_context(|| format!("{key}: {text}"))
+    /// Calls of these commands so far, on all servers.
+    fn calls(&self, commands: &[&str]) -> u64 {
+        let each = |server| commands.iter().map(move |command| calls(server, command));
+        self.servers.iter().flat_map(each).sum()
     }
+}
 
-    /// Calls of a command so far; none if it was never called.
-    fn calls(&self, command: &str) -> u64 {
-        let Ok(text) = self.server.info(&format!("cmdstat_{command}")) else { return 0 };
-        let calls = text.split(',').find_map(|field| field.strip_prefix("calls="));
-        calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
-    }
+fn number(server: &Server, key: &str) -> Result<u64> {
+    let text = server.info(key).with_context(|| key.to_owned())?;
+    text.parse().with_context(|| format!("{key}: {text}"))
+}
+
+/// Calls of a command so far; none if it was never called.
+fn calls(server: &Server, command: &str) -> u64 {
+    let Ok(text) = server.info(&format!("cmdstat_{command}")) else { return 0 };
+    let calls = text.split(',').find_map(|field| field.strip_prefix("calls="));
+    calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
 }
 
 impl Site for Redis {
     fn describe(&self) -> Result<String> {
-        let version = self.server.info("redis_version").context("INFO tells no version")?;
-        Ok(format!("one Redis {version} that keeps nothing on the disk"))
+        let version = self.servers[0].info("redis_version").context("INFO tells no version")?;
+        Ok(match self.servers.len() {
+            1 => format!("one Redis {version} that keeps nothing on the disk"),
+            masters => format!("{masters} such masters for `redlock:`"),
+        })
     }
 
-    fn proxy(&self) -> Option<&Proxy> {
-        Some(&self.proxy)
+    fn proxies(&self) -> &[Proxy] {
+        &self.proxies
     }
 
     fn target(&self, network: Network) -> Target {
-        let address = match network {
-            Network::OneCore | Network::Loopback => self.server.address(),
-            Network::Delay => self.proxy.address(),
+        let addresses: Vec<_> = match network {
+            Network::OneCore | Network::Loopback => {
+                self.servers.iter().map(|server| server.address().to_string()).collect()
+            }
+            Network::Delay => self.proxies.iter().map(|proxy| proxy.address().to_string()).collect(),
         };
+        let scheme = if self.servers.len() == 1 { "redis" } else { "redlock" };
         let prefix = format!("bench-{}", self.made.fetch_add(1, Ordering::Relaxed));
-        Target { url: format!("redis://{address}?prefix={prefix}"), file: prefix.into() }
+        Target { url: format!("{scheme}://{}?prefix={prefix}", addresses.join(",")), file: prefix.into() }
     }
 
     fn keep(&self, to: Kept) -> Result<()> {
-        let id = u32::try_from(self.number("process_id")?)?;
-        machine::pin_process(id, &to.among(self.cores))
+        self.servers.iter().try_for_each(|server| {
+            let id = u32::try_from(number(server, "process_id")?)?;
+            machine::pin_process(id, &to.among(self.cores))
+        })
     }
 
-    /// Scripts are the requests, and what they publish the notifications: commands inside of scripts are counted by the
-    /// server like others, and tell nothing.
+    /// What no script can contain are the requests, and what is published the notifications: commands inside of scripts are
+    /// counted by the server like others, and tell nothing.
     fn traffic(&self) -> Result<Traffic> {
-        let requests = self.calls("evalsha") + self.calls("eval");
-        Ok(Traffic { requests, sent: requests + self.calls("publish") })
+        let requests = self.calls(&["evalsha", "eval", "subscribe", "unsubscribe"]);
+        Ok(Traffic { requests, sent: requests + self.calls(&["publish"]) })
     }
 
     fn memory(&self) -> Result<Option<u64>> {
-        self.number("used_memory").map(Some)
+        self.servers.iter().map(|server| number(server, "used_memory")).sum::<Result<_>>().map(Some)
     }
 }

@@ -4,7 +4,8 @@ use super::Measured;
 use super::hand_over::with;
 use super::site::Network::{self, Delay, Loopback, OneCore};
 use crate::contestant::Contestant::{
-    self, Current, CurrentPlain, CurrentRedisson, OwnApart, PlainFloor, RedisFloor, Redisson, RedissonFair,
+    self, Current, CurrentPlain, CurrentRedisson, NpmRedlock, OwnApart, PlainFloor, RedisFloor, Redisson, RedissonFair,
+    Redsync,
 };
 use crate::goals::Bound::{self, AtLeast, AtMost};
 use crate::goals::Goal;
@@ -17,12 +18,42 @@ pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = cycle(measured);
     goals.extend(lanes(measured));
     goals.extend(WAITERS.into_iter().flat_map(|waiters| hand_over(measured, waiters)));
-    let requests =
-        |who| figure(&measured.counts, who, Loopback).map(|figure: &super::counts::Counts| figure.together.requests);
-    let what = format!("requests per hand-over, 100 waiters: {} ÷ {}", short(CurrentRedisson), short(Redisson));
-    goals.push(goal(what, AtMost(0.5), ratio(requests(CurrentRedisson), requests(Redisson))));
     goals.extend(locks(measured));
+    goals.extend(fleets(measured));
     goals
+}
+
+/// The layouts of other clients, against these clients.
+fn fleets(measured: &Measured) -> Vec<Goal> {
+    let cycle = |ours, theirs, most| {
+        let p50 = |who| figure(&measured.cycle, who, OneCore).map(|times| times.p50);
+        let what = format!("cycle, {}: {} ÷ {}", OneCore.title(), short(ours), short(theirs));
+        goal(what, AtMost(most), ratio(p50(ours), p50(theirs)))
+    };
+    let redlock = |theirs| {
+        let p50 = |who| figure(&measured.redlock, who, Delay).map(|times| times.p50);
+        let what = format!("cycle, three masters, {}: `redlock:` ÷ {}", Delay.title(), short(theirs));
+        goal(what, AtMost(0.7), ratio(p50(Current), p50(theirs)))
+    };
+    let requests = |what: &str, of: &dyn Fn(Contestant) -> Option<f64>| {
+        let what = format!("requests, {what}: {} ÷ {}", short(CurrentRedisson), short(Redisson));
+        goal(what, AtMost(0.5), ratio(of(CurrentRedisson), of(Redisson)))
+    };
+    vec![
+        cycle(CurrentPlain, PlainFloor, 1.10),
+        cycle(CurrentRedisson, Redisson, 0.6),
+        redlock(Redsync),
+        redlock(NpmRedlock),
+        requests("32 waiters of one process, per section", &|who| {
+            figure(&measured.together, who, Loopback).map(|all| all.requests)
+        }),
+        requests("4 processes × 8 waiters, per section", &|who| {
+            figure(&measured.processes, who, Loopback).map(|all| all.requests)
+        }),
+        requests("a queue of 100 in one session, per hand-over", &|who| {
+            figure(&measured.counts, who, Loopback).map(|counts| counts.together.requests)
+        }),
+    ]
 }
 
 fn goal(what: String, bound: Bound, value: Option<f64>) -> Goal {
@@ -44,8 +75,6 @@ fn cycle(measured: &Measured) -> Vec<Goal> {
         against(Current, Delay, RedisFloor, 1.10),
         against(OwnApart, Delay, RedisFloor, 1.10),
         against(OwnApart, Delay, Current, 1.03),
-        against(CurrentPlain, OneCore, PlainFloor, 1.10),
-        against(CurrentRedisson, OneCore, Redisson, 0.6),
     ]
 }
 

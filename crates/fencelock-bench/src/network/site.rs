@@ -89,8 +89,8 @@ pub(crate) trait Site {
     /// What the server is, for the line that says what was measured.
     fn describe(&self) -> Result<String>;
 
-    /// What delays the way to the server; none where there is no server.
-    fn proxy(&self) -> Option<&Proxy>;
+    /// What delays the way to each server; none where there is no server.
+    fn proxies(&self) -> &[Proxy];
 
     /// The ways to it on which a scene is measured.
     fn networks(&self) -> &'static [Network] {
@@ -128,7 +128,7 @@ pub(crate) trait Site {
 
     /// Whether the proxy delays; what is not measured need not wait.
     fn delays(&self, delays: bool) {
-        if let Some(proxy) = self.proxy() {
+        for proxy in self.proxies() {
             proxy.delay(if delays { DELAY } else { Duration::ZERO });
         }
     }
@@ -139,9 +139,9 @@ pub(crate) trait Site {
         self.keep(if network == Network::OneCore { Kept::First } else { Kept::Second })
     }
 
-    /// Waits until the proxy has carried so many bytes more to the server, or until nothing comes any more.
+    /// Waits until the first proxy has carried so many bytes more to the server, or until nothing comes any more.
     fn carries(&self, bytes: u64) {
-        let Some(proxy) = self.proxy() else { return };
+        let [proxy, ..] = self.proxies() else { return };
         let (before, _) = proxy.bytes();
         wait_until(Duration::from_secs(20), || proxy.bytes().0 >= before + bytes);
     }

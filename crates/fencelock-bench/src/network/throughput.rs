@@ -76,7 +76,7 @@ pub(super) struct Throughput {
     /// The one served least over the one served most, in the worst round.
     pub(super) served: f64,
     /// Requests that the server received for each section, those that make the parents included.
-    requests: f64,
+    pub(super) requests: f64,
     /// Processor time that the client took for each section, in nanoseconds.
     processor: f64,
 }
@@ -93,6 +93,7 @@ pub(super) fn measure(run: &Run, way: Way) -> Result<Vec<Row<Throughput>>> {
     for network in Network::BOTH {
         run.site.delays(network == Network::Delay);
         let mut contestants = run.bench.present_but(way.absent());
+        contestants.retain(|contestant| way == Way::Apart || contestant.waits());
         // Four Java machines on two cores would measure the machine; on Redis they are idle enough to be told from ours.
         let redis = run.bench.store == Store::Redis;
         contestants.retain(|contestant| redis || way.processes() == 1 || !contestant.is_driven());

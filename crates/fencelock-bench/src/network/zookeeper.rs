@@ -41,8 +41,8 @@ impl ZooKeeper {
 }
 
 impl Site for ZooKeeper {
-    fn proxy(&self) -> Option<&Proxy> {
-        Some(&self.proxy)
+    fn proxies(&self) -> &[Proxy] {
+        std::slice::from_ref(&self.proxy)
     }
 
     fn describe(&self) -> Result<String> {

@@ -66,12 +66,12 @@ fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>,
 }
 
 /// With a column for each floor or peer to compare with, and for a store with a server all that for each way to it.
-pub(crate) fn table(rows: &[Row<Times>], store: Store) -> Table {
+pub(crate) fn table(what: &str, rows: &[Row<Times>], store: Store) -> Table {
     let networks = [Network::OneCore, Network::Loopback, Network::Delay];
     let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
     let mut others = vec![("× floor", store.floor()), ("× filelock", Contestant::Filelock)];
     others.retain(|(_, other)| figure(rows, *other, Network::Loopback).is_some());
-    let mut head = vec!["cycle".to_owned()];
+    let mut head = vec![what.to_owned()];
     for network in &networks {
         let (unit, _) = network.unit();
         let way = if store.has_server() { format!("{}, ", network.title()) } else { String::new() };

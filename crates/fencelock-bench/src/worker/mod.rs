@@ -142,9 +142,8 @@ impl Contender {
             Contestant::ZkCrate => {
                 Self::ZooKeeperCrate(Workload::new(zookeeper_crate::Crate::connect(&args.url).await?))
             }
-            Contestant::RedisFloor | Contestant::PlainFloor => {
-                let is_plain = args.contestant == Contestant::PlainFloor;
-                let floor = redis_floor::Floor::connect(&args.url, prefix(args)?, is_plain).await?;
+            Contestant::RedisFloor | Contestant::PlainFloor | Contestant::RedissonFloor => {
+                let floor = redis_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::RedisFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
@@ -158,7 +157,8 @@ impl Contender {
             | Contestant::Redisson
             | Contestant::RedissonFair
             | Contestant::Redsync
-            | Contestant::RedisPy => bail!("{} is driven by a program of its own language", args.contestant.title()),
+            | Contestant::RedisPy
+            | Contestant::NpmRedlock => bail!("{} is driven by a program of its own language", args.contestant.title()),
         })
     }
 

@@ -3,7 +3,8 @@
 //! A free lock is one script that sets a key with an expiry, and one that deletes it if it is ours. A lock that is waited
 //! for is one script that takes it or queues, and one that gives it to the next in the queue and tells that one. Nothing
 //! dies here, so nobody looks for the dead; nobody counts, nobody is told who holds what.
-//! In the layout of everybody a free lock is taken by a single command, and there is no queue.
+//!
+//! The floors of `layout=plain` and `layout=redisson` take and drop a free lock as those layouts write it, and know no queue.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,15 @@ use tokio::sync::{oneshot, watch};
 
 use super::ours::TTL;
 use super::workload::{Lock, Take};
+use crate::contestant::Contestant;
 
 const TAKE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0";
 const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/// A hash with an expiry, whose release is told: Redisson's lock without who says what, how often, and what was asked before.
+const TAKE_HASH: &str = "if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end \
+                         redis.call('HSET', KEYS[1], ARGV[1], '1') redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
+const DROP_HASH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end \
+                         redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[2], '0') return 1";
 const QUEUE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
                      redis.call('RPUSH', KEYS[2], ARGV[1]) return 0";
 const PASS: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
@@ -47,12 +54,11 @@ pub(super) struct Floor {
     channel: Arc<str>,
     /// What every key begins with.
     prefix: Arc<str>,
-    /// A free lock is taken by a command.
-    is_plain: bool,
 }
 
 struct Scripts {
-    take: Script,
+    /// `None` where a command does it.
+    take: Option<Script>,
     drop: Script,
     queue: Script,
     pass: Script,
@@ -66,7 +72,7 @@ pub(super) struct Held {
 }
 
 impl Floor {
-    pub(super) async fn connect(url: &str, prefix: &str, is_plain: bool) -> Result<Self> {
+    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let channel: Arc<str> = format!("{prefix}-{}", std::process::id()).into();
         let waiting = Waiting::default();
@@ -81,13 +87,18 @@ impl Floor {
         let settings = TcpSettings::default().set_nodelay(true);
         let info = format!("{url}?protocol=resp3").into_connection_info()?.set_tcp_settings(settings);
         let mut wire = Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await?;
+        let (take, drop) = match contestant {
+            Contestant::PlainFloor => (None, DROP),
+            Contestant::RedissonFloor => (Some(TAKE_HASH), DROP_HASH),
+            _ => (Some(TAKE), DROP),
+        };
         let scripts = Scripts {
-            take: Script::new(TAKE),
-            drop: Script::new(DROP),
+            take: take.map(Script::new),
+            drop: Script::new(drop),
             queue: Script::new(QUEUE),
             pass: Script::new(PASS),
         };
-        for script in [&scripts.take, &scripts.drop, &scripts.queue, &scripts.pass] {
+        for script in scripts.take.iter().chain([&scripts.drop, &scripts.queue, &scripts.pass]) {
             script.load_async(&mut wire).await?;
         }
         wire.subscribe(&*channel).await?;
@@ -100,7 +111,6 @@ impl Floor {
             waiting,
             queued: Arc::default(),
             last: Arc::default(),
-            is_plain,
         };
         Ok(floor)
     }
@@ -109,21 +119,20 @@ impl Floor {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How a lock knows who has it, or is in its queue.
-    fn place(&self, number: u64) -> String {
-        format!("{}:{number}", self.channel)
+    async fn ask(&self, script: &Script, number: u64) -> Result<bool> {
+        let mut call = script.prepare_invoke();
+        call.key(&self.keys.0).key(&self.keys.1).arg(self.place(number)).arg(TTL.as_millis() as u64);
+        Ok(call.invoke_async(&mut self.wire.clone()).await?)
     }
 
     async fn set(&self, number: u64) -> Result<bool> {
         let mut set = redis::cmd("SET");
         set.arg(&self.keys.0).arg(self.place(number)).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
-        Ok(set.query_async::<Option<String>>(&mut self.wire.clone()).await?.is_some())
+        Ok(set.query_async(&mut self.wire.clone()).await?)
     }
 
-    async fn ask(&self, script: &Script, number: u64) -> Result<bool> {
-        let mut call = script.prepare_invoke();
-        call.key(&self.keys.0).key(&self.keys.1).arg(self.place(number)).arg(TTL.as_millis() as u64);
-        Ok(call.invoke_async(&mut self.wire.clone()).await?)
+    fn place(&self, number: u64) -> String {
+        format!("{}:{number}", self.channel)
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
@@ -175,8 +184,11 @@ impl Lock for Floor {
 
     async fn acquire_free(&self) -> Result<Held> {
         let number = self.number();
-        let taken = if self.is_plain { self.set(number).await? } else { self.ask(&self.scripts.take, number).await? };
-        ensure!(taken, "somebody else is about");
+        let is_taken = match &self.scripts.take {
+            Some(take) => self.ask(take, number).await?,
+            None => self.set(number).await?,
+        };
+        ensure!(is_taken, "somebody else is about");
         Ok(Held { number, alone: true })
     }
 

@@ -1,0 +1,27 @@
+//! The benchmark of Redis runs from end to end, so that it does not rot.
+
+use std::process::Command;
+
+#[test]
+fn the_benchmarks_of_the_redis_store_run() {
+    let run = Command::new(env!("CARGO_BIN_EXE_fencelock-bench")).args(["redis", "--quick"]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let section = String::from_utf8(run.stdout).unwrap();
+    for row in [
+        "3 such masters for `redlock:`",
+        "| floor of `layout=plain`: the bare commands |",
+        "| floor of `layout=redisson`: the bare scripts |",
+        "| fencelock, `Io::CurrentRuntime`, `layout=redisson` |",
+        "| cycle, three masters | loopback, p50 µs |",
+        "| 4 processes × 8 waiters on one name |",
+        "| hand-over, 2 ms each way, p50 (p99) ms |",
+        "| as the server counts |",
+        "`layout=plain` ÷ floor of `layout=plain`: the bare commands | ≤ 1.1 |",
+        "| cycle, three masters, 2 ms each way: `redlock:` ÷ npm `redlock` | ≤ 0.7 | – | not measured |",
+        "| requests, a queue of 100 in one session, per hand-over: ",
+    ] {
+        assert!(section.contains(row), "{row} is missing in\n{section}");
+    }
+    // Of a window without a single cycle, on a busy machine, there is no ratio.
+    assert!(!section.contains("NaN") && !section.contains(" inf |"), "{section}");
+}
