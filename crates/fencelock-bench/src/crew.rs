@@ -205,7 +205,8 @@ fn for_driver(url: &str) -> Result<(String, &str)> {
     if let Ok((servers, parent)) = servers_and_parent(url) {
         return Ok((servers.to_owned(), parent));
     }
-    let (servers, prefix) = url.split_once("?prefix=").with_context(|| url.to_owned())?;
+    let (servers, options) = url.split_once('?').with_context(|| url.to_owned())?;
+    let (_, prefix) = options.split_once("prefix=").with_context(|| url.to_owned())?;
     let (_, hosts) = servers.split_once("://").with_context(|| url.to_owned())?;
     Ok((hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>().join(","), prefix))
 }
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(for_driver("zk://a:1,b:2/bench-1?tick_ms=2").unwrap(), one("a:1,b:2", "/bench-1"));
         assert_eq!(for_driver("redis://a:1?prefix=p").unwrap(), one("redis://a:1", "p"));
         assert_eq!(
-            for_driver("redlock://a:1,b:2,c:3?prefix=p").unwrap(),
+            for_driver("redlock://a:1,b:2,c:3?rejoin_ms=0&prefix=p").unwrap(),
             one("redis://a:1,redis://b:2,redis://c:3", "p")
         );
         assert!(for_driver("file:///tmp").is_err());

@@ -49,6 +49,7 @@ const TABLE: &[Row] = &[
     row("fencelock", "zookeeper", Contends, 120).threads(4),
     row("fencelock-bench", "fencelock-bench", Computes, 1),
     row("fencelock-bench", "smoke", Computes, 40),
+    row("fencelock-bench", "smoke::redis", Waits, 15),
     row("fencelock-bench", "smoke::zookeeper", Contends, 180),
     row("fencelock-cli", "command", Waits, 35),
     row("fencelock-cli", "command::guardian", Waits, 65),

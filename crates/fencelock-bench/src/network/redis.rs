@@ -69,9 +69,10 @@ impl Site for Redis {
             }
             Network::Delay => self.proxies.iter().map(|proxy| proxy.address().to_string()).collect(),
         };
-        let scheme = if self.servers.len() == 1 { "redis" } else { "redlock" };
+        // Masters that were started a moment ago have nothing to forget here.
+        let (scheme, options) = if self.servers.len() == 1 { ("redis", "") } else { ("redlock", "rejoin_ms=0&") };
         let prefix = format!("bench-{}", self.made.fetch_add(1, Ordering::Relaxed));
-        Target { url: format!("{scheme}://{}?prefix={prefix}", addresses.join(",")), file: prefix.into() }
+        Target { url: format!("{scheme}://{}?{options}prefix={prefix}", addresses.join(",")), file: prefix.into() }
     }
 
     fn keep(&self, to: Kept) -> Result<()> {
