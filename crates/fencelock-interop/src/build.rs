@@ -72,7 +72,7 @@ pub enum Purpose {
 }
 
 /// Where the drivers were built to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Built {
     home: PathBuf,
 }

@@ -73,9 +73,20 @@ pub(crate) enum Nodes {
     Beside,
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
+    /// The same on each of several masters of Redis.
+    Masters,
 }
 
 impl Nodes {
+    /// The key that those who contend for `name` have on Redis, if it is one.
+    pub(crate) fn key(self, parent: &str, name: &str) -> Option<String> {
+        match self {
+            Self::String(before) => Some(format!("{before}{parent}:{name}")),
+            Self::Masters => Some(format!("{parent}:{name}")),
+            _ => None,
+        }
+    }
+
     /// The nodes whose children contend for `name`.
     pub(crate) fn queues(self, parent: &str, name: &str) -> Vec<String> {
         match self {
@@ -83,7 +94,7 @@ impl Nodes {
             Self::Together => vec![parent.to_owned()],
             Self::Leases => vec![format!("{parent}/{name}/leases")],
             Self::Beside => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
-            Self::String(before) => vec![format!("{before}{parent}:{name}")],
+            Self::String(_) | Self::Masters => self.key(parent, name).into_iter().collect(),
         }
     }
 }

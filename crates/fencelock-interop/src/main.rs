@@ -46,14 +46,14 @@ enum Command {
     Driver { servers: String, session_timeout_ms: u64, log: String },
     /// The same for the crate `rslock`.
     #[command(hide = true)]
-    Rslock { server: String, ttl_ms: u64, log: String },
+    Rslock { servers: String, ttl_ms: u64, log: String },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Driver { servers, session_timeout_ms, .. }) => ours::serve(servers, *session_timeout_ms),
-        Some(Command::Rslock { server, ttl_ms, .. }) => rslock::serve(server, *ttl_ms),
+        Some(Command::Rslock { servers, ttl_ms, .. }) => rslock::serve(servers, *ttl_ms),
         None => run::all(&args.only, args.among, args.on, args.jobs),
     };
     match done {

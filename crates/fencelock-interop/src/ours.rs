@@ -171,8 +171,10 @@ impl Ours {
             return Ok(client.clone());
         }
         let (servers, options) = self.servers.split_once('?').unwrap_or((&self.servers, ""));
-        let url = if servers.starts_with("redis://") {
-            format!("{servers}?{}&{options}", dialect.replace("{parent}", parent))
+        let url = if let Some(hosts) = servers.strip_prefix("redis://") {
+            let masters: Vec<_> = hosts.split(",redis://").collect();
+            let scheme = if masters.len() == 1 { "redis" } else { "redlock" };
+            format!("{scheme}://{}?{}&{options}", masters.join(","), dialect.replace("{parent}", parent))
         } else {
             format!("zk://{servers}{parent}?layout={dialect}&{options}")
         };

@@ -11,9 +11,10 @@ use crate::ours::{now, obeying};
 use crate::turns::Work;
 
 /// Takes orders until stdin ends.
-pub(crate) fn serve(server: &str, ttl_ms: u64) -> Result<()> {
+pub(crate) fn serve(servers: &str, ttl_ms: u64) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let (manager, ttl) = (LockManager::new(vec![server.to_owned()]), Duration::from_millis(ttl_ms));
+    let (manager, ttl) =
+        (LockManager::new(servers.split(',').map(str::to_owned).collect()), Duration::from_millis(ttl_ms));
     let mut driver = Driver { runtime, manager, ttl, held: HashMap::new(), handles: 0 };
     obeying(|words| driver.obey(words))
 }

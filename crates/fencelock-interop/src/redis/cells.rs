@@ -1,9 +1,10 @@
 //! Who is played against whom on Redis, and what must come of it.
 
 use super::clients::{
-    BOTH, COUNTING, FAIR, FAIR_LOCK, FENCED, PLAIN, PLAIN_LOCK, PLAIN_MUTEX, PYTHON_REDIS_LOCK, READ_LOCK,
-    READ_LOCK_3_20, READS, REDIS_PY, REDIS_SEMAPHORE, REDISLOCK, REDISSON, REDISSON_FENCED, REDLOCK, REDSYNC, RLOCK,
-    RLOCK_3_20, RSLOCK, SIGNALLING, SPIN, WRITE_LOCK, WRITE_LOCK_3_20, WRITES,
+    BOTH, COUNTING, FAIR, FAIR_LOCK, FENCED, PLAIN, PLAIN_LOCK, PLAIN_MUTEX, PYTHON_REDIS_LOCK, QUORUM, READ_LOCK,
+    READ_LOCK_3_20, READS, REDIS_PY, REDIS_SEMAPHORE, REDISLOCK, REDISSON, REDISSON_FENCED, REDLOCK, REDLOCK_QUORUM,
+    REDSYNC, REDSYNC_QUORUM, RLOCK, RLOCK_3_20, RSLOCK, RSLOCK_QUORUM, SIGNALLING, SPIN, WRITE_LOCK, WRITE_LOCK_3_20,
+    WRITES,
 };
 use crate::cells::Expected::{Granted, Refused, Shares, Sleeps, Waits};
 use crate::cells::{Among, Cell, Pair, both_ways, chosen, pair};
@@ -74,8 +75,16 @@ static REDISSON_PAIRS: [Pair; 27] = [
     pair(&REDISSON, &PLAIN, Refused, Refused),
 ];
 
+/// Redlock and everybody else, each on the same three masters.
+static QUORUM_PAIRS: [Pair; 4] = [
+    pair(&QUORUM, &QUORUM, Waits, Waits),
+    pair(&QUORUM, &REDSYNC_QUORUM, Waits, Waits),
+    pair(&QUORUM, &REDLOCK_QUORUM, Waits, Waits),
+    pair(&QUORUM, &RSLOCK_QUORUM, Waits, Waits),
+];
+
 fn pairs() -> impl Iterator<Item = &'static Pair> {
-    PLAIN_PAIRS.iter().chain(&REDISSON_PAIRS)
+    PLAIN_PAIRS.iter().chain(&REDISSON_PAIRS).chain(&QUORUM_PAIRS)
 }
 
 /// Every cell, both ways, those first that take longest.
@@ -100,7 +109,8 @@ mod tests {
             let row = format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1);
             assert!(text.contains(&row), "no document says: {row}");
         }
-        let is_pair = |line: &&str| line.starts_with("| fencelock layout=") && line.matches(" | ").count() == 3;
+        let is_ours = |line: &str| line.starts_with("| fencelock layout=") || line.starts_with("| fencelock redlock:");
+        let is_pair = |line: &&str| is_ours(line) && line.matches(" | ").count() == 3;
         let rows = text.lines().filter(is_pair).count();
         assert_eq!(rows, pairs().count());
     }

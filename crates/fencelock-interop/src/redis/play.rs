@@ -36,7 +36,8 @@ const COUNTS: u64 = 10;
 pub(crate) struct Stage<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) scratch: &'a Path,
-    pub(crate) server: &'a Server,
+    /// One, or several masters that know nothing of each other.
+    pub(crate) servers: &'a [Server],
     /// fencelock, which shows who holds, and breaks grants.
     pub(crate) fencelock: &'a Mutex<Driver>,
 }
@@ -61,8 +62,10 @@ impl Stage<'_> {
         Ok(played)
     }
 
-    fn ask(&self, request: &[&str]) -> Result<Reply> {
-        self.server.ask(request).with_context(|| request.join(" "))
+    /// What each of the servers answers.
+    fn ask(&self, request: &[&str]) -> Result<Vec<Reply>> {
+        let ask = |server: &Server| server.ask(request).with_context(|| request.join(" "));
+        self.servers.iter().map(ask).collect()
     }
 
     fn tell(&self, order: &str) -> Result<String> {
@@ -269,28 +272,38 @@ impl Game<'_> {
     fn fresh(&mut self) -> Lock {
         self.rounds += 1;
         let name = format!("cell-{}-{}", self.number, self.rounds);
-        let key = match self.cell.holder.nodes {
-            Nodes::String(before) => Some(format!("{before}{PARENT}:{name}")),
-            _ => None,
-        };
-        Lock { key, name }
+        Lock { key: self.cell.holder.nodes.key(PARENT, &name), name }
     }
 
     /// Whether one key is all that they contend for.
     fn is_one_key(&self) -> bool {
-        matches!(self.cell.holder.nodes, Nodes::String(_)) && self.cell.holder.nodes == self.cell.contender.nodes
+        let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
+        matches!(holder, Nodes::String(_) | Nodes::Masters) && holder == contender
     }
 
-    /// What is under the holder's key, of whatever type it is.
+    /// What is under the holder's key, of whatever type it is: on every server, which some clients go on telling when a quorum has
+    /// answered.
     fn value(&self, lock: &Lock) -> Result<Reply> {
-        lock.key.as_ref().map_or(Ok(Reply::Nil), |key| self.stage.ask(&["DUMP", key]))
+        let Some(key) = &lock.key else { return Ok(Reply::Nil) };
+        let asked = Instant::now();
+        loop {
+            let mut values = self.stage.ask(&["DUMP", key])?;
+            values.dedup();
+            match values.pop() {
+                Some(value) if values.is_empty() => return Ok(value),
+                _ => ensure!(asked.elapsed() < PATIENCE, "the servers never came to say the same of {key}"),
+            }
+        }
     }
 
-    /// How long the key of a killed holder lives.
+    /// How long the key of a killed holder lives: on so many servers that those without it are no quorum.
     fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
         let Some(key) = &lock.key else { return Ok(None) };
-        let left = self.stage.ask(&["PTTL", key])?.number().and_then(|left| u64::try_from(left).ok());
-        Ok(Some(Duration::from_millis(left.context("the key of a killed holder has no end")?)))
+        let lives = |reply: Reply| reply.number().and_then(|left| u64::try_from(left).ok());
+        let left: Option<Vec<_>> = self.stage.ask(&["PTTL", key])?.into_iter().map(lives).collect();
+        let mut left = left.context("the key of a killed holder has no end")?;
+        left.sort_unstable();
+        Ok(Some(Duration::from_millis(left[left.len() / 2])))
     }
 
     fn hold(&mut self, lock: &Lock) -> Result<String> {
