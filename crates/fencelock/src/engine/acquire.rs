@@ -57,7 +57,8 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// One acquire. Dropped at any point, it leaves nothing in the store once clean-up has run.
 ///
-/// What happens rarely (failures, refusals, opening a session) is boxed: its room would be taken in every future that waits.
+/// What happens rarely (failures, refusals, opening a session) or comes before the wait (entering the queue) is boxed: its room would
+/// be taken in every future that waits.
 pub(crate) struct Acquire {
     engine: Arc<Engine>,
     domain: Domain,
@@ -112,7 +113,7 @@ impl Acquire {
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
-    pub(crate) async fn run(mut self, begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
+    pub(crate) async fn run(mut self: Box<Self>, begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
         let acquired = self.rounds(begun).await;
         match &acquired {
             Ok(hold) => self.tell_granted(hold),
@@ -177,9 +178,9 @@ impl Acquire {
 
     /// One entry: from the tail of the queue to the grant, or to the loss of the place.
     async fn round(&mut self, begun: Box<Begun>) -> Result<Round> {
-        let Begun { mut attempt, mut known_since, answer } = *begun;
+        let Begun { mut attempt, mut known_since, answer } = begun.unboxed();
         let mut slot: Option<Arc<WaitSlot>> = None;
-        if let Some(over) = self.enter(&mut attempt, answer).await? {
+        if let Some(over) = Box::pin(self.enter(&mut attempt, answer)).await? {
             return Ok(Round::Again(over));
         }
         loop {

@@ -54,10 +54,16 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     phase: Current,
     told: Told,
+    /// Made for the first who waits for the end, or for the end that has a reason: most locks are held and given back without.
+    ending: OnceLock<Box<Ending>>,
+}
+
+/// Who is told of the end of a hold, and what.
+#[derive(Default)]
+struct Ending {
+    lost: CancellationToken,
     /// Of a grant that was broken.
     reason: OnceLock<Arc<str>>,
-    /// Made for the first who waits for the end: most locks are held and given back without.
-    lost: OnceLock<CancellationToken>,
 }
 
 impl Hold {
@@ -80,8 +86,7 @@ impl Hold {
             guards: AtomicU32::new(1),
             phase: Current::held(),
             told: Told::nothing(),
-            reason: OnceLock::new(),
-            lost: OnceLock::new(),
+            ending: OnceLock::new(),
             live: Arc::clone(&live),
             engine,
         });
@@ -175,7 +180,7 @@ impl Hold {
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).
     pub(crate) fn lost(&self) -> &CancellationToken {
-        let lost = self.lost.get_or_init(CancellationToken::new);
+        let lost = &self.ending.get_or_init(Box::default).lost;
         // With the fence of `tell_end`: either it finds the token, or this finds the end.
         fence(Ordering::SeqCst);
         if self.phase.get().is_end() {
@@ -187,8 +192,8 @@ impl Hold {
     /// Tells whoever waits for the end, which has come.
     fn tell_end(&self) {
         fence(Ordering::SeqCst);
-        if let Some(lost) = self.lost.get() {
-            lost.cancel();
+        if let Some(ending) = self.ending.get() {
+            ending.lost.cancel();
         }
     }
 
@@ -198,13 +203,17 @@ impl Hold {
 
     /// Why the grant was broken, if it was.
     pub(crate) fn reason(&self) -> Option<&str> {
-        self.reason.get().map(|reason| &**reason)
+        self.ending.get()?.reason.get().map(|reason| &**reason)
+    }
+
+    fn set_reason(&self, reason: Arc<str>) {
+        let _ = self.ending.get_or_init(Box::default).reason.set(reason);
     }
 
     /// [`Hold::lose`], with a reason that somebody gave.
     pub(crate) fn lose_for(self: &Arc<Self>, loss: Loss, reason: Option<Arc<str>>) {
         if let Some(reason) = reason {
-            let _ = self.reason.set(reason);
+            self.set_reason(reason);
         }
         self.lose(loss);
     }

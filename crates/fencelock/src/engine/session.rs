@@ -63,7 +63,7 @@ struct GoneGrant {
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
     /// The newest grant of the same request that is known to be gone: perhaps one that the waiter has not heard of yet.
-    gone: Mutex<Option<GoneGrant>>,
+    gone: Mutex<Option<Box<GoneGrant>>>,
     /// Of the one task that waits.
     waiter: AtomicWaker,
 }
@@ -74,22 +74,22 @@ impl WaitSlot {
         self.waiter.wake();
     }
 
-    fn gone(&self) -> MutexGuard<'_, Option<GoneGrant>> {
+    fn gone(&self) -> MutexGuard<'_, Option<Box<GoneGrant>>> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, grant: GoneGrant) {
         let mut gone = self.gone();
         if gone.as_ref().is_none_or(|before| before.token < grant.token) {
-            *gone = Some(grant);
+            *gone = Some(Box::new(grant));
         }
     }
 
     /// Tells a hold what was heard of its place while that was still a waiter's.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
         let gone = self.gone().take().filter(|gone| hold.token() == Some(gone.token));
-        if let Some(GoneGrant { loss, reason, .. }) = gone {
-            hold.lose_for(loss, reason);
+        if let Some(gone) = gone {
+            hold.lose_for(gone.loss, gone.reason);
         }
         if let Some(cause) = self.cause.get() {
             hold.lose(*cause);

@@ -112,10 +112,10 @@ impl Lock {
         engine.spawner.check_place()?;
         // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
-        let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
-        let begun = match acquire.now() {
+        let (acquire, begun) = match Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() }).now()
+        {
             Ok(hold) => return Guard::of_acquired(hold, &lifeline),
-            Err(begun) => begun,
+            Err(waiting) => waiting,
         };
         let on_the_thread = async move { Guard::of_acquired(acquire.run(begun).await?, &lifeline) };
         engine.spawner.run(on_the_thread).await

@@ -9,27 +9,51 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::Loss;
 use crate::time::Moment;
 
-/// The failures since the last success.
+/// The failures since the last success: of most acquires none.
 #[derive(Default)]
-pub(super) struct Failures {
-    pub(super) count: u32,
-    pub(super) first: Option<Moment>,
-    pub(super) latest: Option<Moment>,
-    pub(super) last: Option<Error>,
+pub(super) struct Failures(Option<Box<Streak>>);
+
+struct Streak {
+    count: u32,
+    first: Moment,
+    latest: Moment,
+    last: Option<Error>,
 }
 
 impl Failures {
     /// Counts another one. Gives back how many there are, and when the first one was.
     pub(super) fn another(&mut self, now: Moment) -> (u32, Moment) {
-        self.count = self.count.saturating_add(1);
-        self.latest = Some(now);
-        (self.count, *self.first.get_or_insert(now))
+        let begin = || Box::new(Streak { count: 0, first: now, latest: now, last: None });
+        let streak = self.0.get_or_insert_with(begin);
+        (streak.count, streak.latest) = (streak.count.saturating_add(1), now);
+        (streak.count, streak.first)
     }
 
     /// Begins anew where the latest one is longer ago than that.
     pub(super) fn forget_after(&mut self, quiet: Duration, now: Moment) {
-        if self.latest.is_some_and(|latest| now.since(latest) > quiet) {
+        if self.0.as_ref().is_some_and(|streak| now.since(streak.latest) > quiet) {
             *self = Self::default();
+        }
+    }
+
+    /// When the first one was.
+    fn first(&self) -> Option<Moment> {
+        self.0.as_ref().map(|streak| streak.first)
+    }
+
+    /// The last one, if it says something.
+    pub(super) fn last(&self) -> Option<&Error> {
+        self.0.as_ref()?.last.as_ref()
+    }
+
+    pub(super) fn take_last(&mut self) -> Option<Error> {
+        self.0.as_mut()?.last.take()
+    }
+
+    /// What the one that was counted last was.
+    pub(super) fn was(&mut self, error: Option<Error>) {
+        if let Some(streak) = &mut self.0 {
+            streak.last = error;
         }
     }
 }
@@ -44,7 +68,7 @@ impl Acquire {
             false => "the session was over before it had the lock",
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
-        if self.failures.count > 0 && !self.is_late() {
+        if self.failures.first().is_some() && !self.is_late() {
             return self.failed(error).await;
         }
         let now = self.engine.clock.now();
@@ -62,7 +86,7 @@ impl Acquire {
         };
         self.failures.another(self.engine.clock.now());
         // A place that was taken out says nothing against the store.
-        self.failures.last = (!was_removed).then_some(error);
+        self.failures.was((!was_removed).then_some(error));
         Ok(())
     }
 
@@ -76,7 +100,7 @@ impl Acquire {
     /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure
     /// ends the outage as well.
     pub(super) fn forget_what_passed(&mut self, live: &Live) {
-        if self.failures.first.is_some_and(|first| live.answered() > first) {
+        if self.failures.first().is_some_and(|first| live.answered() > first) {
             self.failures = Failures::default();
         }
     }
@@ -85,7 +109,7 @@ impl Acquire {
     pub(super) async fn failed(&mut self, error: Error) -> Result<()> {
         let failed = self.failures.another(self.engine.clock.now());
         let error = self.pause_after(failed, error).await?;
-        self.failures.last = Some(error);
+        self.failures.was(Some(error));
         Ok(())
     }
 

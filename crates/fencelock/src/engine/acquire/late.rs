@@ -35,7 +35,7 @@ impl Acquire {
         self.late_grants.forget_after(self.engine.retry.give_up_after, now);
         let failed = self.late_grants.another(now);
         let error = self.pause_after(failed, error).await?;
-        self.late_grants.last = Some(error);
+        self.late_grants.was(Some(error));
         Ok(())
     }
 }

@@ -25,14 +25,27 @@ impl Begun {
         let known_since = engine.clock.now();
         Self { attempt: Attempt::new(engine, live, name.clone()), known_since, answer: None }
     }
+
+    /// Taken out of the box where somebody waits, the box would stay as long as the wait.
+    #[expect(clippy::boxed_local, reason = "to free the box is what it is for")]
+    pub(super) fn unboxed(self: Box<Self>) -> Self {
+        *self
+    }
 }
+
+/// An acquire that was not over at once, and what was begun of it.
+type Unfinished = (Box<Acquire>, Option<Box<Begun>>);
 
 impl Acquire {
     /// Asks the store on this very thread, if it can answer at once. Unless that is a grant, it is where [`Acquire::run`]
     /// goes on, on the I/O thread: nothing that waits may depend on the caller.
     ///
     /// Nothing here awaits, so no caller can drop it half-way.
-    pub(crate) fn now(&self) -> Result<Arc<Hold>, Option<Box<Begun>>> {
+    pub(crate) fn now(self) -> Result<Arc<Hold>, Unfinished> {
+        self.first().map_err(|begun| (Box::new(self), begun))
+    }
+
+    fn first(&self) -> Result<Arc<Hold>, Option<Box<Begun>>> {
         let live = self.engine.current(self.domain).ok_or(None)?;
         let mut begun = Begun::fresh(&self.engine, live, &self.wish.name);
         let attempt = &mut begun.attempt;

@@ -28,7 +28,7 @@ impl Acquire {
 
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let (last, late) = (self.failures.last.take(), self.late_grants.last.take());
+        let (last, late) = (self.failures.take_last(), self.late_grants.take_last());
         let Some(live) = self.engine.current(self.domain).filter(|live| !live.is_suspect()) else {
             return self.outage(last.or_else(|| self.engine.why_no_session(self.domain)).or(late));
         };
@@ -66,7 +66,7 @@ impl Acquire {
         let told = self.engine.told(look, until).await;
         let live = self.engine.current(self.domain).filter(|live| !live.is_suspect());
         match (told, live) {
-            _ if self.failures.last.is_some() => self.timed_out(None).await,
+            _ if self.failures.last().is_some() => self.timed_out(None).await,
             (Some(Ok(looked)), _) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked)),
             (None, Some(live)) if !self.is_quiet(&live, live.heard(), until) => {
                 self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone())))

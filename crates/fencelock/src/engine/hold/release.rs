@@ -60,7 +60,7 @@ impl Hold {
         let breaks = self.engine.in_time("breaks", self.engine.store.breaks(&self.id.name)).await.unwrap_or_default();
         match breaks.into_iter().rfind(|order| order.grant().is_of(&self.id, self.token)) {
             Some(order) => {
-                let _ = self.reason.set(clean::reason(order.reason));
+                self.set_reason(clean::reason(order.reason));
                 Loss::Broken
             }
             None => Loss::Removed,

@@ -190,7 +190,7 @@ impl FilePlace {
     /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.
     fn rely_on_session(&mut self, directory: &Directory, ticket: Ticket) -> rustix::io::Result<Option<Again>> {
         let session = ticket.key.session;
-        let (now, is_far) = (self.core.clock.now(), self.gait.is_far());
+        let (now, is_far) = (self.core.clock.now(), self.gait.as_ref().is_some_and(|gait| gait.is_far()));
         let target = self.target(ticket, false);
         // Whoever is next tests at each look; for the others a dead one ahead makes no difference yet.
         let is_unwatched = target.departure.is_none() && target.session.is_none();
@@ -211,10 +211,10 @@ impl FilePlace {
     }
 
     fn watch_directory(&mut self, directory: &Directory) -> Again {
-        if self.crowd.as_ref().is_none_or(Subscription::is_blind) {
+        if self.crowd.as_ref().is_none_or(|crowd| crowd.is_blind()) {
             let path = format!("{}/{}", directory.path, Directory::bucket_path(self.bucket.index()));
             self.crowd = match watch(&path, Interest::AnyDeletion, &self.bell) {
-                Watching::On(subscription) => Some(subscription),
+                Watching::On(subscription) => Some(Box::new(subscription)),
                 Watching::Gone | Watching::Blind => None,
             };
         }

@@ -57,10 +57,10 @@ pub(super) struct FilePlace {
     pub(super) bell: LazyLock<Arc<Bell>>,
     pub(super) targets: Vec<Target>,
     /// Watches the whole directory of the bucket.
-    pub(super) crowd: Option<Subscription>,
+    pub(super) crowd: Option<Box<Subscription>>,
     linger: Duration,
-    /// How it looks while no event will come.
-    pub(super) gait: Gait,
+    /// How it looks while no event will come. Made when it does: most places never wait.
+    pub(super) gait: Option<Box<Gait>>,
     /// How often it looked.
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
@@ -90,7 +90,7 @@ impl FilePlace {
             targets: Vec::new(),
             crowd: None,
             linger: LINGER,
-            gait: Gait::default(),
+            gait: None,
             looks: 0,
             is_repair: false,
             is_rung: false,
@@ -159,7 +159,7 @@ impl FilePlace {
             Again::Repair => REPAIR,
             Again::Poll | Again::Linger if blind => {
                 let turn = line.map_or(1, |line| self.turn(line));
-                self.gait.pause(self.core.clock.now(), turn)
+                self.gait.get_or_insert_default().pause(self.core.clock.now(), turn)
             }
             Again::Poll => POLL,
             Again::Linger => {

@@ -63,12 +63,13 @@ impl Core {
 pub(super) struct MemorySession(pub(super) Arc<Core>);
 
 impl MemorySession {
-    fn entered(&self, joined: Joined, entry: Arc<Entry>) -> Entered {
+    fn entered(&self, joined: Joined, entry: &Entry) -> Entered {
         match joined {
             Joined::Busy => Entered::Busy,
             Joined::Conflict(claim) => Entered::Conflict(claim),
             Joined::In(number, standing) => {
-                Entered::In(Box::new(MemoryPlace { core: Arc::clone(&self.0), entry, number, standing }))
+                let id = PlaceId { name: entry.name.clone(), request: entry.id };
+                Entered::In(Box::new(MemoryPlace { core: Arc::clone(&self.0), id, number, standing }))
             }
         }
     }
@@ -86,14 +87,14 @@ impl Session for MemorySession {
             let tag = core.tag(Some(entry.id));
             let enter = move |state: &mut State, _| state.enter(session, &request);
             let joined = core.link.send(Operation::Enter, tag, enter).await?;
-            Ok(self.entered(joined, entry))
+            Ok(self.entered(joined, &entry))
         })
     }
 
     fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
         let session = self.0.session;
         let joined = self.0.link.send_now(|state, _| state.enter(session, entry))?;
-        Some(joined.map(|joined| self.entered(joined, Arc::clone(entry))))
+        Some(joined.map(|joined| self.entered(joined, entry)))
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -133,14 +134,14 @@ impl Session for MemorySession {
 
 struct MemoryPlace {
     core: Arc<Core>,
-    entry: Arc<Entry>,
+    id: PlaceId,
     number: u64,
     standing: Standing,
 }
 
 impl Place for MemoryPlace {
     fn id(&self) -> PlaceId {
-        PlaceId { name: self.entry.name.clone(), request: self.entry.id }
+        self.id.clone()
     }
 
     fn standing(&self) -> Standing {
@@ -180,7 +181,7 @@ impl Place for MemoryPlace {
 
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let (session, number, name) = (self.core.session, self.number, self.entry.name.clone());
+            let (session, number, name) = (self.core.session, self.number, self.id.name.clone());
             let lighten = move |state: &mut State, _| state.lighten(session, &name, number, claim);
             self.core.link.send(Operation::Lighten, self.core.tag(None), lighten).await
         })
@@ -188,8 +189,8 @@ impl Place for MemoryPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            let (session, number, entry) = (self.core.session, self.number, Arc::clone(&self.entry));
-            let leave = move |state: &mut State, _| Ok(state.leave(session, &entry.name, number, entry.id));
+            let (session, number, id) = (self.core.session, self.number, self.id.clone());
+            let leave = move |state: &mut State, _| Ok(state.leave(session, &id.name, number, id.request));
             let left = self.core.link.send(Operation::Leave, self.core.tag(None), leave).await?;
             self.standing = Standing::Lost(Loss::Removed);
             Ok(left)
@@ -197,8 +198,8 @@ impl Place for MemoryPlace {
     }
 
     fn leave_now(&mut self) -> Option<Result<Left>> {
-        let (session, number, entry) = (self.core.session, self.number, &self.entry);
-        let left = self.core.link.send_now(|state, _| state.leave(session, &entry.name, number, entry.id))?;
+        let (session, number, id) = (self.core.session, self.number, &self.id);
+        let left = self.core.link.send_now(|state, _| state.leave(session, &id.name, number, id.request))?;
         self.standing = Standing::Lost(Loss::Removed);
         Some(Ok(left))
     }
@@ -207,7 +208,7 @@ impl Place for MemoryPlace {
 impl MemoryPlace {
     /// Takes the standing anew, asks to be woken when it changes, and says when the next session may expire.
     fn look(&mut self, cx: &Context<'_>) -> Moment {
-        let (session, name, number) = (self.core.session, &self.entry.name, self.number);
+        let (session, name, number) = (self.core.session, &self.id.name, self.number);
         let (standing, expiry) = self.core.link.shared.with(|state, _| {
             let standing = state.look(session, name, number);
             if matches!(standing, Standing::Waiting(_)) {
@@ -223,7 +224,7 @@ impl MemoryPlace {
 impl Drop for MemoryPlace {
     fn drop(&mut self) {
         if matches!(self.standing, Standing::Waiting(_)) {
-            self.core.link.shared.with(|state, _| state.watch(&self.entry.name, self.number, None));
+            self.core.link.shared.with(|state, _| state.watch(&self.id.name, self.number, None));
         }
     }
 }

@@ -204,8 +204,13 @@ impl State {
         let since = self.clock.wall();
         let number = self.draw(since)?;
         let spare = &mut self.spare;
-        let line =
-            self.lines.entry(entry.name.clone()).or_insert_with(|| Line { tickets: std::mem::take(spare), granted: 0 });
+        let begin = || {
+            let mut tickets = std::mem::take(spare);
+            // Most names have one contender, and room for several would be made for the first.
+            tickets.reserve_exact(1);
+            Line { tickets, granted: 0 }
+        };
+        let line = self.lines.entry(entry.name.clone()).or_insert_with(begin);
         line.tickets.push_back(Ticket {
             number,
             id: entry.id,
