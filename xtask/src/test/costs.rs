@@ -70,7 +70,7 @@ const TABLE: &[Row] = &[
     row("fencelock-conformance", "harness::processes_file", Computes, 45),
     row("fencelock-conformance", "stores::file", Waits, 35).threads(4),
     row("fencelock-conformance", "stores::memory", Waits, 4),
-    row("fencelock-conformance", "stores::redis", Waits, 65).threads(4),
+    row("fencelock-conformance", "stores::redis", Waits, 85).threads(4),
     row("fencelock-conformance", "stores::redlock", Waits, 20).threads(4),
     row("fencelock-conformance", "stores::zookeeper", Contends, 190).threads(4),
     row("fencelock-interop", "fencelock-interop", Computes, 1),

@@ -187,11 +187,33 @@ impl fmt::Display for StoreUrl {
         if !self.authority.is_empty() || self.path.starts_with('/') {
             f.write_str("//")?;
         }
-        if self.credentials.is_some() {
-            f.write_str("***@")?;
+        if OWN_CREDENTIALS.contains(&&*self.scheme) {
+            let servers: Vec<String> = self.written.split(',').map(shown_server).collect();
+            f.write_str(&servers.join(","))?;
+        } else {
+            let hidden = if self.credentials.is_some() { HIDDEN } else { "" };
+            write!(f, "{hidden}{}", self.authority)?;
         }
-        write!(f, "{}{}", self.authority, self.path)
+        f.write_str(&self.path)
     }
+}
+
+/// The schemes whose servers may each have credentials in front of them. With any other one, a comma before the `@` is part of the password.
+const OWN_CREDENTIALS: &[&str] = &["redlock", "redlocks"];
+
+/// What is shown instead of credentials.
+const HIDDEN: &str = "***@";
+
+/// One of several servers as it may be shown. What does not look like one may be the beginning of a password with a comma in it.
+fn shown_server(written: &str) -> String {
+    let (hidden, server) = written.rsplit_once('@').map_or(("", written), |(_, server)| (HIDDEN, server));
+    let (host, port) = match server.find(']') {
+        Some(end) => server.split_at(end + 1),
+        None => server.split_at(server.find(':').unwrap_or(server.len())),
+    };
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c));
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    format!("{hidden}{}", if is_host && is_port { server } else { "***" })
 }
 
 impl fmt::Debug for StoreUrl {
@@ -234,6 +256,23 @@ mod tests {
         let servers = [server(Some(":s3,cret"), "a:1"), server(None, "b"), server(Some("me:s3@cret"), "[::1]:2")];
         assert_eq!(url.servers().unwrap(), servers);
         assert!(!format!("{url} {url:?}").contains("s3"), "{url}");
+    }
+
+    #[test]
+    fn every_server_is_shown_whichever_of_them_have_credentials_and_none_of_these() {
+        for (url, shown) in [
+            ("redlocks://:s3cret@a,:s3cret@b,c", "redlocks://***@a,***@b,c"),
+            ("redlock://a:1,me:s3cret@[::1]:2,10.0.0.1/3?prefix=x", "redlock://a:1,***@[::1]:2,10.0.0.1/3"),
+            ("redlock://a,b,c", "redlock://a,b,c"),
+            // The comma or the `@` of a password that was not encoded.
+            ("redlock://:s3,cret@a,b,c", "redlock://***,***@a,b,c"),
+            ("redlock://me:s3@cret@a,b,c", "redlock://***@a,b,c"),
+            ("redis://:s3,cret@a", "redis://***@a"),
+            ("zk://me:s3,cret@a:1,b:2/locks", "zk://***@a:1,b:2/locks"),
+        ] {
+            let url = StoreUrl::parse(url).unwrap();
+            assert_eq!(url.to_string(), shown);
+        }
     }
 
     #[test]

@@ -105,6 +105,58 @@ async fn a_name_whose_key_is_a_counter_is_refused_and_no_counter_is_listed() {
 }
 
 #[tokio::test]
+async fn a_counter_that_counts_nothing_is_named_and_no_lock_is_taken() {
+    let server = server(Settings::default());
+    for (layout, counter) in [("plain&fence=:fence", "job:fence"), ("redisson-fenced", "redisson_lock_token:{job}")] {
+        let client = client(&format!("redis://{}?layout={layout}", server.address()), 20_000).await;
+        let odd: [(&[&str], &str); 3] = [
+            (&["SET", counter, "text"], "not an integer"),
+            (&["SET", counter, "9223372036854775807"], "would overflow"),
+            (&["HSET", counter, "a", "b"], "a hash"),
+        ];
+        for (command, why) in odd {
+            server.ask(command).unwrap();
+            let error = client.mutex("job").unwrap().try_acquire().await.expect_err("there is no token for it");
+            assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Exhausted, false), "{layout}: {error}");
+            let said = error.to_string();
+            assert!(said.contains("the counter beside the lock") && said.contains(why), "{layout}: {said}");
+            assert_eq!(number(&server, &["EXISTS", "job"]), 0, "{layout}: it was taken without a token");
+            server.ask(&["DEL", counter]).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_value_is_broken_as_any_other() {
+    let server = server(Settings::default());
+    let client = client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    server.ask(&["SET", "job", ""]).unwrap();
+    let (job, holder) = (Name::new("job").unwrap(), shown(&client, "job").await);
+    assert!(client.break_grant(&job, &holder, "it is stuck").await.unwrap());
+    assert_eq!(number(&server, &["EXISTS", "job"]), 0);
+}
+
+#[tokio::test]
+async fn where_records_of_breaks_should_be_no_lock_is_taken_and_other_keys_hide_no_holder() {
+    let server = server(Settings::default());
+    for (layout, held) in [("plain", &["SET", "job", "theirs"][..]), ("redisson", &["HSET", "job", "theirs:1", "1"])] {
+        let client = client(&format!("redis://{}?layout={layout}", server.address()), 20_000).await;
+        let (job, records) = (Name::new("job").unwrap(), "fencelock:breaks:job");
+        let error = client.mutex(records).unwrap().try_acquire().await.expect_err("records are there");
+        assert_eq!(error.kind(), ErrorKind::InvalidName, "{error}");
+        server.ask(held).unwrap();
+        server.ask(&["SET", records, "something else"]).unwrap();
+        let holder = shown(&client, "job").await;
+        assert_eq!(client.breaks(&job).await.unwrap(), []);
+        let error = client.break_grant(&job, &holder, "it is stuck").await.expect_err("it cannot be recorded");
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error}");
+        assert!(error.to_string().contains("`fencelock:breaks:`"), "{error}");
+        assert_eq!(number(&server, &["EXISTS", "job"]), 1, "{layout}: it was broken without a record");
+        server.ask(&["DEL", "job", records]).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();

@@ -141,7 +141,13 @@ macro_rules! scripts {
     ($beside:literal, $file:literal) => {
         Script::new(
             concat!("plain/", $file),
-            concat!($beside, "\n", include_str!("scripts/signal.lua"), include_str!(concat!("scripts/", $file))),
+            concat!(
+                $beside,
+                "\n",
+                include_str!("../race/count.lua"),
+                include_str!("scripts/signal.lua"),
+                include_str!(concat!("scripts/", $file))
+            ),
         )
     };
 }

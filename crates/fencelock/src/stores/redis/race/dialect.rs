@@ -98,6 +98,11 @@ impl Scripts {
 /// How long after the end of a key it is tried: also of one that is prolonged by a few milliseconds for ever.
 const AFTER_THE_END: Duration = Duration::from_millis(20);
 
+const NO_RECORDS: &str = "the key for the records of breaks is no list: it is `fencelock:breaks:` and the key of the lock; delete it, or use another name";
+
+/// How the keys of records of breaks begin.
+const RECORDS: &str = "fencelock:breaks:";
+
 const ONLY_MUTEXES: &str = "this layout knows mutexes only: readers, writers and permits need `layout=fair`";
 const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
@@ -182,7 +187,7 @@ impl Dialect {
     }
 
     pub(super) fn records_key(&self, name: &Name) -> String {
-        format!("fencelock:breaks:{}{name}", self.prefix)
+        format!("{RECORDS}{}{name}", self.prefix)
     }
 
     /// How long the first of a line waits until its next try, for a lock that lives so long unless it is given up sooner.
@@ -219,8 +224,14 @@ impl Dialect {
         }
     }
 
-    /// Refuses a name whose key is that of a counter: what counts would be taken for a lock, or the other way round.
+    /// Refuses a name whose key is that of a counter or of records: what counts would be taken for a lock, or the other way round.
     pub(super) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
+        if self.key(name).starts_with(RECORDS) {
+            let message = "what begins so are the records of the breaks of another lock: use another name or prefix";
+            return Err(Error::new(ErrorKind::InvalidName, operation, message)
+                .with("name", name)
+                .with("begins", RECORDS));
+        }
         let Some(ending) = self.counters.as_deref().filter(|_| self.is_counter(&self.key(name))) else { return Ok(()) };
         let message = "what ends so is the counter of another lock (option `fence`): use another name";
         Err(Error::new(ErrorKind::InvalidName, operation, message).with("name", name).with("ending", ending))
@@ -310,10 +321,12 @@ pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
 /// The number of a grant, as the layout counts them.
 fn token(answer: Value) -> Result<FencingToken> {
     let number: i64 = plainly(answer)?;
-    u64::try_from(number).ok().and_then(|number| FencingToken::new(number, 0)).ok_or_else(|| {
-        let message = "the counter beside the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
-        Error::new(ErrorKind::Exhausted, "enter", message).with("counter", number).outcome_unknown()
-    })
+    u64::try_from(number).ok().and_then(|number| FencingToken::new(number, 0)).ok_or_else(|| no_counter(number))
+}
+
+fn no_counter(counter: impl ToString) -> Error {
+    let message = "the counter beside the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
+    Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string()).outcome_unknown()
 }
 
 pub(super) fn tried(answer: Value) -> Result<Tried> {
@@ -328,6 +341,7 @@ pub(super) fn tried(answer: Value) -> Result<Tried> {
             let left: i64 = plainly(left)?;
             Ok(Tried::Busy(u64::try_from(left).ok().map(Duration::from_millis)))
         }
+        (3, Some(why)) => Err(no_counter(plainly::<String>(why)?)),
         (_, Some(kind)) => Ok(Tried::Other(plainly(kind)?)),
         _ => Err(nonsense("a number of its own")),
     }
@@ -390,6 +404,9 @@ fn nonsense(cause: impl ToString) -> Error {
 impl Dialect {
     /// Of errors of the server, what only this layout can say.
     pub(super) fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+        if error.code() == Some("WRONGTYPE") {
+            return Some(refused(ErrorKind::Layout, NO_RECORDS));
+        }
         // A command in the middle of a script may be the one.
         is_denied(error).then(|| Meaning { unknown: true, ..refused(ErrorKind::Denied, self.denied) })
     }

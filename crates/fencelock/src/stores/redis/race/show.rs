@@ -71,12 +71,25 @@ pub(super) async fn break_grant(connection: &Connection, dialect: &Dialect, orde
 pub(super) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Name) -> Result<Vec<Break>> {
     let mut range = redis::cmd("LRANGE");
     range.arg(dialect.records_key(name)).arg(0).arg(-1);
-    let Value::Array(records) = connection.command("breaks", &range).await? else { return Ok(Vec::new()) };
+    let records = match connection.command("breaks", &range).await {
+        Ok(Value::Array(records)) => records,
+        Ok(_) => Vec::new(),
+        Err(error) => no_records(error)?,
+    };
     let read = |record| match record {
         Value::BulkString(text) => record::read::<Record>(&text)?.order(name),
         _ => None,
     };
     Ok(records.into_iter().filter_map(read).collect())
+}
+
+/// Where the key is no list, nobody's break is recorded, and everything else can be said of the lock.
+pub(super) fn no_records<T>(error: Error) -> Result<Vec<T>> {
+    if error.kind() != ErrorKind::Layout {
+        return Err(error);
+    }
+    tracing::warn!(%error, "records of breaks cannot be read");
+    Ok(Vec::new())
 }
 
 /// Why a place is gone, if somebody broke it.

@@ -114,6 +114,7 @@ macro_rules! script {
         Script::new(
             concat!("redisson/", $file),
             concat!(
+                include_str!("../race/count.lua"),
                 include_str!("scripts/holder.lua"),
                 include_str!("scripts/shared.lua"),
                 include_str!(concat!("scripts/", $file))

@@ -89,6 +89,7 @@ impl Core {
 
     async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
         self.member.alive("enter")?;
+        self.member.dialect.check_name("enter", &entry.name)?;
         if entry.claim != Claim::MUTEX {
             let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
             return Err(error.with("name", &entry.name).with("claim", entry.claim));

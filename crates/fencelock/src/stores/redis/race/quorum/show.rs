@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::super::dialect::{Dialect, Found, Marks, other_kind};
-use super::super::show::contender;
+use super::super::show::{contender, no_records};
 use super::fleet::{Fleet, Given, heard, no_quorum};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
@@ -24,6 +24,7 @@ struct Claimant {
 
 /// The holder, if the masters that answered leave it open that somebody has a quorum; what others have is strange.
 pub(super) async fn queue(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name, page: Page) -> Result<Queue> {
+    dialect.check_name("queue", name)?;
     let (quorum, all) = (fleet.quorum(), fleet.size());
     let given = found(fleet, dialect, name).await?;
     let silent = all - given.len();
@@ -196,6 +197,7 @@ async fn held(
 
 /// Breaks a grant at every master; says whether it was at one of them.
 pub(super) async fn break_grant(fleet: &Fleet, dialect: &Arc<Dialect>, order: &Break) -> Result<bool> {
+    dialect.check_name("break", &order.place.name)?;
     let record: Arc<str> = record::text("break", &Record::of(order))?.into();
     let (dialect, order) = (Arc::clone(dialect), Arc::new(order.clone()));
     let mut answers = fleet.ask(move |connection| {
@@ -214,9 +216,10 @@ pub(super) async fn breaks(fleet: &Fleet, dialect: &Dialect, name: &Name) -> Res
         Box::pin(async move {
             let mut range = redis::cmd("LRANGE");
             range.arg(key).arg(0).arg(-1);
-            match connection.command("breaks", &range).await? {
-                Value::Array(records) => Ok(records),
-                _ => Ok(Vec::new()),
+            match connection.command("breaks", &range).await {
+                Ok(Value::Array(records)) => Ok(records),
+                Ok(_) => Ok(Vec::new()),
+                Err(error) => no_records(error),
             }
         })
     })?;
