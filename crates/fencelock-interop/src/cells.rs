@@ -24,12 +24,16 @@ pub(crate) enum Expected {
 }
 
 /// What the holder does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scene {
     /// Holds, and lets go, or is killed.
     Hold,
     /// Writes, goes on as a reader, and lets go.
     Downgrade,
+    /// Holds at several masters, and one of them is killed.
+    Killed,
+    /// Holds at several masters, and one of them falls silent.
+    Silent,
 }
 
 /// One holder and one who tries.
@@ -248,7 +252,7 @@ pub(crate) enum Among {
 pub(crate) enum On {
     /// Those of ZooKeeper.
     Zookeeper,
-    /// One of Redis.
+    /// Those of Redis.
     Redis,
     /// Both.
     All,

@@ -76,9 +76,9 @@ impl Stage<'_> {
         let mut game = Game { stage: self, cell, number, holder, contender, twins, rounds: 0 };
         let played = match (cell.scene, cell.expected) {
             (Scene::Downgrade, _) => game.downgraded(),
-            (Scene::Hold, Expected::Waits | Expected::Sleeps) => game.waits(),
-            (Scene::Hold, Expected::Granted | Expected::Shares) => game.granted(),
-            (Scene::Hold, Expected::Refused) => game.refused(),
+            (_, Expected::Waits | Expected::Sleeps) => game.waits(),
+            (_, Expected::Granted | Expected::Shares) => game.granted(),
+            (_, Expected::Refused) => game.refused(),
         }?;
         let Game { holder, contender, .. } = game;
         self.pool.dismiss(cell.holder.program, holder);

@@ -12,6 +12,8 @@ pub(crate) fn title(cell: &Cell) -> String {
     let does = match cell.scene {
         Scene::Hold => "holds",
         Scene::Downgrade => "downgrades",
+        Scene::Killed => "holds, a master is killed",
+        Scene::Silent => "holds, a master falls silent",
     };
     format!("{} {does}, {} tries", cell.holder.title, cell.contender.title)
 }
@@ -54,11 +56,20 @@ pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
         };
         table.push_str(&format!(
             "{:<49}{:<49}{verdict:<9}{figures}  {result}\n",
-            format!("{}{}", cell.holder.title, if cell.scene == Scene::Downgrade { ", downgrading" } else { "" }),
+            format!("{}{}", cell.holder.title, more(cell.scene)),
             cell.contender.title
         ));
     }
     table
+}
+
+fn more(scene: Scene) -> &'static str {
+    match scene {
+        Scene::Hold => "",
+        Scene::Downgrade => ", downgrading",
+        Scene::Killed => ", a master killed",
+        Scene::Silent => ", a master silent",
+    }
 }
 
 fn figures(played: &Played) -> String {

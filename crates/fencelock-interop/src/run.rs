@@ -11,7 +11,7 @@ use fencelock_interop::Built;
 use fencelock_testbed::redis::Server;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-use crate::cells::{self, Among, Cell, On};
+use crate::cells::{self, Among, Cell, On, Scene};
 use crate::clients::{Client, GO, Nodes, Program};
 use crate::driver::Driver;
 use crate::play::{Played, SESSION, Stage};
@@ -38,28 +38,18 @@ pub(crate) fn all(only: &str, among: Among, on: On, jobs: usize) -> Result<()> {
     let scratch = tempfile::tempdir().context("no scratch directory")?;
     let zookeeper = (!on_zookeeper.is_empty()).then(Built::for_zookeeper).transpose()?;
     let redis = (!on_redis.is_empty()).then(Built::for_redis_cells).transpose()?;
-    let is_of_masters = |cell: &Cell| cell.holder.nodes == Nodes::Masters;
-    let (on_masters, on_redis): (Vec<Cell>, Vec<Cell>) = on_redis.into_iter().partition(is_of_masters);
     let start = Instant::now();
     // At once: most of a cell is waiting.
     let (of_zookeeper, of_redis) = std::thread::scope(|scope| {
-        let scratch = scratch.path();
-        let on_servers = |(cells, servers)| {
-            let built = redis.clone();
-            scope.spawn(move || {
-                built.map_or(Ok(Vec::new()), |built| on_redis_servers(built, cells, servers, scratch, jobs))
-            })
-        };
-        let of_redis = [(&on_redis[..], 1), (&on_masters[..], MASTERS)].map(on_servers);
-        let of_zookeeper = zookeeper.map(|built| on_zookeeper_servers(built, &on_zookeeper, scratch, only, jobs));
+        let of_redis = redis.map(|built| scope.spawn(|| on_redis_servers(built, &on_redis, scratch.path(), jobs)));
+        let of_zookeeper =
+            zookeeper.map(|built| on_zookeeper_servers(built, &on_zookeeper, scratch.path(), only, jobs));
         (of_zookeeper, of_redis.map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     let (mut played, drilled) = of_zookeeper.transpose()?.unwrap_or_default();
-    for of_redis in of_redis {
-        played.extend(of_redis?);
-    }
+    played.extend(of_redis.transpose()?.unwrap_or_default());
     let took = start.elapsed();
-    let cells = [on_zookeeper, on_redis, on_masters].concat();
+    let cells = [on_zookeeper, on_redis].concat();
     println!("\n{}", report::table(&cells, &played));
     let budget = BUDGET.as_secs();
     println!("{} cells in {:.0} s; the budget of a whole run is {budget} s", cells.len(), took.as_secs_f64());
@@ -93,24 +83,36 @@ fn on_zookeeper_servers(
     }))
 }
 
-fn on_redis_servers(
-    built: Built,
-    cells: &[Cell],
+fn on_redis_servers(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -> Result<Vec<Result<Played>>> {
+    with_servers(&built, 1, scratch, |alone| {
+        println!("versions: {}", versions(cells, alone.pool)?);
+        with_servers(&built, MASTERS, scratch, |masters| {
+            let play = |cell: &Cell, number| match (cell.scene, cell.holder.nodes) {
+                // Nobody else can use masters of which one fails.
+                (Scene::Killed | Scene::Silent, _) => {
+                    with_servers(&built, MASTERS, scratch, |own| own.play(cell, number))
+                }
+                (_, Nodes::Masters) => masters.play(cell, number),
+                _ => alone.play(cell, number),
+            };
+            Ok(play_all(cells, jobs, play))
+        })
+    })
+}
+
+fn with_servers<T>(
+    built: &Built,
     servers: usize,
     scratch: &Path,
-    jobs: usize,
-) -> Result<Vec<Result<Played>>> {
-    if cells.is_empty() {
-        return Ok(Vec::new());
-    }
+    act: impl FnOnce(&redis::Stage<'_>) -> Result<T>,
+) -> Result<T> {
     let start = |_| Server::start(fencelock_testbed::redis::Settings::default()).context("no Redis");
     let servers = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
     let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
-    let pool = Pool::new(built, urls, redis::OPTIONS.to_owned(), redis::TTL, scratch.join("redis-driver.log"));
-    println!("versions: {}", versions(cells, &pool)?);
+    let log = scratch.join("redis-driver.log");
+    let pool = Pool::new(built.clone(), urls, redis::OPTIONS.to_owned(), redis::TTL, log);
     let fencelock = Mutex::new(pool.hire(Program::Fencelock, "fencelock")?.ready()?);
-    let stage = redis::Stage { pool: &pool, scratch, servers: &servers, fencelock: &fencelock };
-    Ok(play_all(cells, jobs, |cell, number| stage.play(cell, number)))
+    act(&redis::Stage { pool: &pool, scratch, servers: &servers, fencelock: &fencelock })
 }
 
 fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {

@@ -40,6 +40,8 @@ func serve(servers, ttlMs, logFile string) error {
 		if err != nil {
 			return err
 		}
+		// Else redsync's own time for a server is not kept, and one that is silent holds up all others.
+		options.ContextTimeoutEnabled = strings.Contains(servers, ",")
 		client := redis.NewClient(options)
 		if err := client.Ping(context.Background()).Err(); err != nil {
 			return err

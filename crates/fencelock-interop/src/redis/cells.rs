@@ -7,7 +7,7 @@ use super::clients::{
     WRITES,
 };
 use crate::cells::Expected::{Granted, Refused, Shares, Sleeps, Waits};
-use crate::cells::{Among, Cell, Pair, both_ways, chosen, pair};
+use crate::cells::{Among, Cell, Pair, Scene, both_ways, chosen, pair};
 
 /// Layout `plain` and everybody else.
 static PLAIN_PAIRS: [Pair; 23] = [
@@ -89,7 +89,11 @@ fn pairs() -> impl Iterator<Item = &'static Pair> {
 
 /// Every cell, both ways, those first that take longest.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
-    let mut cells = chosen(among, pairs().flat_map(both_ways).collect());
+    let outages = [Scene::Killed, Scene::Silent].map(|scene| {
+        let of_masters = QUORUM_PAIRS.iter().flat_map(both_ways);
+        of_masters.map(move |cell| Cell { mutual: false, scene, ..cell })
+    });
+    let mut cells = chosen(among, pairs().flat_map(both_ways).chain(outages.into_iter().flatten()).collect());
     cells.sort_by_key(|cell| (cell.expected != Sleeps, cell.expected != Waits));
     cells
 }
@@ -119,8 +123,8 @@ mod tests {
     fn every_pair_is_played_both_ways_and_once() {
         let cells = all(Among::All);
         let ways: std::collections::BTreeSet<_> =
-            cells.iter().map(|cell| (cell.holder.title, cell.contender.title)).collect();
+            cells.iter().map(|cell| (cell.holder.title, cell.contender.title, cell.scene)).collect();
         assert_eq!(ways.len(), cells.len());
-        assert!(cells.iter().all(|cell| ways.contains(&(cell.contender.title, cell.holder.title))));
+        assert!(cells.iter().all(|cell| ways.contains(&(cell.contender.title, cell.holder.title, cell.scene))));
     }
 }

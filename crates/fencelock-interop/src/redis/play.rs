@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::redis::{Reply, Server};
 
 use super::clients::{READ_LOCK_3_20, WRITES};
-use crate::cells::{Cell, Expected};
+use crate::cells::{Cell, Expected, Scene};
 use crate::clients::{Client, Nodes, Program};
 use crate::driver::{Answer, Driver, value};
 use crate::play::{A_WHILE, PATIENCE, Played, SILENCE, give_back};
@@ -22,6 +22,12 @@ pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
 /// Everybody polls, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(2);
+
+/// The same where one of three masters does not answer, which some ask for as long as half a second at each step.
+const WAKE_BOUND_AT_TWO: Duration = Duration::from_secs(8);
+
+/// How long somebody tries there who then gives up: for longer than it waits for the answer of that master.
+const A_WHILE_AT_TWO: Duration = Duration::from_secs(3);
 
 /// How much later than the end of its key the lock of a killed holder may be somebody else's.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(15);
@@ -48,24 +54,19 @@ impl Stage<'_> {
         let hire = |client: &Client| self.pool.hire(client.program, client.title);
         let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
         let (holder, contender) = (holder.ready()?, contender.ready()?);
-        let mut game = Game { stage: self, cell, number, holder, contender, rounds: 0 };
-        let played = match cell.expected {
-            Expected::Waits => game.waits(),
-            Expected::Sleeps => game.sleeps(),
-            Expected::Granted => game.granted(),
-            Expected::Shares => game.shares(),
-            Expected::Refused => game.refused(),
+        let mut game = Game { stage: self, servers: self.servers, cell, number, holder, contender, rounds: 0 };
+        let played = match (cell.scene, cell.expected) {
+            (Scene::Killed | Scene::Silent, _) => game.loses_a_master(),
+            (_, Expected::Waits) => game.waits(),
+            (_, Expected::Sleeps) => game.sleeps(),
+            (_, Expected::Granted) => game.granted(),
+            (_, Expected::Shares) => game.shares(),
+            (_, Expected::Refused) => game.refused(),
         }?;
         let Game { holder, contender, .. } = game;
         self.pool.dismiss(cell.holder.program, holder);
         self.pool.dismiss(cell.contender.program, contender);
         Ok(played)
-    }
-
-    /// What each of the servers answers.
-    fn ask(&self, request: &[&str]) -> Result<Vec<Reply>> {
-        let ask = |server: &Server| server.ask(request).with_context(|| request.join(" "));
-        self.servers.iter().map(ask).collect()
     }
 
     fn tell(&self, order: &str) -> Result<String> {
@@ -76,6 +77,8 @@ impl Stage<'_> {
 /// Two processes in the middle of a cell.
 struct Game<'a> {
     stage: &'a Stage<'a>,
+    /// Those that answer.
+    servers: &'a [Server],
     cell: &'a Cell,
     number: usize,
     holder: Driver,
@@ -94,6 +97,26 @@ impl Game<'_> {
         let counted = if self.cell.mutual { Some(self.count()?) } else { None };
         let takeover = self.crash(Duration::ZERO)?;
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
+    }
+
+    /// One of the masters fails while the lock is held: the others are a quorum, and do all that three do.
+    fn loses_a_master(&mut self) -> Result<Played> {
+        let lock = self.fresh();
+        let held = self.hold(&lock)?;
+        let (failing, left) = self.servers.split_first().context("no masters")?;
+        if self.cell.scene == Scene::Killed {
+            failing.kill();
+        } else {
+            failing.pause();
+        }
+        self.servers = left;
+        self.queue_up(&lock)?;
+        let wake = self.hand_over(&held)?;
+        ensure!(wake <= WAKE_BOUND_AT_TWO, "the next one had the lock only after {} ms", wake.as_millis());
+        self.is_excluded()?;
+        self.breaks()?;
+        let takeover = self.crash(Duration::ZERO)?;
+        Ok(Played { wake: Some(wake), takeover: Some(takeover), ..Played::default() })
     }
 
     /// It hears of nothing, and has the lock once it looks again.
@@ -120,7 +143,8 @@ impl Game<'_> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
         let before = self.value(&lock)?;
-        let tries = format!("acquire {} {}", lock.of(self.cell.contender), A_WHILE.as_millis());
+        let wait = if self.is_one_missing() { A_WHILE_AT_TWO } else { A_WHILE };
+        let tries = format!("acquire {} {}", lock.of(self.cell.contender), wait.as_millis());
         self.contender.send(&tries)?;
         match self.contender.answer(PATIENCE)? {
             Some(Answer::Busy) => {}
@@ -153,6 +177,10 @@ impl Game<'_> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
         self.queue_up(&lock)?;
+        self.hand_over(&held)
+    }
+
+    fn hand_over(&mut self, held: &str) -> Result<Duration> {
         let released: u64 = value(&self.holder.ask(&format!("release {held}"))?, "at")?.parse()?;
         let acquired = self.contender.done().context("after the release")?;
         give_back(&mut self.contender, &acquired)?;
@@ -287,7 +315,7 @@ impl Game<'_> {
         let Some(key) = &lock.key else { return Ok(Reply::Nil) };
         let asked = Instant::now();
         loop {
-            let mut values = self.stage.ask(&["DUMP", key])?;
+            let mut values = self.ask_all(&["DUMP", key])?;
             values.dedup();
             match values.pop() {
                 Some(value) if values.is_empty() => return Ok(value),
@@ -296,11 +324,21 @@ impl Game<'_> {
         }
     }
 
+    fn is_one_missing(&self) -> bool {
+        self.servers.len() < self.stage.servers.len()
+    }
+
+    /// What each of the servers that answer says.
+    fn ask_all(&self, request: &[&str]) -> Result<Vec<Reply>> {
+        let ask = |server: &Server| server.ask(request).with_context(|| request.join(" "));
+        self.servers.iter().map(ask).collect()
+    }
+
     /// How long the key of a killed holder lives: on so many servers that those without it are no quorum.
     fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
         let Some(key) = &lock.key else { return Ok(None) };
         let lives = |reply: Reply| reply.number().and_then(|left| u64::try_from(left).ok());
-        let left: Option<Vec<_>> = self.stage.ask(&["PTTL", key])?.into_iter().map(lives).collect();
+        let left: Option<Vec<_>> = self.ask_all(&["PTTL", key])?.into_iter().map(lives).collect();
         let mut left = left.context("the key of a killed holder has no end")?;
         left.sort_unstable();
         Ok(Some(Duration::from_millis(left[left.len() / 2])))
