@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::ceiling::unlock;
 use super::directory::Directory;
 use super::files::{READ_DIRECTORY, make_directory};
-use super::line::{Known, Line};
+use super::line::{KnownContender, KnownQueue};
 use super::lives::Left;
 use super::platform;
 use super::ticket::{Key, Ticket};
@@ -23,28 +23,28 @@ use crate::queue::Claim;
 #[derive(Debug)]
 pub(super) struct Bucket {
     index: u16,
-    state: WakingLock<State>,
+    state: WakingLock<BucketState>,
 }
 
 /// How many tickets of dead sessions one try, or one look of a waiter, removes. The others are out of its way all the same.
 pub(super) const REAPED_AT_MOST: usize = 1000;
 
 /// The state, locked.
-pub(super) type Locked<'a> = waking_lock::Locked<'a, State>;
+pub(super) type Locked<'a> = waking_lock::Locked<'a, BucketState>;
 
 /// What is known of a bucket. Held only for short system calls, never over an await.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct BucketState {
     fd: Option<Arc<OwnedFd>>,
     /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
     seen: Option<u64>,
-    lines: HashMap<Arc<str>, Line>,
+    lines: HashMap<Arc<str>, KnownQueue>,
     pub(super) turn: Turn,
     /// Rung once the state is unlocked.
     rung: Rung,
 }
 
-impl AsMut<Rung> for State {
+impl AsMut<Rung> for BucketState {
     fn as_mut(&mut self) -> &mut Rung {
         &mut self.rung
     }
@@ -89,7 +89,7 @@ impl Bucket {
     pub(super) fn close_descriptor(&self) -> bool {
         let Some(mut state) = self.lock_now() else { return false };
         state.forget_directory();
-        if !state.lines.values().any(Line::has_local) {
+        if !state.lines.values().any(KnownQueue::has_local) {
             state.lines.clear();
         }
         true
@@ -104,7 +104,11 @@ impl Bucket {
     }
 
     /// Tries to take the lock among processes; `None` while another one has it.
-    pub(super) fn try_lock(&self, directory: &Directory, state: &mut State) -> rustix::io::Result<Option<BucketLock>> {
+    pub(super) fn try_lock(
+        &self,
+        directory: &Directory,
+        state: &mut BucketState,
+    ) -> rustix::io::Result<Option<BucketLock>> {
         let fd = state.open(directory, self.index)?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(BucketLock(fd))),
@@ -114,18 +118,18 @@ impl Bucket {
     }
 }
 
-impl State {
+impl BucketState {
     /// The queue of `encoded`, if anybody is known to be in it.
-    pub(super) fn line(&mut self, encoded: &str) -> Option<&mut Line> {
+    pub(super) fn line(&mut self, encoded: &str) -> Option<&mut KnownQueue> {
         self.lines.get_mut(encoded)
     }
 
-    pub(super) fn line_or_new(&mut self, encoded: &Arc<str>) -> &mut Line {
+    pub(super) fn line_or_new(&mut self, encoded: &Arc<str>) -> &mut KnownQueue {
         self.lines.entry(Arc::clone(encoded)).or_default()
     }
 
     /// Every queue that somebody is known to be in.
-    pub(super) fn lines(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Line)> {
+    pub(super) fn lines(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut KnownQueue)> {
         self.lines.iter_mut()
     }
 
@@ -192,10 +196,10 @@ impl State {
     pub(super) fn relist(&mut self, directory: &Directory, fd: &OwnedFd) -> rustix::io::Result<()> {
         #[cfg(test)]
         directory.listings.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let mut listed: HashMap<Arc<str>, Vec<Known>> = HashMap::new();
+        let mut listed: HashMap<Arc<str>, Vec<KnownContender>> = HashMap::new();
         platform::list(fd, |file| {
             let Some((encoded, ticket)) = Ticket::parse(file) else { return };
-            let known = Known::new(ticket, directory.lives.is_own(ticket.key.session));
+            let known = KnownContender::new(ticket, directory.lives.is_own(ticket.key.session));
             match listed.get_mut(encoded) {
                 Some(line) => line.push(known),
                 None => {
@@ -283,7 +287,7 @@ impl State {
         mut list: impl FnMut() -> rustix::io::Result<HashSet<Ticket>>,
     ) -> rustix::io::Result<()> {
         // Of every round: a place whose heavy ticket an earlier round saw go is still a place known before.
-        let Some(places) = self.lines.get(encoded).map(Line::places) else { return Ok(()) };
+        let Some(places) = self.lines.get(encoded).map(KnownQueue::places) else { return Ok(()) };
         // A lighter ticket is made before the heavier one goes. So once a heavy one is seen to be gone, a listing that
         // begins afterwards shows what took its place.
         let mut again = true;
@@ -299,7 +303,7 @@ impl State {
             }
             for ticket in listed {
                 if places.contains(&ticket.key) && !line.has(&ticket) {
-                    line.insert(Known::new(ticket, directory.lives.is_own(ticket.key.session)));
+                    line.insert(KnownContender::new(ticket, directory.lives.is_own(ticket.key.session)));
                 }
             }
             for ticket in gone {

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, BucketLock, State};
+use super::bucket::{Bucket, BucketLock, BucketState};
 use super::ceiling::Drawn;
 use super::fault::fault;
 use super::layout::SESSIONS;
-use super::line::Known;
+use super::line::KnownContender;
 use super::place::FilePlace;
 use super::platform;
 use super::session::Core;
@@ -185,7 +185,7 @@ impl Request<'_> {
     }
 
     /// Whether a place of this process is in the way: it is there, since its departure would be known.
-    fn is_behind_ours(&self, state: &mut State) -> bool {
+    fn is_behind_ours(&self, state: &mut BucketState) -> bool {
         let Some(line) = state.line(&self.slot.encoded) else { return false };
         let is_ours = line.iter().next_back().is_some_and(|last| last.local);
         is_ours && line.judge(TAIL, self.entry.claim) != Admission::Admitted
@@ -195,7 +195,7 @@ impl Request<'_> {
         self.step(&mut self.bucket.lock())
     }
 
-    fn step(&self, state: &mut State) -> Result<Step, Stop> {
+    fn step(&self, state: &mut BucketState) -> Result<Step, Stop> {
         let core = self.core;
         if self.at_once && self.is_behind_ours(state) {
             return Ok(Step::TakesLonger);
@@ -243,9 +243,10 @@ impl Request<'_> {
     }
 
     /// What the rule says at the tail. Who would refuse this request is looked at again: it may be gone or dead.
-    fn admission(&self, state: &mut State, lock: &BucketLock, fresh: bool) -> rustix::io::Result<Admission> {
+    fn admission(&self, state: &mut BucketState, lock: &BucketLock, fresh: bool) -> rustix::io::Result<Admission> {
         let (directory, encoded, claim) = (&self.core.directory, &self.slot.encoded, self.entry.claim);
-        let judge = |state: &mut State| state.line(encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, claim));
+        let judge =
+            |state: &mut BucketState| state.line(encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, claim));
         match judge(state) {
             Admission::Admitted => return Ok(Admission::Admitted),
             _ if self.at_once => {
@@ -271,7 +272,7 @@ impl Request<'_> {
         Ok(judge(state))
     }
 
-    fn join(&self, state: &mut State, lock: BucketLock, last: u64) -> Result<Step, Stop> {
+    fn join(&self, state: &mut BucketState, lock: BucketLock, last: u64) -> Result<Step, Stop> {
         let (core, entry) = (self.core, self.entry);
         let directory = &core.directory;
         let wall = core.clock.wall();
@@ -292,11 +293,11 @@ impl Request<'_> {
         rustix::fs::symlinkat(note.encode(), lock.fd(), file)?;
         state.completed(seq);
         drop(lock);
-        state.line_or_new(&self.slot.encoded).insert(Known::new(ticket, true));
+        state.line_or_new(&self.slot.encoded).insert(KnownContender::new(ticket, true));
         Ok(Step::Entered(self.place(state, ticket)))
     }
 
-    fn place(&self, state: &mut State, ticket: Ticket) -> Entered {
+    fn place(&self, state: &mut BucketState, ticket: Ticket) -> Entered {
         let standing = state.line_or_new(&self.slot.encoded).standing(&ticket);
         let place =
             FilePlace::new(Arc::clone(self.core), Arc::clone(self.bucket), self.slot, self.entry, ticket, standing);

@@ -17,7 +17,7 @@ use crate::token::FencingToken;
 
 /// One contender, and who wants to hear of it.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownContender {
     pub(super) ticket: Ticket,
     /// Whether it belongs to a session of this process, whose departures are told in memory.
     pub(super) local: bool,
@@ -26,7 +26,7 @@ pub(super) struct Known {
     listeners: Vec<Arc<Bell>>,
 }
 
-impl Known {
+impl KnownContender {
     pub(super) fn new(ticket: Ticket, local: bool) -> Self {
         Self { ticket, local, looked_at: 0, listeners: Vec::new() }
     }
@@ -64,15 +64,15 @@ const FEW: usize = 16;
 
 /// One queue, in its order.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    known: VecDeque<Known>,
+pub(super) struct KnownQueue {
+    known: VecDeque<KnownContender>,
     /// The keys by session and number of the request, once there are more than a [`FEW`] contenders; else empty.
     by_request: HashMap<(u64, u64), Key>,
     /// The writer that was looked for last, and how far it is known to have nobody but readers behind it.
     writer: Option<Box<(Ticket, Key)>>,
 }
 
-impl Line {
+impl KnownQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -87,7 +87,7 @@ impl Line {
     }
 
     /// Takes over a listing that is exact about arrivals. Whoever is not in it has departed.
-    pub(super) fn replace(&mut self, mut listed: Vec<Known>, rung: &mut Rung) {
+    pub(super) fn replace(&mut self, mut listed: Vec<KnownContender>, rung: &mut Rung) {
         listed.sort_unstable_by_key(|known| order(&known.ticket));
         let mut old = std::mem::take(&mut self.known).into_iter().peekable();
         for known in &mut listed {
@@ -113,7 +113,7 @@ impl Line {
     }
 
     /// Adds one contender.
-    pub(super) fn insert(&mut self, known: Known) {
+    pub(super) fn insert(&mut self, known: KnownContender) {
         let at = self.known.partition_point(|other| order(&other.ticket) < order(&known.ticket));
         if self.known.get(at).is_none_or(|other| other.ticket != known.ticket) {
             if self.known.is_empty() {
@@ -144,7 +144,7 @@ impl Line {
         true
     }
 
-    pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Known> {
+    pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut KnownContender> {
         self.index(ticket).and_then(|at| self.known.get_mut(at))
     }
 
@@ -171,8 +171,9 @@ impl Line {
     /// One ticket for each place, front first: of two the lighter.
     pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
         let next = self.known.iter().skip(1).map(Some).chain([None]);
-        let is_last =
-            |(known, next): &(&Known, Option<&Known>)| next.is_none_or(|next| next.ticket.key != known.ticket.key);
+        let is_last = |(known, next): &(&KnownContender, Option<&KnownContender>)| {
+            next.is_none_or(|next| next.ticket.key != known.ticket.key)
+        };
         self.known.iter().zip(next).filter(is_last).map(|(known, _)| known.ticket)
     }
 
@@ -192,7 +193,10 @@ impl Line {
     }
 
     /// Everybody with a smaller number than `key`, front first.
-    pub(super) fn ahead(&self, key: Key) -> impl DoubleEndedIterator<Item = &Known> + ExactSizeIterator + Clone {
+    pub(super) fn ahead(
+        &self,
+        key: Key,
+    ) -> impl DoubleEndedIterator<Item = &KnownContender> + ExactSizeIterator + Clone {
         let end = self.known.partition_point(|known| known.ticket.key < key);
         self.known.range(..end)
     }
@@ -205,7 +209,7 @@ impl Line {
     }
 
     /// The nearest one ahead of the reader of `key` that is no reader. Those who join one after the other find it in a few steps.
-    pub(super) fn writer_ahead(&mut self, key: Key) -> Option<&mut Known> {
+    pub(super) fn writer_ahead(&mut self, key: Key) -> Option<&mut KnownContender> {
         let known = self.writer.as_deref().copied().filter(|(writer, _)| writer.key < key && self.has(writer));
         let upto = known.map(|(_, upto)| upto);
         let unknown = self.ahead(key).rev().take_while(|other| upto.is_none_or(|upto| other.ticket.key > upto));
@@ -229,7 +233,7 @@ impl Line {
 
     /// How many are ahead of `key`, counted from the first who is still there. Those in front are taken to leave first,
     /// so that few are asked for: a hint, on which no grant may rest.
-    pub(super) fn still_ahead(&self, key: Key, mut is_there: impl FnMut(&Known) -> bool) -> usize {
+    pub(super) fn still_ahead(&self, key: Key, mut is_there: impl FnMut(&KnownContender) -> bool) -> usize {
         let end = self.known.partition_point(|known| known.ticket.key < key);
         let (mut first, mut last) = (0, end);
         while first < last {
@@ -240,13 +244,13 @@ impl Line {
     }
 
     /// Everybody, front first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Known> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &KnownContender> {
         self.known.iter()
     }
 
     /// Who may keep `claim` out at the tail: those of another capacity, who do whatever they hold, before the others.
-    pub(super) fn in_the_way(&self, claim: Claim) -> impl Iterator<Item = &Known> {
-        let differs = move |known: &&Known| known.ticket.claim.capacity() != claim.capacity();
+    pub(super) fn in_the_way(&self, claim: Claim) -> impl Iterator<Item = &KnownContender> {
+        let differs = move |known: &&KnownContender| known.ticket.claim.capacity() != claim.capacity();
         self.known.iter().filter(differs).chain(self.known.iter().filter(move |known| !differs(known)))
     }
 
@@ -270,7 +274,7 @@ impl Line {
     /// Removes what other processes have ahead of `key`, and tells whoever waits for it.
     pub(super) fn depart_ahead(&mut self, key: Key, rung: &mut Rung) {
         let end = self.known.partition_point(|known| known.ticket.key < key);
-        let mut ahead: Vec<Known> = self.known.drain(..end).collect();
+        let mut ahead: Vec<KnownContender> = self.known.drain(..end).collect();
         for known in ahead.iter_mut().filter(|known| !known.local) {
             known.ring(rung);
         }
@@ -339,15 +343,15 @@ mod tests {
         Ticket { key: Key { seq, session: 1, number: seq }, claim }
     }
 
-    fn line(seqs: &[u64]) -> Line {
-        let mut line = Line::default();
+    fn line(seqs: &[u64]) -> KnownQueue {
+        let mut line = KnownQueue::default();
         for &seq in seqs {
-            line.insert(Known::new(ticket(seq, Claim::MUTEX), false));
+            line.insert(KnownContender::new(ticket(seq, Claim::MUTEX), false));
         }
         line
     }
 
-    fn seqs(line: &Line) -> Vec<u64> {
+    fn seqs(line: &KnownQueue) -> Vec<u64> {
         line.iter().map(|known| known.ticket.key.seq).collect()
     }
 
@@ -359,7 +363,7 @@ mod tests {
         for seq in 1..=3u64 {
             line.get_mut(&ticket(seq, Claim::MUTEX)).unwrap().tell(&bells[seq as usize - 1], false);
         }
-        let listed = [4, 2].map(|seq| Known::new(ticket(seq, Claim::MUTEX), false));
+        let listed = [4, 2].map(|seq| KnownContender::new(ticket(seq, Claim::MUTEX), false));
         let mut rung = Rung::new();
         line.replace(listed.into_iter().collect(), &mut rung);
         assert_eq!(seqs(&line), [2, 4]);
@@ -374,13 +378,13 @@ mod tests {
 
     #[test]
     fn requests_are_found_in_queues_of_any_length() {
-        let mut line = Line::default();
+        let mut line = KnownQueue::default();
         for length in 1..=3 * FEW as u64 {
-            line.insert(Known::new(ticket(length, Claim::WRITER), true));
+            line.insert(KnownContender::new(ticket(length, Claim::WRITER), true));
             assert!((1..=length).all(|number| line.find(1, number).is_some_and(|found| found.key.seq == number)));
             assert_eq!(line.find(2, 1), None);
         }
-        line.insert(Known::new(ticket(7, Claim::READER), true));
+        line.insert(KnownContender::new(ticket(7, Claim::READER), true));
         assert_eq!(line.find(1, 7).unwrap().claim, Claim::READER);
         let mut rung = Rung::new();
         assert!(line.depart(&ticket(7, Claim::WRITER), &mut rung));
@@ -391,7 +395,7 @@ mod tests {
             assert!(line.depart(&ticket(number, Claim::WRITER), &mut rung));
             assert_eq!(line.find(1, number), None);
         }
-        line.replace((1..=40).map(|seq| Known::new(ticket(seq, Claim::MUTEX), true)).collect(), &mut rung);
+        line.replace((1..=40).map(|seq| KnownContender::new(ticket(seq, Claim::MUTEX), true)).collect(), &mut rung);
         assert_eq!(line.find(1, 33).map(|found| line.position(found.key)), Some(33));
     }
 
@@ -407,12 +411,12 @@ mod tests {
 
     #[test]
     fn of_two_tickets_of_one_place_the_lighter_is_found() {
-        let mut line = Line::default();
-        line.insert(Known::new(ticket(1, Claim::READER), true));
-        line.insert(Known::new(ticket(1, Claim::WRITER), true));
+        let mut line = KnownQueue::default();
+        line.insert(KnownContender::new(ticket(1, Claim::READER), true));
+        line.insert(KnownContender::new(ticket(1, Claim::WRITER), true));
         assert_eq!(line.find(1, 1).unwrap().claim, Claim::READER);
-        line.insert(Known::new(ticket(2, Claim::READER), true));
-        line.insert(Known::new(ticket(3, Claim::WRITER), true));
+        line.insert(KnownContender::new(ticket(2, Claim::READER), true));
+        line.insert(KnownContender::new(ticket(3, Claim::WRITER), true));
         assert_eq!((line.granted(), line.tickets().count()), (2, 3));
     }
 }

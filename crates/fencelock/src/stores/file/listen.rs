@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::bucket::State;
+use super::bucket::BucketState;
 use super::directory::Directory;
-use super::line::{Known, Line};
+use super::line::{KnownContender, KnownQueue};
 use super::lives::Reliance;
 use super::mail::Asked;
 use super::place::{FilePlace, REPAIR};
@@ -70,7 +70,7 @@ pub(super) enum Again {
 
 impl FilePlace {
     /// Listens to those whom the rule names.
-    pub(super) fn listen(&mut self, state: &mut State) -> rustix::io::Result<Heard> {
+    pub(super) fn listen(&mut self, state: &mut BucketState) -> rustix::io::Result<Heard> {
         let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
@@ -222,7 +222,7 @@ impl FilePlace {
     }
 
     /// Stops listening to everybody but those `wanted`.
-    pub(super) fn unlisten_but(&mut self, line: &mut Line, wanted: &[(Ticket, bool)]) {
+    pub(super) fn unlisten_but(&mut self, line: &mut KnownQueue, wanted: &[(Ticket, bool)]) {
         let bell = &self.bell;
         self.targets.retain(|target| {
             let keep = wanted.contains(&(target.ticket, target.local));
@@ -237,8 +237,8 @@ impl FilePlace {
 /// Whom to listen to, whether they are of this process, and for what.
 ///
 /// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
-fn wanted(line: &mut Line, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
-    let as_wanted = |known: &Known| (known.ticket, known.local);
+fn wanted(line: &mut KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
+    let as_wanted = |known: &KnownContender| (known.ticket, known.local);
     // Of thousands of readers the first one of this process looks at the store now and then. The others hear of the writer as well,
     // for nobody may poll the reader ahead of them.
     if mine.claim.is_reader()
@@ -267,9 +267,9 @@ mod tests {
         Ticket { key: Key { seq, session: 1, number: seq }, claim }
     }
 
-    fn line(tickets: &[Ticket]) -> Line {
-        let mut line = Line::default();
-        tickets.iter().for_each(|ticket| line.insert(Known::new(*ticket, true)));
+    fn line(tickets: &[Ticket]) -> KnownQueue {
+        let mut line = KnownQueue::default();
+        tickets.iter().for_each(|ticket| line.insert(KnownContender::new(*ticket, true)));
         line
     }
 

@@ -14,7 +14,7 @@ use tokio::runtime::Id;
 use super::directory::Directory;
 use super::files::open_file;
 use super::layout::SESSIONS;
-use super::line::{Known, Line};
+use super::line::{KnownContender, KnownQueue};
 use super::platform::Interest;
 use super::ticket::{Ticket, base32};
 use super::watch::{Subscription, Watching, this_runtime, watch};
@@ -151,13 +151,13 @@ impl Directory {
     /// that the others keep it out: of a held mutex at the holder, however many wait.
     pub(super) fn who_left(
         &self,
-        line: &Line,
+        line: &KnownQueue,
         claim: Claim,
         path: impl Fn(&Ticket) -> String,
     ) -> rustix::io::Result<Left> {
         let (mut left, mut alive) = (Left::default(), HashSet::new());
         let mut room = claim.capacity() - claim.weight();
-        for Known { ticket, local, .. } in line.in_the_way(claim) {
+        for KnownContender { ticket, local, .. } in line.in_the_way(claim) {
             let session = ticket.key.session;
             if left.dead.contains(&session) {
                 continue;

@@ -11,12 +11,12 @@ use futures_core::future::BoxFuture;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, Locked, REAPED_AT_MOST, State};
+use super::bucket::{Bucket, BucketState, Locked, REAPED_AT_MOST};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
 use super::gait::Gait;
-use super::line::{Known, Line};
+use super::line::{KnownContender, KnownQueue};
 use super::listen::{Again, Heard, Target};
 use super::platform;
 use super::session::Core;
@@ -150,7 +150,7 @@ impl FilePlace {
         !waits_for_one && self.targets.iter().any(|target| !target.local)
     }
 
-    fn pause(&mut self, again: Again, line: Option<&mut Line>) -> Duration {
+    fn pause(&mut self, again: Again, line: Option<&mut KnownQueue>) -> Duration {
         // Without a watch on the ticket its departure is polled for, whatever its session does.
         let blind =
             self.crowd.is_none() && self.targets.iter().any(|target| !target.local && target.departure.is_none());
@@ -171,17 +171,18 @@ impl FilePlace {
     }
 
     /// Which of those who wait it is, 1 for the next, as far as that can be found out with few calls. A hint.
-    fn turn(&self, line: &Line) -> usize {
+    fn turn(&self, line: &KnownQueue) -> usize {
         if !self.ticket.claim.is_whole() {
             // A permit that waits for room has listed the queue, and a reader waits for one contender.
             return line.waiters_ahead(&self.ticket) + 1;
         }
-        let is_there =
-            |known: &Known| known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true);
+        let is_there = |known: &KnownContender| {
+            known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true)
+        };
         line.still_ahead(self.ticket.key, is_there)
     }
 
-    fn settle(&mut self, state: &mut State, standing: Standing) {
+    fn settle(&mut self, state: &mut BucketState, standing: Standing) {
         self.standing = standing;
         if let Some(line) = state.line(&self.encoded) {
             self.unlisten_but(line, &[]);
@@ -191,7 +192,7 @@ impl FilePlace {
     }
 
     /// Marks the ticket as granted, which also proves that it is still there.
-    fn grant(&mut self, state: &mut State) -> rustix::io::Result<()> {
+    fn grant(&mut self, state: &mut BucketState) -> rustix::io::Result<()> {
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: omit, last_modification: now };
@@ -236,7 +237,7 @@ impl FilePlace {
         let times = Timestamps { last_access: since, last_modification: since };
         // Only for show.
         let _ = rustix::fs::utimensat(lock.fd(), new.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
-        state.line_or_new(&self.encoded).insert(Known::new(lighter, true));
+        state.line_or_new(&self.encoded).insert(KnownContender::new(lighter, true));
         rustix::fs::unlinkat(lock.fd(), old.as_str(), AtFlags::empty())?;
         state.depart(&self.encoded, &self.ticket);
         drop(lock);
@@ -254,7 +255,7 @@ impl FilePlace {
         Ok(left)
     }
 
-    fn leave_in(&mut self, state: &mut State) -> Result<Left> {
+    fn leave_in(&mut self, state: &mut BucketState) -> Result<Left> {
         let mut left = Left::AlreadyGone;
         let mut ticket = self.ticket;
         loop {

@@ -12,7 +12,7 @@ use super::directory::Directory;
 use super::fault::fault;
 use super::files::READ_DIRECTORY;
 use super::layout::COUNTERS;
-use super::line::{Known, Line};
+use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
@@ -146,7 +146,7 @@ impl Directory {
         Ok(line.map(|line| self.outline(slot, line, mine, &mut Roll::default())))
     }
 
-    fn outline(&self, slot: &EncodedName, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Outline {
+    fn outline(&self, slot: &EncodedName, line: &KnownQueue, mine: &[RequestId], roll: &mut Roll) -> Outline {
         let holders = line.granted();
         let head = line.head().filter(|_| holders > 0);
         Outline {
@@ -158,7 +158,7 @@ impl Directory {
     }
 
     /// Where these requests stand. Sessions of other processes are asked whose they are only for clients of theirs.
-    fn positions(&self, line: &Line, mine: &[RequestId], roll: &mut Roll) -> Vec<Option<usize>> {
+    fn positions(&self, line: &KnownQueue, mine: &[RequestId], roll: &mut Roll) -> Vec<Option<usize>> {
         let mut sessions: HashMap<u64, Vec<u64>> = HashMap::new();
         for id in mine {
             sessions.entry(id.client).or_insert_with(|| self.lives.of_client(id.client));
@@ -177,7 +177,7 @@ impl Directory {
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.
-    pub(super) fn read_line(&self, slot: &EncodedName) -> Result<(Line, Roll, Vec<String>)> {
+    pub(super) fn read_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Roll, Vec<String>)> {
         let (mut line, strangers) = self.list_line(slot)?;
         let mut roll = Roll::default();
         let tickets: Vec<Ticket> = line.iter().map(|known| known.ticket).collect();
@@ -190,7 +190,7 @@ impl Directory {
     }
 
     /// Everybody with a ticket in one queue, and what only looks like a part of it.
-    fn list_line(&self, slot: &EncodedName) -> Result<(Line, Vec<String>)> {
+    fn list_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Vec<String>)> {
         let failed = |errno| fault("queue", format_args!("{}/{}", self.path, Self::bucket_path(slot.bucket)), errno);
         // Whoever drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
         // not be, so they are left out. What remains is the front of the queue, without gaps.
@@ -199,13 +199,13 @@ impl Directory {
         let mut listed = Vec::new();
         self.list_bucket(slot.bucket, |file| match Ticket::parse(file) {
             Some((encoded, ticket)) if *encoded == *slot.encoded && ticket.key.seq <= last => {
-                listed.push(Known::new(ticket, false));
+                listed.push(KnownContender::new(ticket, false));
             }
             Some(_) => {}
             None => strangers.push(file.to_owned()),
         })
         .map_err(failed)?;
-        let mut line = Line::default();
+        let mut line = KnownQueue::default();
         line.replace(listed, &mut Rung::new());
         strangers.retain(|file| file.starts_with(&*slot.encoded));
         Ok((line, strangers))

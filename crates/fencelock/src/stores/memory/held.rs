@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::link::Shared;
-use super::state::State;
+use super::state::StoreState;
 use crate::store::RequestId;
 use crate::time::Moment;
 
 /// What a held request does once it arrives.
-type Effect = Box<dyn FnOnce(&mut State, Moment) + Send>;
+type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
 /// One request that is held back, or a trap that waits for one.
 pub(super) struct Held {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::held::Held;
-use super::state::State;
+use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::waking_lock::WakingLock;
 use crate::store::RequestId;
@@ -17,7 +17,7 @@ use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
 pub(super) struct Shared {
-    state: WakingLock<State>,
+    state: WakingLock<StoreState>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_virtual: bool,
     traps: AtomicU64,
@@ -25,12 +25,12 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, is_virtual: bool) -> Arc<Self> {
-        let state = WakingLock::new(State::new(Arc::clone(&clock)));
+        let state = WakingLock::new(StoreState::new(Arc::clone(&clock)));
         Arc::new(Self { state, clock, is_virtual, traps: AtomicU64::new(0) })
     }
 
     /// Looks at the state as it is now, and wakes whom that concerns once the lock is given back.
-    pub(super) fn with<R>(&self, look: impl FnOnce(&mut State, Moment) -> R) -> R {
+    pub(super) fn with<R>(&self, look: impl FnOnce(&mut StoreState, Moment) -> R) -> R {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.sweep(now);
@@ -177,7 +177,7 @@ impl Link {
         &self,
         operation: Operation,
         tag: Tag,
-        apply: impl FnOnce(&mut State, Moment) -> Result<T> + Send + 'static,
+        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         if !self.scripted.load(Ordering::SeqCst) {
             return self.shared.with(apply);
@@ -186,7 +186,7 @@ impl Link {
     }
 
     /// The same for a caller that cannot wait; `None`, and nothing is done, while any fault is scripted.
-    pub(super) fn send_now<R>(&self, apply: impl FnOnce(&mut State, Moment) -> R) -> Option<R> {
+    pub(super) fn send_now<R>(&self, apply: impl FnOnce(&mut StoreState, Moment) -> R) -> Option<R> {
         (!self.scripted.load(Ordering::SeqCst)).then(|| self.shared.with(apply))
     }
 
@@ -194,7 +194,7 @@ impl Link {
         &self,
         operation: Operation,
         tag: Tag,
-        apply: impl FnOnce(&mut State, Moment) -> Result<T> + Send + 'static,
+        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.open_again().await;
         let delay = self.faults().renewal_delay;
@@ -231,10 +231,10 @@ impl Link {
         trap: u64,
         operation: Operation,
         tag: Tag,
-        apply: impl FnOnce(&mut State, Moment) -> Result<T> + Send + 'static,
+        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        let effect = Box::new(move |state: &mut State, now: Moment| drop(answer.send(apply(state, now))));
+        let effect = Box::new(move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now))));
         self.shared.with(|state, _| {
             let caught = state.held.iter_mut().find(|held| held.trap == trap).and_then(|held| held.catch(tag, effect));
             state.wakes.extend(caught);

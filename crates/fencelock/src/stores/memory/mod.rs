@@ -278,7 +278,7 @@ impl Store for MemoryStore {
                 return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
             }
             let confirmed = clock.now();
-            let open = move |state: &mut state::State, now| Ok(state.open(&owner, ttl, now));
+            let open = move |state: &mut state::StoreState, now| Ok(state.open(&owner, ttl, now));
             let session = self.link.send(Operation::Open, None, open).await?;
             let core = Arc::new(Core::new(Arc::clone(&self.link), session, clock));
             let events = Arc::clone(&core).events();

@@ -9,7 +9,7 @@ use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
 
 use super::link::{Link, Operation, Tag};
-use super::state::{Joined, State};
+use super::state::{Joined, StoreState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
@@ -85,7 +85,7 @@ impl Session for MemorySession {
         Box::pin(async move {
             let (core, session, request) = (&self.0, self.0.session, Arc::clone(&entry));
             let tag = core.tag(Some(entry.id));
-            let enter = move |state: &mut State, _| state.enter(session, &request);
+            let enter = move |state: &mut StoreState, _| state.enter(session, &request);
             let joined = core.link.send(Operation::Enter, tag, enter).await?;
             Ok(self.entered(joined, &entry))
         })
@@ -113,7 +113,7 @@ impl Session for MemorySession {
         Box::pin(async move {
             let places = places.all();
             let (session, confirmed) = (self.0.session, self.0.clock.now());
-            let renew = move |state: &mut State, now| state.renew(session, &places, now);
+            let renew = move |state: &mut StoreState, now| state.renew(session, &places, now);
             let gone = self.0.link.send(Operation::Renew, self.0.tag(None), renew).await?;
             Ok(Renewal { gone, ..Renewal::at(confirmed) })
         })
@@ -122,7 +122,7 @@ impl Session for MemorySession {
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let session = self.0.session;
-            let close = move |state: &mut State, _| {
+            let close = move |state: &mut StoreState, _| {
                 state.end(session, Loss::Closed);
                 Ok(())
             };
@@ -182,7 +182,7 @@ impl Place for MemoryPlace {
     fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let (session, number, name) = (self.core.session, self.number, self.id.name.clone());
-            let lighten = move |state: &mut State, _| state.lighten(session, &name, number, claim);
+            let lighten = move |state: &mut StoreState, _| state.lighten(session, &name, number, claim);
             self.core.link.send(Operation::Lighten, self.core.tag(None), lighten).await
         })
     }
@@ -190,7 +190,7 @@ impl Place for MemoryPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let (session, number, id) = (self.core.session, self.number, self.id.clone());
-            let leave = move |state: &mut State, _| Ok(state.leave(session, &id.name, number, id.request));
+            let leave = move |state: &mut StoreState, _| Ok(state.leave(session, &id.name, number, id.request));
             let left = self.core.link.send(Operation::Leave, self.core.tag(None), leave).await?;
             self.standing = Standing::Lost(Loss::Removed);
             Ok(left)

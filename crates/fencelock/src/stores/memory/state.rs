@@ -20,9 +20,9 @@ use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
 /// Everything in one store.
-pub(super) struct State {
+pub(super) struct StoreState {
     clock: Arc<dyn Clock>,
-    lines: HashMap<Name, Line>,
+    lines: HashMap<Name, StoredQueue>,
     sessions: HashMap<u64, Record>,
     pub(super) held: Vec<Held>,
     /// The number of each place, by its request and its session: to be found without looking through a queue.
@@ -32,14 +32,14 @@ pub(super) struct State {
     /// No live session expires before this; found anew when it is reached.
     next_expiry: Moment,
     /// The memory of a queue that went idle, for the next one: an uncontended cycle allocates nothing here.
-    spare: VecDeque<Ticket>,
+    spare: VecDeque<QueueEntry>,
     /// The last grants that were broken.
     breaks: VecDeque<Break>,
     /// Whom to wake once the lock is given back.
     pub(super) wakes: Vec<Waker>,
 }
 
-impl AsMut<Vec<Waker>> for State {
+impl AsMut<Vec<Waker>> for StoreState {
     fn as_mut(&mut self) -> &mut Vec<Waker> {
         &mut self.wakes
     }
@@ -49,12 +49,12 @@ impl AsMut<Vec<Waker>> for State {
 const BREAKS: usize = 1000;
 
 /// One queue, front first. The granted are a prefix of it.
-struct Line {
-    tickets: VecDeque<Ticket>,
+struct StoredQueue {
+    tickets: VecDeque<QueueEntry>,
     granted: usize,
 }
 
-struct Ticket {
+struct QueueEntry {
     /// Order and grant in one; unique in the store.
     number: u64,
     id: RequestId,
@@ -83,7 +83,7 @@ pub(super) enum Joined {
     Conflict(Claim),
 }
 
-impl State {
+impl StoreState {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -194,7 +194,7 @@ impl State {
     }
 
     /// The place of that request of that session.
-    fn find(&self, name: &Name, id: RequestId, session: u64) -> Option<(&Line, usize)> {
+    fn find(&self, name: &Name, id: RequestId, session: u64) -> Option<(&StoredQueue, usize)> {
         let number = self.numbers.get(&(id, session))?;
         let line = self.lines.get(name)?;
         Some((line, line.index(*number)?))
@@ -208,10 +208,10 @@ impl State {
             let mut tickets = std::mem::take(spare);
             // Most names have one contender, and room for several would be made for the first.
             tickets.reserve_exact(1);
-            Line { tickets, granted: 0 }
+            StoredQueue { tickets, granted: 0 }
         };
         let line = self.lines.entry(entry.name.clone()).or_insert_with(begin);
-        line.tickets.push_back(Ticket {
+        line.tickets.push_back(QueueEntry {
             number,
             id: entry.id,
             session,
@@ -238,7 +238,7 @@ impl State {
 
     /// Removes every ticket of `name` that `gone` picks, grants what that admits, and wakes exactly the newly granted:
     /// here the store sees every grant, so nobody needs to be woken to look for himself.
-    fn depart(&mut self, name: &Name, gone: impl Fn(&Ticket) -> bool) -> usize {
+    fn depart(&mut self, name: &Name, gone: impl Fn(&QueueEntry) -> bool) -> usize {
         let Some(line) = self.lines.get_mut(name) else {
             return 0;
         };
@@ -370,7 +370,7 @@ impl State {
     pub(super) fn break_grant(&mut self, order: Break) -> bool {
         let place = order.place.clone();
         let line = self.lines.get(&place.name);
-        let is_it = |ticket: &&Ticket| ticket.id == place.request && ticket.grant().token == order.token;
+        let is_it = |ticket: &&QueueEntry| ticket.id == place.request && ticket.grant().token == order.token;
         let holder = line.and_then(|line| line.tickets.range(..line.granted).find(is_it));
         let Some(session) = holder.map(|ticket| ticket.session) else {
             return self.breaks.contains(&order);
@@ -416,7 +416,7 @@ impl State {
         }
     }
 
-    fn contender(&self, line: &Line, index: usize) -> Contender {
+    fn contender(&self, line: &StoredQueue, index: usize) -> Contender {
         let ticket = &line.tickets[index];
         Contender {
             owner: self.sessions.get(&ticket.session).map(|record| Owner::clone(&record.owner)),
@@ -465,7 +465,7 @@ impl State {
     }
 }
 
-impl Line {
+impl StoredQueue {
     fn claims(&self) -> impl DoubleEndedIterator<Item = Claim> {
         self.tickets.iter().map(|ticket| ticket.claim)
     }
@@ -483,7 +483,7 @@ impl Line {
     }
 }
 
-impl Ticket {
+impl QueueEntry {
     fn grant(&self) -> Grant {
         Grant::new(FencingToken::new(self.number, 0))
     }

@@ -13,7 +13,7 @@ use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::note;
 use super::numbers::exhausted;
 use super::path::Home;
-use super::place::{State, ZooKeeperPlace};
+use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::View;
 use super::session::{Core, Found};
 use super::shared_listing::{Listed, Listing, Parent, Queue};
@@ -324,7 +324,7 @@ impl Joining<'_> {
                 if self.entry.claim == Claim::MUTEX {
                     queue.shows(&listing, node.number);
                 }
-                let state = State::Waiting(waits.ahead);
+                let state = PlaceState::Waiting(waits.ahead);
                 Ok(self.place(node, state, Some(Waiter::new(queue, listing.parent, waits)), false))
             }
             View::Waits(_) => {
@@ -343,16 +343,16 @@ impl Joining<'_> {
     /// The place of a holder, which was the only one when it came, or was not.
     fn granted(&self, node: Node, is_alone: bool) -> Entered {
         self.core.table.hold(self.entry.id, None);
-        self.place(node, State::Granted, None, is_alone)
+        self.place(node, PlaceState::Granted, None, is_alone)
     }
 
     /// Its node is gone already.
     fn removed(&self, node: Node) -> Entered {
         self.core.table.forget(self.entry.id);
-        self.place(node, State::Lost(Loss::Removed), None, false)
+        self.place(node, PlaceState::Lost(Loss::Removed), None, false)
     }
 
-    fn place(&self, node: Node, state: State, waiter: Option<Box<Waiter>>, is_alone: bool) -> Entered {
+    fn place(&self, node: Node, state: PlaceState, waiter: Option<Box<Waiter>>, is_alone: bool) -> Entered {
         let place = ZooKeeperPlace::new(self.core, self.entry, node, state, waiter);
         Entered::In(Box::new(ZooKeeperPlace { is_alone, ..place }))
     }

@@ -4,7 +4,7 @@
 //! What each knows was played with the real clients: the tables in `docs/coming-from-curator.md` and its neighbours.
 
 use super::dialect::{LOCK, RLOCK};
-use super::layout::{Ticket, head_of, leading_id, ours};
+use super::layout::{QueueNode, head_of, leading_id, ours};
 use crate::store::{Beside, Foreign, Waits};
 
 /// How clients that look for names see a node.
@@ -95,7 +95,7 @@ fn looks(node: &str) -> Looks {
 }
 
 /// What each contender of `line`, front first, is where another client made it.
-pub(super) fn foreign(line: &[(Ticket, String)], one_parent: bool) -> Vec<Option<Foreign>> {
+pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Option<Foreign>> {
     // How many ahead look so, all of them and those that are no readers.
     let mut ahead = [(0_usize, 0_usize); LOOKS];
     let all = [Looks::Lock, Looks::Curator, Looks::Kazoo, Looks::KazooReader, Looks::Other];

@@ -59,7 +59,7 @@ fn kind_of(node: &str) -> Option<(i64, Option<Kind>)> {
 
 /// A node that is in the queue, or ahead of it in another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct QueueNode {
     /// What the server appended when the node was created. Negative past the end of the counter.
     pub(super) number: i64,
     pub(super) claim: Claim,
@@ -101,18 +101,18 @@ impl Layout {
     }
 
     /// What `node` is in the queue of `key`; `None` for a stranger.
-    pub(super) fn read(self, node: &str, key: &str) -> Option<Ticket> {
+    pub(super) fn read(self, node: &str, key: &str) -> Option<QueueNode> {
         numbers(node).find_map(|(head, number)| {
             if self.dialect.one_parent {
                 let is_of_key = head == key || key_of(head) == Some(key);
-                return is_of_key.then_some(Ticket { number, claim: Claim::MUTEX, alien: false });
+                return is_of_key.then_some(QueueNode { number, claim: Claim::MUTEX, alien: false });
             }
             if let Some(claim) = permit(head) {
-                return Some(Ticket { number, claim, alien: self.kind != Kind::Semaphore });
+                return Some(QueueNode { number, claim, alien: self.kind != Kind::Semaphore });
             }
             let mark = self.dialect.marks.iter().find(|mark| head.ends_with(mark.text))?;
             let (claim, alien) = self.marked(mark, node);
-            Some(Ticket { number, claim, alien })
+            Some(QueueNode { number, claim, alien })
         })
     }
 
@@ -382,7 +382,7 @@ mod tests {
             let prefix = layout.prefix(ID, claim, "");
             assert_eq!(prefix, expected);
             let node = numbered(prefix, 7);
-            assert_eq!(layout.read(&node, ""), Some(Ticket { number: 7, claim, alien: false }));
+            assert_eq!(layout.read(&node, ""), Some(QueueNode { number: 7, claim, alien: false }));
             assert_eq!(request_of(&node), ID);
             assert_eq!(dialect(name).layout_of(&[node]).kind(), Kind::of(claim));
         }

@@ -11,7 +11,7 @@ use futures_util::future;
 
 use super::fault::fault;
 use super::note;
-use super::place::{State, ZooKeeperPlace};
+use super::place::{PlaceState, ZooKeeperPlace};
 use super::session::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::not_there;
@@ -34,7 +34,7 @@ impl ZooKeeperPlace {
             return Ok(());
         }
         self.core.config.layout_for(claim)?;
-        if !matches!(self.state, State::Granted) {
+        if !matches!(self.state, PlaceState::Granted) {
             return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
         }
         if half_way.is_some_and(|other| other != claim) {

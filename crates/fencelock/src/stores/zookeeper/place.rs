@@ -18,7 +18,7 @@ pub(super) struct ZooKeeperPlace {
     pub(super) core: Arc<Core>,
     pub(super) id: PlaceId,
     pub(super) node: Node,
-    pub(super) state: State,
+    pub(super) state: PlaceState,
     /// Only while waiting.
     pub(super) waiter: Option<Box<Waiter>>,
     /// Of a reader, a writer or a permit: for what is written into its nodes.
@@ -31,7 +31,7 @@ pub(super) struct ZooKeeperPlace {
 
 /// Where the place stands, in few bytes.
 #[derive(Clone, Copy)]
-pub(super) enum State {
+pub(super) enum PlaceState {
     Granted,
     Waiting(Ahead),
     Lost(Loss),
@@ -43,7 +43,7 @@ impl ZooKeeperPlace {
         core: &Arc<Core>,
         entry: &Arc<Entry>,
         node: Node,
-        state: State,
+        state: PlaceState,
         waiter: Option<Box<Waiter>>,
     ) -> Self {
         let id = PlaceId { name: entry.name.clone(), request: entry.id };
@@ -66,7 +66,7 @@ impl ZooKeeperPlace {
     }
 
     pub(super) fn is_granted(&mut self) {
-        self.state = State::Granted;
+        self.state = PlaceState::Granted;
         let waiter = self.waiter.take();
         if let Some(waiter) = &waiter
             && self.is_mutex()
@@ -77,7 +77,7 @@ impl ZooKeeperPlace {
     }
 
     pub(super) fn is_lost(&mut self, loss: Loss) {
-        (self.state, self.waiter) = (State::Lost(loss), None);
+        (self.state, self.waiter) = (PlaceState::Lost(loss), None);
         self.core.table.forget(self.id.request);
     }
 }
@@ -89,9 +89,9 @@ impl Place for ZooKeeperPlace {
 
     fn standing(&self) -> Standing {
         match self.state {
-            State::Granted => Standing::Granted(self.node.grant()),
-            State::Waiting(ahead) => Standing::Waiting(Some(ahead)),
-            State::Lost(loss) => Standing::Lost(loss),
+            PlaceState::Granted => Standing::Granted(self.node.grant()),
+            PlaceState::Waiting(ahead) => Standing::Waiting(Some(ahead)),
+            PlaceState::Lost(loss) => Standing::Lost(loss),
         }
     }
 

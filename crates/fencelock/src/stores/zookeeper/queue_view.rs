@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::dialect::Kind;
-use super::layout::{Layout, Ticket, request_of};
+use super::layout::{Layout, QueueNode, request_of};
 use crate::queue::view::{granted_of, hears_behind};
 use crate::queue::{Claim, Hear};
 use crate::store::Ahead;
@@ -84,10 +84,10 @@ impl Sorted {
             }
         }
         let lighter = put_in_order(layout, &mut found, |(_, child)| child);
-        let at = |(ticket, (at, _)): &(Ticket, (usize, &str))| (ticket.number, *at);
+        let at = |(ticket, (at, _)): &(QueueNode, (usize, &str))| (ticket.number, *at);
         let lighter = lighter.iter().map(at).collect();
         // kazoo's readers queue with mutexes as mutexes do.
-        let claim_of = |ticket: &Ticket| if layout.kind() == Kind::Mutex { Claim::MUTEX } else { ticket.claim };
+        let claim_of = |ticket: &QueueNode| if layout.kind() == Kind::Mutex { Claim::MUTEX } else { ticket.claim };
         let claims: Vec<Claim> = found.iter().map(|(ticket, _)| claim_of(ticket)).collect();
         let differs = |claim: &Claim| claim.capacity() != claims[0].capacity();
         let mixed_from = claims.iter().position(differs).unwrap_or(claims.len());
@@ -171,10 +171,10 @@ impl Sorted {
 /// Sorts contenders, front first. Takes out the lighter one of two that are one contender on its way to less, and returns these.
 fn put_in_order<T: Clone>(
     layout: Layout,
-    contenders: &mut Vec<(Ticket, T)>,
+    contenders: &mut Vec<(QueueNode, T)>,
     node: impl Fn(&T) -> &str,
-) -> Vec<(Ticket, T)> {
-    let key = |ticket: &Ticket| (ticket.number, Reverse(ticket.claim.weight()));
+) -> Vec<(QueueNode, T)> {
+    let key = |ticket: &QueueNode| (ticket.number, Reverse(ticket.claim.weight()));
     contenders.sort_by(|(a, a_node), (b, b_node)| (key(a), node(a_node)).cmp(&(key(b), node(b_node))));
     let is_one = |a: &T, b: &T| match layout.kind() {
         Kind::Mutex => false,
@@ -194,7 +194,7 @@ fn put_in_order<T: Clone>(
 }
 
 /// The contenders among `children`, front first, and the rest.
-pub(super) fn line(layout: Layout, key: &str, children: Vec<String>) -> (Vec<(Ticket, String)>, Vec<String>) {
+pub(super) fn line(layout: Layout, key: &str, children: Vec<String>) -> (Vec<(QueueNode, String)>, Vec<String>) {
     let (mut contenders, mut others) = (Vec::new(), Vec::new());
     for child in children {
         match layout.read(&child, key) {

@@ -11,7 +11,7 @@ use futures_util::future;
 use super::beside::{self, Others};
 use super::config::Config;
 use super::foreign;
-use super::layout::{Ticket, disturbs_curator, request_of};
+use super::layout::{QueueNode, disturbs_curator, request_of};
 use super::note::{self, Told};
 use super::numbers;
 use super::path::{Home, RECORDS};
@@ -32,7 +32,7 @@ type Answered<T> = wire::Result<T>;
 /// A queue as one listing shows it.
 struct Listed {
     /// The contenders, front first, and their nodes.
-    line: Vec<(Ticket, String)>,
+    line: Vec<(QueueNode, String)>,
     /// What each of them is, where another client made it.
     foreign: Vec<Option<Foreign>>,
     /// The children that are no contenders of it.
@@ -129,7 +129,7 @@ pub(super) async fn contention(
     })
 }
 
-fn claims(line: &[(Ticket, String)]) -> impl Iterator<Item = Claim> {
+fn claims(line: &[(QueueNode, String)]) -> impl Iterator<Item = Claim> {
     line.iter().map(|(ticket, _)| ticket.claim)
 }
 
@@ -167,7 +167,7 @@ pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
 }
 
 /// A contender of which only the name of its node is known.
-fn unseen(ticket: &Ticket, node: &str, foreign: Option<Foreign>) -> Shown {
+fn unseen(ticket: &QueueNode, node: &str, foreign: Option<Foreign>) -> Shown {
     (Contender { foreign, ..Contender::new(request_of(node), ticket.claim) }, None)
 }
 

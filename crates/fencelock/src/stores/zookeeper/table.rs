@@ -36,7 +36,7 @@ impl Node {
 }
 
 /// What is known of a request of this session, and what its nodes take of the [`Room`].
-enum Known {
+enum RequestFate {
     /// It was sent and not answered yet, or never: it may have made a node for this claim.
     Doubtful(Claim, u32),
     /// It made a node that nobody has left yet. Boxed: a map has room for more than is in it.
@@ -45,7 +45,7 @@ enum Known {
     Ending(u32),
 }
 
-impl Known {
+impl RequestFate {
     fn bytes(&self) -> u32 {
         match self {
             Self::Doubtful(_, bytes) | Self::Ending(bytes) => *bytes,
@@ -104,7 +104,7 @@ pub(super) struct Table {
 
 #[derive(Default)]
 struct Inner {
-    requests: HashMap<RequestId, Known>,
+    requests: HashMap<RequestId, RequestFate>,
     room: Room,
     /// Holders since the last [`Table::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
@@ -114,9 +114,9 @@ struct Inner {
 
 impl Inner {
     /// The node of a request is gone, and why is being asked; what was known of it.
-    fn end(&mut self, id: RequestId) -> Option<Known> {
-        let bytes = self.requests.get(&id).map_or(0, Known::bytes);
-        self.requests.insert(id, Known::Ending(bytes))
+    fn end(&mut self, id: RequestId) -> Option<RequestFate> {
+        let bytes = self.requests.get(&id).map_or(0, RequestFate::bytes);
+        self.requests.insert(id, RequestFate::Ending(bytes))
     }
 
     /// Notes a holder to be watched; says whether it is the only one.
@@ -144,14 +144,14 @@ impl Table {
         match requests.entry(id) {
             Slot::Vacant(slot) => match room.take(path.len() + NUMBER, count) {
                 Ok(bytes) => {
-                    slot.insert(Known::Doubtful(claim, bytes));
+                    slot.insert(RequestFate::Doubtful(claim, bytes));
                     Begun::Fresh
                 }
                 Err(full) => Begun::Refused(full),
             },
             Slot::Occupied(slot) => match slot.get() {
-                Known::Doubtful(..) | Known::Ending(_) => Begun::Doubtful,
-                Known::Placed(placed) => Begun::Placed(placed.node),
+                RequestFate::Doubtful(..) | RequestFate::Ending(_) => Begun::Doubtful,
+                RequestFate::Placed(placed) => Begun::Placed(placed.node),
             },
         }
     }
@@ -159,11 +159,11 @@ impl Table {
     /// What a request may have in the store; `None` for nothing.
     pub(super) fn nodes(&self, id: RequestId) -> Option<Nodes> {
         self.lock().requests.get(&id).map(|known| match known {
-            Known::Doubtful(claim, _) => Nodes::Doubtful(*claim),
-            Known::Placed(placed) => {
+            RequestFate::Doubtful(claim, _) => Nodes::Doubtful(*claim),
+            RequestFate::Placed(placed) => {
                 Nodes::Placed(placed.node, placed.lighter.map(|(claim, _)| placed.node.with(claim)))
             }
-            Known::Ending(_) => Nodes::Gone,
+            RequestFate::Ending(_) => Nodes::Gone,
         })
     }
 
@@ -181,7 +181,7 @@ impl Table {
     pub(super) fn lightening(&self, id: RequestId, claim: Claim, path: &str) -> Result<(), Full> {
         let Inner { requests, room, .. } = &mut *self.lock();
         let count = requests.len();
-        if let Some(Known::Placed(placed)) = requests.get_mut(&id)
+        if let Some(RequestFate::Placed(placed)) = requests.get_mut(&id)
             && placed.lighter.is_none()
         {
             placed.lighter = Some((claim, room.take(path.len(), count)?));
@@ -194,7 +194,7 @@ impl Table {
         let mut inner = self.lock();
         let Inner { requests, room, .. } = &mut *inner;
         let watch = match requests.get_mut(&id) {
-            Some(Known::Placed(placed)) => {
+            Some(RequestFate::Placed(placed)) => {
                 placed.node = placed.node.with(claim);
                 if let Some((_, bytes)) = placed.lighter.take() {
                     room.give_back(std::mem::replace(&mut placed.bytes, bytes));
@@ -211,9 +211,9 @@ impl Table {
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
         let mut inner = self.lock();
-        let bytes = inner.requests.get(&id).map_or(0, Known::bytes);
+        let bytes = inner.requests.get(&id).map_or(0, RequestFate::bytes);
         let placed = Placed { name: name.clone(), node, bytes, watch: None, leaving: false, lighter: None };
-        let before = inner.requests.insert(id, Known::Placed(Box::new(placed)));
+        let before = inner.requests.insert(id, RequestFate::Placed(Box::new(placed)));
         drop((inner, before));
     }
 
@@ -235,7 +235,7 @@ impl Table {
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
         let mut inner = self.lock();
         match (watch, inner.requests.get_mut(&id)) {
-            (Some(mut watch), Some(Known::Placed(placed))) if !placed.leaving => {
+            (Some(mut watch), Some(RequestFate::Placed(placed))) if !placed.leaving => {
                 let waker = Waker::from(Arc::clone(&self.bell));
                 let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
                 placed.watch = Some(watch);
@@ -244,7 +244,7 @@ impl Table {
                     waker.wake();
                 }
             }
-            (None, Some(Known::Placed(placed))) => {
+            (None, Some(RequestFate::Placed(placed))) => {
                 placed.leaving = false;
                 let is_only = inner.note_unwatched(id);
                 drop(inner);
@@ -259,7 +259,7 @@ impl Table {
     /// Stops watching the node of a holder that leaves: its end is no news.
     pub(super) fn unwatch(&self, id: RequestId) {
         let watch = match self.lock().requests.get_mut(&id) {
-            Some(Known::Placed(placed)) => {
+            Some(RequestFate::Placed(placed)) => {
                 placed.leaving = true;
                 placed.watch.take()
             }
@@ -286,7 +286,7 @@ impl Table {
         let ripe = std::mem::take(&mut inner.ripe);
         inner.ripe = std::mem::take(&mut inner.unwatched);
         let held = ripe.into_iter().filter_map(|id| match inner.requests.get(&id)? {
-            Known::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
+            RequestFate::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
                 Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
             }
             _ => None,
@@ -307,20 +307,20 @@ impl Table {
         }
         let mut inner = self.lock();
         let heard = inner.requests.iter().filter_map(|(id, known)| match known {
-            Known::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            Known::Doubtful(..) | Known::Ending(_) => None,
+            RequestFate::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
+            RequestFate::Doubtful(..) | RequestFate::Ending(_) => None,
         });
         let heard: Vec<_> = heard.collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
         for (id, event) in heard {
             match (event, inner.requests.get_mut(&id)) {
-                (WatchEvent::Deleted, Some(Known::Placed(placed))) if placed.lighter.is_none() => {
+                (WatchEvent::Deleted, Some(RequestFate::Placed(placed))) if placed.lighter.is_none() => {
                     gone.push((PlaceId { name: placed.name.clone(), request: id }, placed.node));
                     watches.push(placed.watch.take());
                     inner.end(id);
                 }
                 (WatchEvent::SessionOver, _) => {}
-                (_, Some(Known::Placed(placed))) => {
+                (_, Some(RequestFate::Placed(placed))) => {
                     watches.push(placed.watch.take());
                     inner.note_unwatched(id);
                 }

@@ -27,9 +27,9 @@ use futures_util::future;
 
 use super::config::HandOver;
 use super::fault::fault;
-use super::layout::Ticket;
+use super::layout::QueueNode;
 use super::note;
-use super::place::{State, ZooKeeperPlace};
+use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::{Hears, View, Waits};
 use super::shared_listing::{Listing, Parent, Queue};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,10 +118,10 @@ impl ZooKeeperPlace {
         let Some(waits) = &mut waiter.waits else { return Ok(()) };
         let second = waits.second.take().and_then(|node| layout.read(&node, home.key));
         let was_first =
-            |ticket: &Ticket| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, ticket.number);
+            |ticket: &QueueNode| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, ticket.number);
         if second.as_ref().is_some_and(was_first) {
             (waits.is_next, waits.ahead.waiters) = (true, 0);
-            self.state = State::Waiting(waits.ahead);
+            self.state = PlaceState::Waiting(waits.ahead);
         } else {
             waiter.waits = None;
         }
@@ -187,7 +187,7 @@ impl ZooKeeperPlace {
             _ => None,
         };
         let first = first.and_then(|node| self.core.config.dialect.mutex().read(node, home.key));
-        self.state = State::Waiting(waits.ahead);
+        self.state = PlaceState::Waiting(waits.ahead);
         let Some(waiter) = &mut self.waiter else { return Ok(()) };
         if let Some(first) = first {
             waiter.queue.begins_at(parent, first.number);

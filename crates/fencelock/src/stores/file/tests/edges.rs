@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use super::super::bucket::{Bucket, State};
-use super::super::line::Known;
+use super::super::bucket::{Bucket, BucketState};
+use super::super::line::KnownContender;
 use super::super::lives::session_name;
 use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
@@ -16,7 +16,7 @@ fn bucket_of(directory: &TempDir, name: &str) -> (EncodedName, std::path::PathBu
     (slot, path)
 }
 
-fn known(state: &mut State, slot: &EncodedName) -> Vec<Ticket> {
+fn known(state: &mut BucketState, slot: &EncodedName) -> Vec<Ticket> {
     state.line(&slot.encoded).map(|line| line.iter().map(|known| known.ticket).collect()).unwrap_or_default()
 }
 
@@ -33,7 +33,7 @@ fn a_listing_that_overlaps_a_downgrade_does_not_lose_the_place() {
     let mut state = bucket.lock();
     for ticket in [heavy, mine] {
         symlink("1", file(&ticket)).unwrap();
-        state.line_or_new(&slot.encoded).insert(Known::new(ticket, false));
+        state.line_or_new(&slot.encoded).insert(KnownContender::new(ticket, false));
     }
     let mut rounds = 0;
     let listing = || {
@@ -83,7 +83,7 @@ async fn a_waiter_that_stopped_waiting_leaves_no_listener_behind() {
     let slot = EncodedName::of(&Name::new("a").unwrap());
     let bucket = client.core.directory.bucket(slot.bucket);
     let mut state = bucket.lock();
-    let listeners: Vec<_> = state.line(&slot.encoded).unwrap().iter().map(Known::listeners).collect();
+    let listeners: Vec<_> = state.line(&slot.encoded).unwrap().iter().map(KnownContender::listeners).collect();
     assert_eq!(listeners, [0]);
 }
 

@@ -26,10 +26,10 @@ pub(super) struct Slot {
     pub(super) place: PlaceId,
     /// The bucket of the name.
     pub(super) bucket: u16,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
 }
 
-pub(super) struct State {
+pub(super) struct SlotState {
     pub(super) stand: Stand,
     pub(super) waker: Option<Waker>,
     /// When to look at it again, while it waits.
@@ -39,11 +39,11 @@ pub(super) struct State {
 impl Slot {
     /// A place whose request is about to be sent.
     pub(super) fn new(place: PlaceId, bucket: u16) -> Self {
-        let state = State { stand: Stand::Sent { told: None, broken: None }, waker: None, due: Moment::NEVER };
+        let state = SlotState { stand: Stand::Sent { told: None, broken: None }, waker: None, due: Moment::NEVER };
         Self { place, bucket, state: Mutex::new(state) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,7 +82,7 @@ impl Slot {
     }
 
     /// Changes the state; gives back whom to wake.
-    pub(super) fn change(&self, change: impl FnOnce(&mut State) -> bool) -> Option<Waker> {
+    pub(super) fn change(&self, change: impl FnOnce(&mut SlotState) -> bool) -> Option<Waker> {
         let mut state = self.lock();
         if change(&mut state) { state.waker.take() } else { None }
     }

@@ -29,15 +29,15 @@ pub(super) const TRIES: usize = 64;
 
 pub(super) struct Lines {
     dialect: Arc<Dialect>,
-    state: Mutex<State>,
+    state: Mutex<LinesState>,
     events: mpsc::UnboundedSender<SessionEvent>,
     /// Rung when somebody may be due sooner than was known.
     bell: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    slots: HashMap<RequestId, Slot>,
+struct LinesState {
+    slots: HashMap<RequestId, LineSlot>,
     lines: HashMap<Name, VecDeque<RequestId>>,
     /// Names for which somebody waits, and perhaps some for which nobody does any more.
     contended: HashSet<Name>,
@@ -48,7 +48,7 @@ struct State {
     is_closing: bool,
 }
 
-struct Slot {
+struct LineSlot {
     name: Name,
     claim: Claim,
     said: Arc<str>,
@@ -94,7 +94,7 @@ impl Lines {
         Self { dialect, state: Mutex::default(), events, bell: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LinesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +108,7 @@ impl Lines {
         if state.over.is_none() {
             state.over = Some(loss);
             let _ = self.events.send(SessionEvent::Over);
-            state.slots.values_mut().for_each(Slot::wake);
+            state.slots.values_mut().for_each(LineSlot::wake);
         }
     }
 
@@ -119,7 +119,7 @@ impl Lines {
 
     pub(super) fn begin(&self, entry: &Entry, said: &str) -> Begun {
         let mut state = self.lock();
-        let State { slots, lines, contended, .. } = &mut *state;
+        let LinesState { slots, lines, contended, .. } = &mut *state;
         if let Some(slot) = slots.get_mut(&entry.id) {
             return if slot.stand == Stand::Entering { Begun::Again } else { Begun::Known };
         }
@@ -137,7 +137,7 @@ impl Lines {
         let (name, claim, due) = (entry.name.clone(), entry.claim, Moment::from_nanos(0));
         let (said, asked) = (said.into(), is_first);
         let (is_leaving, again, trouble, waker) = (false, false, None, None);
-        slots.insert(entry.id, Slot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
+        slots.insert(entry.id, LineSlot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
         if is_first { Begun::First } else { Begun::Behind }
     }
 
@@ -152,7 +152,7 @@ impl Lines {
     ) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
         let mut state = self.lock();
-        let State { slots, contended, .. } = &mut *state;
+        let LinesState { slots, contended, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&id) else { return is_granted };
         if !matches!(slot.stand, Stand::Entering | Stand::Trying) {
             return false;
@@ -257,7 +257,7 @@ impl Lines {
 
     /// Whoever waits has to see to a connection.
     pub(super) fn disconnected(&self) {
-        self.lock().slots.values_mut().for_each(Slot::wake);
+        self.lock().slots.values_mut().for_each(LineSlot::wake);
     }
 
     /// What a place that is held is and says of itself.
@@ -305,7 +305,7 @@ impl Lines {
     /// A place was taken from us, or broken for this reason. Its line goes on at once.
     pub(super) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
-        let State { slots, lines, .. } = &mut *state;
+        let LinesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&place.request) else { return };
         let Stand::Granted(Grant { token, .. }) = slot.stand else { return };
         slot.stand = Stand::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
@@ -344,7 +344,7 @@ impl Lines {
     }
 }
 
-impl Slot {
+impl LineSlot {
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();

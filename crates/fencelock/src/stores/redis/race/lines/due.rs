@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Lines, Slot, Stand, State, TRIES};
+use super::{LineSlot, Lines, LinesState, Stand, TRIES};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{PlaceId, RequestId};
@@ -32,12 +32,12 @@ impl Work {
     }
 }
 
-type Slots = HashMap<RequestId, Slot>;
+type Slots = HashMap<RequestId, LineSlot>;
 
 /// How many at the front of this line the server may be asked for. Who waits behind them would be refused.
 fn askers(line: &VecDeque<RequestId>, slots: &Slots) -> usize {
     let reads = |id: &&RequestId| slots.get(id).is_some_and(|slot| slot.claim.is_reader());
-    let first_reads = line.front().and_then(|id| slots.get(id)).is_some_and(Slot::reads);
+    let first_reads = line.front().and_then(|id| slots.get(id)).is_some_and(LineSlot::reads);
     if first_reads { line.iter().take_while(reads).count() } else { line.len().min(1) }
 }
 
@@ -57,7 +57,7 @@ impl Lines {
         if state.over.is_some() || state.is_closing {
             return Err(Moment::NEVER);
         }
-        let State { slots, lines, contended, channels, .. } = &mut *state;
+        let LinesState { slots, lines, contended, channels, .. } = &mut *state;
         let hears = self.dialect.channel.is_some();
         let (mut work, mut next) = (Work::default(), Moment::NEVER);
         contended.retain(|name| {
@@ -84,7 +84,7 @@ impl Lines {
     }
 }
 
-impl State {
+impl LinesState {
     /// Those of the line for `name` who may ask are to be tried at once, and once more if they are being tried; says whether somebody
     /// waits for that.
     pub(super) fn make_due(&mut self, name: &Name) -> bool {
@@ -102,7 +102,7 @@ impl State {
     }
 }
 
-impl Slot {
+impl LineSlot {
     /// Whether it holds the lock as a reader.
     fn reads(&self) -> bool {
         self.claim.is_reader() && matches!(self.stand, Stand::Granted(_))

@@ -1,6 +1,6 @@
 //! Places that are given up.
 
-use super::{Lines, Stand, State};
+use super::{Lines, LinesState, Stand};
 use crate::store::RequestId;
 use crate::time::Moment;
 
@@ -17,7 +17,7 @@ impl Lines {
     /// Forgets a place that is not in the server any more; says whether it was held or waited. The next of the line is due.
     pub(in crate::stores::redis::race) fn forget(&self, id: RequestId) -> bool {
         let mut state = self.lock();
-        let State { slots, lines, .. } = &mut *state;
+        let LinesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.remove(&id) else { return false };
         if let Some(line) = lines.get_mut(&slot.name) {
             let was_first = line.front() == Some(&id);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Lines, Stand, State, Try};
+use super::{Lines, LinesState, Stand, Try};
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::PlaceId;
@@ -28,7 +28,7 @@ impl Lines {
         if self.dialect.scripts.pass.is_none() || state.over.is_some() || state.is_closing {
             return None;
         }
-        let State { slots, lines, channels, .. } = &mut *state;
+        let LinesState { slots, lines, channels, .. } = &mut *state;
         let line: &VecDeque<_> = lines.get(&place.name)?;
         let held = slots.get(&place.request)?;
         let is_held = held.claim == Claim::MUTEX && matches!(held.stand, Stand::Granted(_));
