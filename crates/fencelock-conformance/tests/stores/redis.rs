@@ -1,5 +1,7 @@
 //! The store `redis:` keeps every law that can be tried on it.
 
+mod plain;
+
 use std::time::Duration;
 
 use crate::network::Namespace;
@@ -9,35 +11,6 @@ use fencelock_testbed::redis::KIND;
 const TTL: Duration = Duration::from_secs(4);
 
 fencelock_conformance::suite!("redis", || Namespace::of(&KIND, "", TTL));
-
-/// On the keys of other clients: no order, no token, mutexes only.
-mod plain {
-    use super::{KIND, Namespace, TTL};
-
-    fencelock_conformance::suite!("redis plain", || Namespace::of(&KIND, "layout=plain", TTL), only = mutexes);
-}
-
-/// Beside bsm/redislock with its `FenceKey`: with tokens.
-mod counted {
-    use super::{KIND, Namespace, TTL};
-
-    fencelock_conformance::suite!(
-        "redis plain with a counter",
-        || Namespace::of(&KIND, "layout=plain&fence=:fence", TTL),
-        only = mutexes
-    );
-}
-
-/// Beside python-redis-lock: whose waiters are woken.
-mod signalled {
-    use super::{KIND, Namespace, TTL};
-
-    fencelock_conformance::suite!(
-        "redis plain with a signal",
-        || Namespace::of(&KIND, "layout=plain&signal=python-redis-lock", TTL),
-        only = mutexes
-    );
-}
 
 /// Beside Redisson: no order and no token, and a channel; readers and writers, too.
 mod redisson {
