@@ -10,11 +10,15 @@ const home = process.env.FENCELOCK_NODE_HOME;
 const require = createRequire(`${home}/`);
 const Redis = require("ioredis");
 const { default: Redlock, ExecutionError } = require("redlock");
-const { Mutex, TimeoutError } = require("redis-semaphore");
+const { Mutex, RedlockMutex, TimeoutError } = require("redis-semaphore");
 
 const [servers, ttl, log] = process.argv.slice(2);
 const ttlMs = Number(ttl);
-const clients = servers.split(",").map((server) => new Redis(server));
+const connect = (options) => servers.split(",").map((server) => {
+  // A server that is killed is tried again and again, which is part of the play.
+  return new Redis(server, options).on("error", () => {});
+});
+const clients = connect({});
 const client = clients[0];
 const now = () => process.hrtime.bigint();
 const FOREVER_MS = 24 * 60 * 60 * 1000;
@@ -36,10 +40,16 @@ async function redlock(key, waitMs) {
 }
 
 /** redis-semaphore's mutex with its defaults, which asks every 10 ms; the key is `mutex:` and the name. */
-async function mutex(key, waitMs) {
+const mutex = (key, waitMs) => semaphore(Mutex, client, key, waitMs);
+
+/** The same on all servers. It waits for the answers of all, however long the clients let it. */
+const redlockMutex = (key, waitMs) => semaphore(RedlockMutex, (inTime ??= connect({ commandTimeout: 500 })), key, waitMs);
+let inTime;
+
+async function semaphore(Lock, where, key, waitMs) {
   const acquireTimeout = waitMs < 0 ? FOREVER_MS : waitMs;
   // Unless it is told what to do, it ends the process when its lock is lost.
-  const lock = new Mutex(client, key, { lockTimeout: ttlMs, acquireTimeout, onLockLost: () => {} });
+  const lock = new Lock(where, key, { lockTimeout: ttlMs, acquireTimeout, onLockLost: () => {} });
   try {
     await lock.acquire();
     return () => lock.release();
@@ -49,7 +59,7 @@ async function mutex(key, waitMs) {
   }
 }
 
-const recipes = { redlock, mutex };
+const recipes = { redlock, mutex, RedlockMutex: redlockMutex };
 
 function take(recipe, parent, name, waitMs) {
   const acquire = recipes[recipe];

@@ -74,15 +74,14 @@ pub(crate) enum Nodes {
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
     /// The same on each of several masters of Redis.
-    Masters,
+    Masters(&'static str),
 }
 
 impl Nodes {
     /// The key that those who contend for `name` have on Redis, if it is one.
     pub(crate) fn key(self, parent: &str, name: &str) -> Option<String> {
         match self {
-            Self::String(before) => Some(format!("{before}{parent}:{name}")),
-            Self::Masters => Some(format!("{parent}:{name}")),
+            Self::String(before) | Self::Masters(before) => Some(format!("{before}{parent}:{name}")),
             _ => None,
         }
     }
@@ -94,7 +93,7 @@ impl Nodes {
             Self::Together => vec![parent.to_owned()],
             Self::Leases => vec![format!("{parent}/{name}/leases")],
             Self::Beside => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
-            Self::String(_) | Self::Masters => self.key(parent, name).into_iter().collect(),
+            Self::String(_) | Self::Masters(_) => self.key(parent, name).into_iter().collect(),
         }
     }
 }

@@ -67,8 +67,8 @@ fn more(scene: Scene) -> &'static str {
     match scene {
         Scene::Hold => "",
         Scene::Downgrade => ", downgrading",
-        Scene::Killed => ", a master killed",
-        Scene::Silent => ", a master silent",
+        Scene::Killed => ", one killed",
+        Scene::Silent => ", one silent",
     }
 }
 

@@ -92,7 +92,7 @@ fn on_redis_servers(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -
                 (Scene::Killed | Scene::Silent, _) => {
                     with_servers(&built, MASTERS, scratch, |own| own.play(cell, number))
                 }
-                (_, Nodes::Masters) => masters.play(cell, number),
+                (_, Nodes::Masters(_)) => masters.play(cell, number),
                 _ => alone.play(cell, number),
             };
             Ok(play_all(cells, jobs, play))

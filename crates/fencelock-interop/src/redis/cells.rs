@@ -1,10 +1,10 @@
 //! Who is played against whom on Redis, and what must come of it.
 
 use super::clients::{
-    BOTH, COUNTING, FAIR, FAIR_LOCK, FENCED, PLAIN, PLAIN_LOCK, PLAIN_MUTEX, PYTHON_REDIS_LOCK, QUORUM, READ_LOCK,
-    READ_LOCK_3_20, READS, REDIS_PY, REDIS_SEMAPHORE, REDISLOCK, REDISSON, REDISSON_FENCED, REDLOCK, REDLOCK_QUORUM,
-    REDSYNC, REDSYNC_QUORUM, RLOCK, RLOCK_3_20, RSLOCK, RSLOCK_QUORUM, SIGNALLING, SPIN, WRITE_LOCK, WRITE_LOCK_3_20,
-    WRITES,
+    BOTH, COUNTING, FAIR, FAIR_LOCK, FENCED, PLAIN, PLAIN_LOCK, PLAIN_MUTEX, PYTHON_REDIS_LOCK, QUORUM, QUORUM_MUTEX,
+    READ_LOCK, READ_LOCK_3_20, READS, REDIS_PY, REDIS_SEMAPHORE, REDISLOCK, REDISSON, REDISSON_FENCED, REDLOCK,
+    REDLOCK_MUTEX, REDLOCK_QUORUM, REDSYNC, REDSYNC_QUORUM, RLOCK, RLOCK_3_20, RSLOCK, RSLOCK_QUORUM, SIGNALLING, SPIN,
+    WRITE_LOCK, WRITE_LOCK_3_20, WRITES,
 };
 use crate::cells::Expected::{Granted, Refused, Shares, Sleeps, Waits};
 use crate::cells::{Among, Cell, Pair, Scene, both_ways, chosen, pair};
@@ -76,11 +76,12 @@ static REDISSON_PAIRS: [Pair; 27] = [
 ];
 
 /// Redlock and everybody else, each on the same three masters.
-static QUORUM_PAIRS: [Pair; 4] = [
+static QUORUM_PAIRS: [Pair; 5] = [
     pair(&QUORUM, &QUORUM, Waits, Waits),
     pair(&QUORUM, &REDSYNC_QUORUM, Waits, Waits),
     pair(&QUORUM, &REDLOCK_QUORUM, Waits, Waits),
     pair(&QUORUM, &RSLOCK_QUORUM, Waits, Waits),
+    pair(&QUORUM_MUTEX, &REDLOCK_MUTEX, Waits, Waits),
 ];
 
 fn pairs() -> impl Iterator<Item = &'static Pair> {

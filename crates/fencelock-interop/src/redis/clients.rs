@@ -45,8 +45,13 @@ pub(crate) static BOTH: Client = at(
     "layout=plain&prefix={parent}:+layout=fair&prefix=fencelock:{parent}",
 );
 
+/// The same key at several masters.
+const AT_ALL: Nodes = Nodes::Masters("");
+
 /// Masters that were started a moment ago have nothing to forget.
-pub(crate) static QUORUM: Client = at(Nodes::Masters, "fencelock redlock:", OURS, "rejoin_ms=0&prefix={parent}:");
+pub(crate) static QUORUM: Client = at(AT_ALL, "fencelock redlock:", OURS, "rejoin_ms=0&prefix={parent}:");
+pub(crate) static QUORUM_MUTEX: Client =
+    at(Nodes::Masters("mutex:"), "fencelock redlock: prefix=mutex:", OURS, "rejoin_ms=0&prefix=mutex:{parent}:");
 
 pub(crate) static REDIS_PY: Client = at(BARE, "redis-py Lock", PYTHON, "Lock");
 pub(crate) static PYTHON_REDIS_LOCK: Client =
@@ -56,9 +61,11 @@ pub(crate) static REDISLOCK: Client = at(BARE, "bsm/redislock", GO, "redislock")
 pub(crate) static REDLOCK: Client = at(BARE, "npm redlock, one server", NODE, "redlock");
 pub(crate) static REDIS_SEMAPHORE: Client = at(Nodes::String("mutex:"), "npm redis-semaphore Mutex", NODE, "mutex");
 pub(crate) static RSLOCK: Client = at(BARE, "rslock, one server", Program::Rslock, "rslock");
-pub(crate) static REDSYNC_QUORUM: Client = at(Nodes::Masters, "redsync Mutex, three masters", GO, "Mutex");
-pub(crate) static REDLOCK_QUORUM: Client = at(Nodes::Masters, "npm redlock, three masters", NODE, "redlock");
-pub(crate) static RSLOCK_QUORUM: Client = at(Nodes::Masters, "rslock, three masters", Program::Rslock, "rslock");
+pub(crate) static REDSYNC_QUORUM: Client = at(AT_ALL, "redsync Mutex, three masters", GO, "Mutex");
+pub(crate) static REDLOCK_QUORUM: Client = at(AT_ALL, "npm redlock, three masters", NODE, "redlock");
+pub(crate) static RSLOCK_QUORUM: Client = at(AT_ALL, "rslock, three masters", Program::Rslock, "rslock");
+pub(crate) static REDLOCK_MUTEX: Client =
+    at(Nodes::Masters("mutex:"), "npm redis-semaphore RedlockMutex", NODE, "RedlockMutex");
 
 pub(crate) static RLOCK: Client = at(BARE, "Redisson 4.7 RLock", REDISSON_4_7, "Lock");
 pub(crate) static RLOCK_3_20: Client = at(BARE, "Redisson 3.20 RLock", REDISSON_3_20, "Lock");

@@ -306,7 +306,7 @@ impl Game<'_> {
     /// Whether one key is all that they contend for.
     fn is_one_key(&self) -> bool {
         let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
-        matches!(holder, Nodes::String(_) | Nodes::Masters) && holder == contender
+        matches!(holder, Nodes::String(_) | Nodes::Masters(_)) && holder == contender
     }
 
     /// What is under the holder's key, of whatever type it is: on every server, which some clients go on telling when a quorum has
