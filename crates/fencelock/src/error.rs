@@ -172,6 +172,16 @@ impl Error {
         self.0.operation
     }
 
+    /// What is wrong and what caused it, without the operation and the facts called `named`, for a sentence that says these itself.
+    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    pub(crate) fn said_without(&self, named: &str) -> String {
+        let mut said = self.0.message.to_string();
+        for (key, value) in self.0.context.iter().filter(|(key, _)| *key != named) {
+            said = if *key == "cause" { format!("{said}: {value}") } else { format!("{said}; {key} {value}") };
+        }
+        said
+    }
+
     /// The facts given with [`Error::with`].
     pub fn context(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.context.iter().map(|(key, value)| (*key, value.as_str()))

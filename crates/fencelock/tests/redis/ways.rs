@@ -95,6 +95,22 @@ async fn a_quorum_is_asked_over_tls_and_a_master_that_is_not_trusted_is_missing(
 }
 
 #[tokio::test]
+async fn masters_that_speak_no_tls_are_named_with_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let trusted = directory.path().join("ours.pem");
+    fs::write(&trusted, authority().pem()).unwrap();
+    let servers = [0, 1, 2].map(|_| server(Settings::default()));
+    let addresses = servers.each_ref().map(|server| server.address().to_string());
+    let url = format!("redlocks://{}?ttl_ms=3000&tls_ca={}", addresses.join(","), trusted.display());
+    let said = refused(&url).await.to_string();
+    for address in addresses {
+        let named = format!("missing rediss://{address}/0: ");
+        let reason = said.split_once(&named).unwrap_or_else(|| panic!("{named} in {said}")).1;
+        assert!(reason.split(", missing").next().unwrap().contains("TLS"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_socket_file_leads_to_the_same_locks() {
     let server = server(Settings { password: Some("secret".to_owned()), ..Settings::default() });
     let url = format!("redis+unix://locks:s@{}?db=3", server.socket().display());

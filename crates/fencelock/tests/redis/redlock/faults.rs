@@ -1,12 +1,15 @@
 //! Masters that are gone, slow, silent or forgetful, and clocks that are off.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fencelock::{GuardState, Loss};
-use fencelock_testbed::Way;
+use fencelock::memory::VirtualClock;
+use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, StoreUrl, open_url};
+use fencelock::{Claim, Clock as _, GuardState, Loss, Name};
 use fencelock_testbed::redis::Settings;
+use fencelock_testbed::{Proxy, Way};
 
 use super::{Masters, busy, refused, takes_ours};
 use crate::lab::{PATIENCE, soon, until};
@@ -31,6 +34,33 @@ async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
     busy(&client, "job").await;
     masters.proxies.iter().for_each(|proxy| proxy.heal());
     until("what was late is gone", async || masters.having("job") == 3).await;
+}
+
+/// The masters are real, and the session's clock stands still: it sleeps for those that are silent once, and not for longer.
+#[tokio::test]
+async fn a_split_vote_waits_for_those_that_are_silent_once() {
+    const TTL: Duration = Duration::from_secs(60);
+    let masters = Masters::new(5);
+    let clock = VirtualClock::new();
+    let store = open_url(StoreUrl::parse(&masters.url("rejoin_ms=0")).unwrap()).await.unwrap();
+    let owner = Owner::new(7, "host", 1);
+    let opening = Opening::here(owner, TTL, Arc::new(clock.clone())).unwrap();
+    let opened = soon(store.open(opening)).await.unwrap();
+    // Two have it elsewhere, two grant it, and one says nothing.
+    masters.taken_by_another("job", [0, 1]);
+    masters.proxies[4].hold(Way::Both);
+    let (name, id) = (Name::new("job").unwrap(), RequestId { client: 7, number: 1 });
+    let entry = Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None, lease: None };
+    let entering = tokio::spawn(async move { opened.session.enter(Arc::new(entry)).await });
+    let (asked, grace) = (clock.now(), TTL / 20);
+    until("nobody but the silent one is missing", async || {
+        let sleeps = clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
+        sleeps && masters.having("job") == 4
+    })
+    .await;
+    clock.advance(grace);
+    assert!(matches!(soon(entering).await.unwrap().unwrap(), Entered::Busy));
+    until("what was granted is given up", async || masters.having("job") == 2).await;
 }
 
 #[tokio::test]
@@ -124,6 +154,10 @@ async fn a_master_that_was_started_anew_is_not_counted_until_a_ttl_has_passed() 
     let client = crate::lab::client(&masters.url(""), 4_000).await;
     let error = refused(&client, "job").await;
     assert!(error.is_outage() && error.to_string().contains("rejoin_ms"), "{error}");
+    let named =
+        |address: &SocketAddr| error.to_string().contains(&format!("started anew redis://{address}/0: counts in"));
+    let named = masters.proxies.iter().map(Proxy::address).filter(named).count();
+    assert!(named >= 2, "it names {named} masters: {error}");
     takes_ours(&client, "job").await.release().await.unwrap();
     assert!(start.elapsed() >= TTL, "granted by masters that run for {:?}", start.elapsed());
     masters.until_free("job").await;

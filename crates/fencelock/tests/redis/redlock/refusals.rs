@@ -1,8 +1,8 @@
 //! Masters that are none, and secrets.
 
 use fencelock::{Client, Error, ErrorKind};
-use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Role, Server, Settings};
+use fencelock_testbed::{Proxy, Way};
 
 use super::takes_ours;
 use crate::lab::{client, patient, refused, server, until};
@@ -36,6 +36,29 @@ async fn a_master_that_copies_another_is_refused() {
     let error = refusal(&url(servers.iter().map(Server::address).chain([replica.address()]))).await;
     assert!(matches!(error.kind(), ErrorKind::Denied | ErrorKind::Config), "{error}");
     assert!(error.to_string().contains("replica") || error.to_string().contains("copies"), "{error}");
+}
+
+#[tokio::test]
+async fn an_outage_names_each_master_that_is_missing_and_why() {
+    let servers: Vec<Server> = (0..5).map(|_| server(Settings::default())).collect();
+    let silent = Proxy::start(servers[2].address()).unwrap();
+    silent.hold(Way::Both);
+    servers[3].kill();
+    servers[4].ask(&["CONFIG", "SET", "requirepass", "s3cret"]).unwrap();
+    let addresses = [0, 1, 2, 3, 4].map(|index| if index == 2 { silent.address() } else { servers[index].address() });
+    servers[1].kill();
+    let store = fencelock::store::open_url(fencelock::store::StoreUrl::parse(&url(addresses)).unwrap()).await.unwrap();
+    let error = store.queue(&fencelock::Name::new("job").unwrap(), fencelock::Page::ALL).await.unwrap_err();
+    let said = error.to_string();
+    assert!(error.is_outage() && said.contains("answered 1 of 5"), "{said}");
+    for (index, why) in
+        [(1, "Connection refused"), (2, "no answer"), (3, "Connection refused"), (4, "wants a password")]
+    {
+        let named = format!("missing redis://{}/0: ", addresses[index]);
+        let reason = said.split_once(&named).unwrap_or_else(|| panic!("{named} in {said}")).1;
+        assert!(reason.split(", missing").next().unwrap().contains(why), "{named}{why} in {said}");
+    }
+    assert!(!said.contains(&format!("missing redis://{}/0", addresses[0])), "{said}");
 }
 
 #[tokio::test]

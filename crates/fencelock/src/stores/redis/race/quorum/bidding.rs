@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use redis::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::dialect::Tried;
 use super::calls::Bid;
-use super::fleet::{Given, heard, no_quorum, open};
+use super::fleet::{Given, heard, missing, no_quorum, open};
 use super::session::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Moment;
@@ -26,6 +27,8 @@ pub(super) struct Answer {
     tried: Tried,
     /// Whether the master may be relied on: it was not started anew a moment ago.
     counts: bool,
+    /// Told once what was granted is given up, or kept.
+    settled: Option<oneshot::Receiver<()>>,
 }
 
 /// Where those hear of the bid's fate who ask the masters. It is given up when it is dropped undecided.
@@ -53,7 +56,7 @@ impl Core {
         drop((sender, decided));
         let quorum = self.fleet.quorum();
         let given = answers.until(|given| Count::of(given).is_decided(quorum)).await;
-        let mut outcome = outcome(operation, given, quorum);
+        let mut outcome = self.outcome(operation, given);
         if matches!(outcome, Ok(Tried::Granted(_))) {
             if self.fleet.clock.now() >= sent.after(self.member.validity()) {
                 outcome = Err(too_late(operation));
@@ -66,6 +69,9 @@ impl Core {
         }
         drop(decision);
         answers.until_done().await;
+        // Of a lock that is refused nothing is left where it was granted, although others were silent for so long.
+        let settled = answers.taken().into_iter().filter_map(|(_, answer)| answer.settled);
+        self.fleet.not_for_long(join_all(settled)).await;
         outcome.map(|tried| (tried, sent))
     }
 
@@ -78,9 +84,13 @@ impl Core {
         mut fate: watch::Receiver<Fate>,
         answers: mpsc::UnboundedSender<(usize, Result<Answer>)>,
     ) {
-        let answer = self.fleet.within(index, self.ask(index, &bid, is_new, &fate)).await;
-        let may_be_there = match &answer {
-            Ok(answer) => matches!(answer.tried, Tried::Granted(_)),
+        let mut answer = self.fleet.within(index, self.ask(index, &bid, is_new, &fate)).await;
+        let (settles, settled) = oneshot::channel();
+        let may_be_there = match &mut answer {
+            Ok(answer) => {
+                answer.settled = Some(settled);
+                matches!(answer.tried, Tried::Granted(_))
+            }
             Err(error) => error.outcome() == crate::error::Outcome::Unknown,
         };
         let _ = answers.send((index, answer));
@@ -92,8 +102,8 @@ impl Core {
         if is_late || fate.wait_for(|fate| *fate == Fate::Kept).await.is_err() {
             self.give_up(index, &bid).await;
         }
-        // Held until here: whoever gave the bid up waits for all of them.
-        drop(answers);
+        // Held until here: who gave the bid up waits for it.
+        drop((settles, answers));
     }
 
     async fn ask(&self, index: usize, bid: &Bid, is_new: bool, fate: &watch::Receiver<Fate>) -> Result<Answer> {
@@ -110,10 +120,10 @@ impl Core {
         if let Some(quick) = bid.quick(dialect, ttl).filter(|_| is_new)
             && connection.command("enter", &quick).await? == Value::Okay
         {
-            return Ok(Answer { tried: Tried::Granted(None), counts: self.member.counts(index, sent) });
+            return Ok(Answer { tried: Tried::Granted(None), counts: self.member.counts(index, sent), settled: None });
         }
         let tried = connection.run("enter", &bid.acquire(dialect, ttl)).await?;
-        Ok(Answer { tried, counts: self.member.counts(index, sent) })
+        Ok(Answer { tried, counts: self.member.counts(index, sent), settled: None })
     }
 
     /// Gives up a bid at one master. What cannot be reached keeps it for a ttl.
@@ -176,23 +186,48 @@ impl Count {
     }
 }
 
-fn outcome(operation: &'static str, given: &Given<Answer>, quorum: usize) -> Result<Tried> {
-    let count = Count::of(given);
-    if count.granted >= quorum {
-        return Ok(Tried::Granted(None));
+impl Core {
+    fn outcome(&self, operation: &'static str, given: &Given<Answer>) -> Result<Tried> {
+        let (count, quorum) = (Count::of(given), self.fleet.quorum());
+        if count.granted >= quorum {
+            return Ok(Tried::Granted(None));
+        }
+        if count.others.len() > given.len() - quorum {
+            return Ok(Tried::Other(count.others[0].clone()));
+        }
+        if count.granted + count.refused.len() + count.others.len() >= quorum {
+            return Ok(Tried::Busy(count.left(quorum)));
+        }
+        if heard(given) < quorum {
+            return Err(no_quorum(operation, quorum, &self.fleet.names, given));
+        }
+        Err(self.too_few_count(operation, given))
     }
-    if count.others.len() > given.len() - quorum {
-        return Ok(Tried::Other(count.others[0].clone()));
+
+    /// Enough masters answered, and too few of them are relied on. Says of each that did not grant what can be used why not.
+    fn too_few_count(&self, operation: &'static str, given: &Given<Answer>) -> Error {
+        let message = "fewer masters than a quorum count: those that were started a moment ago are not counted until `rejoin_ms` is over, by default the ttl";
+        let uncounted = Count::of(given).uncounted;
+        let mut error = Error::new(ErrorKind::Unreachable, operation, message)
+            .with("quorum", self.fleet.quorum())
+            .with("not counted", format!("{uncounted} of {}", given.len()));
+        for (index, name) in self.fleet.names.iter().enumerate() {
+            let Some(Ok(answer)) = &given[index] else { continue };
+            error = match &answer.tried {
+                Tried::Granted(_) if answer.counts => error,
+                Tried::Granted(_) => {
+                    let left = self.member.counts_in(index).as_secs_f64().ceil();
+                    error.with("started anew", format_args!("{name}: counts in {left} s"))
+                }
+                Tried::Busy(_) => error.with("held by another at", name),
+                Tried::Other(kind) => error.with("another key at", format_args!("{name}: a {kind}")),
+            };
+        }
+        for (name, why) in missing(&self.fleet.names, given) {
+            error = error.with("missing", format_args!("{name}: {why}"));
+        }
+        error.retryable().outcome_unknown()
     }
-    if count.granted + count.refused.len() + count.others.len() >= quorum {
-        return Ok(Tried::Busy(count.left(quorum)));
-    }
-    if heard(given) < quorum {
-        return Err(no_quorum(operation, quorum, given));
-    }
-    let message = "fewer masters than a quorum count: those that were started a moment ago are not counted until `rejoin_ms` is over, by default the ttl";
-    let error = Error::new(ErrorKind::Unreachable, operation, message).with("quorum", quorum);
-    Err(error.with("not counted", format!("{} of {}", count.uncounted, given.len())).retryable().outcome_unknown())
 }
 
 fn too_late(operation: &'static str) -> Error {

@@ -21,7 +21,7 @@ const MOST_GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Fleet {
     pub(super) links: Vec<Arc<Link>>,
     /// The URLs of the masters, without secrets.
-    pub(super) names: Vec<String>,
+    pub(super) names: Arc<[String]>,
     pub(super) clock: Arc<dyn Clock>,
     /// How long a master is waited for at most.
     patience: Duration,
@@ -41,7 +41,7 @@ impl Fleet {
         let (names, links): (Vec<_>, Vec<Arc<Link>>) = masters.into_iter().unzip();
         let clock = Arc::clone(&links[0].clock);
         let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE);
-        Self { links, names, clock, patience, grace, tasks }
+        Self { links, names: names.into(), clock, patience, grace, tasks }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -104,12 +104,22 @@ impl Fleet {
         let given = (0..self.size()).map(|_| None).collect();
         let (clock, grace) = (Arc::clone(&self.clock), self.grace);
         let limit = clock.now().after(self.patience);
-        (sender, Answers { receiver, given, quorum: self.quorum(), clock, limit, grace })
+        let names = Arc::clone(&self.names);
+        (sender, Answers { receiver, given, names, quorum: self.quorum(), clock, limit, grace, graced: None })
     }
 
     /// What becomes of `asked`, if that is within the patience with this master.
     pub(super) async fn within<T>(&self, index: usize, asked: impl Future<Output = Result<T>>) -> Result<T> {
         within(&*self.clock, &self.names[index], self.patience, asked).await
+    }
+
+    /// Waits for what is asked of masters that answered a moment ago; not for longer than for silent ones.
+    pub(super) async fn not_for_long(&self, asked: impl Future) {
+        tokio::select! {
+            biased;
+            _ = asked => {}
+            () = self.clock.sleep_until(self.clock.now().after(self.grace.min(self.patience))) => {}
+        }
     }
 
     /// Meets all masters: a quorum of them has to be there, and none of those that answer may be one that keeps no locks.
@@ -121,12 +131,7 @@ impl Fleet {
             return Err(error.again());
         }
         answers.of_quorum("connect")?;
-        for (name, answer) in self.names.iter().zip(&answers.given) {
-            let missing = match answer {
-                Some(Ok(())) => continue,
-                Some(Err(error)) => error.to_string(),
-                None => "no answer yet".to_owned(),
-            };
+        for (name, missing) in missing(&self.names, &answers.given) {
             tracing::warn!(server = name, missing, "one of the masters is not there: there are fewer that may fail");
         }
         Ok(())
@@ -173,11 +178,14 @@ pub(super) fn open<T>(given: &Given<T>) -> usize {
 pub(super) struct Answers<T> {
     receiver: mpsc::UnboundedReceiver<(usize, Result<T>)>,
     given: Vec<Option<Result<T>>>,
+    names: Arc<[String]>,
     quorum: usize,
     clock: Arc<dyn Clock>,
     /// Nobody is waited for after this.
     limit: Moment,
     grace: Duration,
+    /// When those have been waited for that are slower than a quorum, once a quorum has answered.
+    graced: Option<Moment>,
 }
 
 impl<T> Answers<T> {
@@ -189,6 +197,7 @@ impl<T> Answers<T> {
             if !is_heard && heard(&self.given) >= self.quorum {
                 is_heard = true;
                 limit = limit.min(self.clock.now().after(self.grace));
+                self.graced = Some(limit);
             }
             let answer = tokio::select! {
                 biased;
@@ -201,22 +210,24 @@ impl<T> Answers<T> {
         &self.given
     }
 
-    /// Waits until all masters have been seen to; not for long.
+    /// Waits until all masters have been seen to. Those that are silent are waited for once, here and in [`Self::until`].
     pub(super) async fn until_done(&mut self) {
-        let limit = self.limit.min(self.clock.now().after(self.grace));
+        let limit = self.graced.unwrap_or_else(|| self.limit.min(self.clock.now().after(self.grace)));
         loop {
-            tokio::select! {
+            let answer = tokio::select! {
                 biased;
-                answer = self.receiver.recv() => if answer.is_none() { return },
+                answer = self.receiver.recv() => answer,
                 () = self.clock.sleep_until(limit) => return,
-            }
+            };
+            let Some((index, answer)) = answer else { return };
+            self.given[index] = Some(answer);
         }
     }
 
     /// What was answered, with the number of each master, if that is by a quorum.
     pub(super) fn of_quorum(&mut self, operation: &'static str) -> Result<Vec<(usize, &T)>> {
         if heard(&self.given) < self.quorum {
-            return Err(no_quorum(operation, self.quorum, &self.given));
+            return Err(no_quorum(operation, self.quorum, &self.names, &self.given));
         }
         let told = self.given.iter().enumerate();
         Ok(told.filter_map(|(index, answer)| Some((index, answer.as_ref()?.as_ref().ok()?))).collect())
@@ -233,8 +244,17 @@ impl<T> Answers<T> {
     }
 }
 
-/// The error of a request that too few masters answered.
-pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, given: &Given<T>) -> Error {
+/// The masters that did not answer, or not what can be used, each with why.
+pub(super) fn missing<'a, T>(names: &'a [String], given: &'a Given<T>) -> impl Iterator<Item = (&'a String, String)> {
+    names.iter().zip(given).filter_map(|(name, answer)| match answer {
+        Some(Ok(_)) => None,
+        Some(Err(error)) => Some((name, error.said_without("server"))),
+        None => Some((name, "no answer so far".to_owned())),
+    })
+}
+
+/// The error of a request that too few masters answered. It names those that did not, and says why.
+pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, names: &[String], given: &Given<T>) -> Error {
     let faults: Vec<&Error> = given.iter().filter_map(|answer| answer.as_ref()?.as_ref().err()).collect();
     // What does not pass by itself is said as it is, when it is what is wrong with so many.
     let is_final = faults.iter().filter(|fault| !fault.is_retryable()).count() > given.len() - quorum;
@@ -244,8 +264,8 @@ pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, given: &Given
         .with("answered", format!("{} of {}", heard(given), given.len()))
         .with("quorum", quorum)
         .outcome_unknown();
-    if let Some(first) = first {
-        error = error.with("cause", first);
+    for (name, why) in missing(names, given) {
+        error = error.with("missing", format_args!("{name}: {why}"));
     }
     if is_final { error } else { error.retryable() }
 }

@@ -67,6 +67,11 @@ impl Member {
         self.masters()[master].counts_from <= sent.as_nanos()
     }
 
+    /// How long it is until what this master grants counts.
+    pub(super) fn counts_in(&self, master: usize) -> Duration {
+        Moment::from_nanos(self.masters()[master].counts_from).since(self.opening.clock.now())
+    }
+
     pub(super) fn confirmed(&self) -> Moment {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
     }

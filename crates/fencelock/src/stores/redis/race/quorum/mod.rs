@@ -53,6 +53,12 @@ fn without_runs(capability: &Capability) -> Capability {
     }
 }
 
+/// How long a master is waited for: longer than a connection to it may take to be made, which then says what was wrong, and less long than
+/// the engine waits.
+fn patience_with(opening: &Opening) -> Duration {
+    opening.request_deadline * 19 / 20
+}
+
 /// How long those are given who look without a session.
 const LOOKING: Duration = Duration::from_secs(10);
 
@@ -110,7 +116,7 @@ impl QuorumStore {
             let user = MasterUser { member: Arc::clone(&member), master };
             (format!("{config:?}"), link(config, Arc::new(user) as Arc<dyn LinkUser>, Some(opening)))
         });
-        let fleet = Fleet::new(links.collect(), ttl, opening.patience(), Some(opening.tasks.clone()));
+        let fleet = Fleet::new(links.collect(), ttl, patience_with(opening), Some(opening.tasks.clone()));
         let confirmed = opening.clock.now();
         fleet.meet().await?;
         member.confirm(confirmed);
@@ -130,7 +136,7 @@ impl QuorumStore {
         let reader = reader.get_or_insert_with(|| {
             let user = || Arc::new(Reader(Arc::clone(&self.dialect)));
             let links = self.masters.iter().map(|config| (format!("{config:?}"), link(config, user(), None)));
-            Arc::new(Fleet::new(links.collect(), LOOKING, LOOKING * 3 / 10, None))
+            Arc::new(Fleet::new(links.collect(), LOOKING, LOOKING / 3, None))
         });
         View::Reader(Arc::clone(reader))
     }

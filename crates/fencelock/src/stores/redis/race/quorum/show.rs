@@ -164,7 +164,7 @@ async fn portions(
     }
     let passed_over = listings.iter().filter(|listing| matches!(listing, Listing::PassedOver)).count();
     if passed_over > fleet.size() - fleet.quorum() {
-        return Err(no_quorum("names", fleet.quorum(), answers.given()));
+        return Err(no_quorum("names", fleet.quorum(), &fleet.names, answers.given()));
     }
     Ok(came)
 }
