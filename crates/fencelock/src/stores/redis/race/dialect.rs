@@ -321,12 +321,15 @@ pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
 /// The number of a grant, as the layout counts them.
 fn token(answer: Value) -> Result<FencingToken> {
     let number: i64 = plainly(answer)?;
-    u64::try_from(number).ok().and_then(|number| FencingToken::new(number, 0)).ok_or_else(|| no_counter(number))
+    u64::try_from(number)
+        .ok()
+        .and_then(|number| FencingToken::new(number, 0))
+        .ok_or_else(|| no_counter(number).outcome_unknown())
 }
 
 fn no_counter(counter: impl ToString) -> Error {
     let message = "the counter beside the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
-    Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string()).outcome_unknown()
+    Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string())
 }
 
 pub(super) fn tried(answer: Value) -> Result<Tried> {
@@ -342,6 +345,7 @@ pub(super) fn tried(answer: Value) -> Result<Tried> {
             Ok(Tried::Busy(u64::try_from(left).ok().map(Duration::from_millis)))
         }
         (3, Some(why)) => Err(no_counter(plainly::<String>(why)?)),
+        (4, Some(why)) => Err(no_counter(plainly::<String>(why)?).outcome_unknown()),
         (_, Some(kind)) => Ok(Tried::Other(plainly(kind)?)),
         _ => Err(nonsense("a number of its own")),
     }

@@ -1,6 +1,6 @@
 -- KEYS: the lock, what belongs to it. ARGV: how our value begins, how it goes on, the ttl.
 -- Answers {1} when it is ours, or {1, token}; {0, milliseconds left} when it is somebody's, {2, type} when no lock of this kind is there,
--- {3, why} when the counter counts nothing.
+-- {3, why} when the counter counts nothing, {4, why} when it is ours all the same.
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
   -- First: a counter that counts nothing is an error before anything is taken.
@@ -28,6 +28,6 @@ if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
   if token == 0 then
     token = count(KEYS[2], true)
   end
-  return fault and {3, fault} or {1, token}
+  return fault and {4, fault} or {1, token}
 end
 return {0, redis.call('PTTL', KEYS[1])}

@@ -1,6 +1,6 @@
 -- KEYS: the lock, the queue of its fair lock, and of a fenced lock the counter. ARGV: our field, what we say of ourselves, the ttl.
 -- Answers {1} when it is ours, or {1, token}; {0, milliseconds left} when it is somebody's; {2, what} when no lock of this kind is there,
--- {3, why} when the counter counts nothing.
+-- {3, why} when the counter counts nothing, {4, why} when it is ours all the same.
 local kind, counter = other(KEYS[1]), KEYS[3]
 local token, fault = nil, nil
 if kind == 'none' then
@@ -31,4 +31,4 @@ end
 if token == 0 then
   token = count(counter, true)
 end
-return fault and {3, fault} or {1, token}
+return fault and {4, fault} or {1, token}
