@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fencelock::memory::VirtualClock;
 use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, StoreUrl, open_url};
-use fencelock::{Claim, Clock as _, GuardState, Loss, Name};
+use fencelock::{Claim, Clock as _, ErrorKind, GuardState, Loss, Name};
 use fencelock_testbed::redis::Settings;
 use fencelock_testbed::{Proxy, Way};
 
@@ -34,6 +34,18 @@ async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
     busy(&client, "job").await;
     masters.proxies.iter().for_each(|proxy| proxy.heal());
     until("what was late is gone", async || masters.having("job") == 3).await;
+}
+
+/// A wait that is short against the patience with silent masters.
+#[tokio::test]
+async fn who_waits_beside_a_silent_master_is_told_that_others_have_the_lock() {
+    let masters = Masters::new(3);
+    let client = masters.client(A_MINUTE_MS).await;
+    masters.taken_by_another("job", [0, 1, 2]);
+    masters.proxies[0].hold(Way::Both);
+    let mutex = client.mutex("job").unwrap();
+    let error = soon(mutex.acquire_within(Duration::from_millis(900))).await.expect_err("another has it");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
 }
 
 /// The masters are real, and the session's clock stands still: it sleeps for those that are silent once, and not for longer.

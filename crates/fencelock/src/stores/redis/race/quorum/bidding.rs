@@ -68,7 +68,7 @@ impl Core {
             }
         }
         drop(decision);
-        answers.until_done().await;
+        answers.until_done(sent).await;
         // Of a lock that is refused nothing is left where it was granted, although others were silent for so long.
         let settled = answers.taken().into_iter().filter_map(|(_, answer)| answer.settled);
         self.fleet.not_for_long(join_all(settled)).await;

@@ -16,6 +16,8 @@ use crate::time::{Clock, Moment};
 const PART_OF_TTL: u32 = 20;
 const LEAST_GRACE: Duration = Duration::from_millis(250);
 const MOST_GRACE: Duration = Duration::from_secs(1);
+/// How long they are waited for at least where their word decides nothing.
+const LEAST_REST: Duration = Duration::from_millis(20);
 
 /// The ways to all masters, for one session or for those who only look.
 pub(super) struct Fleet {
@@ -210,9 +212,12 @@ impl<T> Answers<T> {
         &self.given
     }
 
-    /// Waits until all masters have been seen to. Those that are silent are waited for once, here and in [`Self::until`].
-    pub(super) async fn until_done(&mut self) {
-        let limit = self.graced.unwrap_or_else(|| self.limit.min(self.clock.now().after(self.grace)));
+    /// Waits until all masters have been seen to. Those that are silent are waited for once, here and in [`Self::until`]: when a quorum
+    /// of those that were asked at `sent` decided without them, about as long again as it took.
+    pub(super) async fn until_done(&mut self, sent: Moment) {
+        let now = self.clock.now();
+        let as_long = || self.limit.min(now.after(now.since(sent).clamp(LEAST_REST, self.grace)));
+        let limit = self.graced.unwrap_or_else(as_long);
         loop {
             let answer = tokio::select! {
                 biased;

@@ -27,7 +27,7 @@ use super::lines::Lines;
 use super::member::Reader;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{Break, Capability, Opened, Opening, Page, Queue, Store};
+use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
 use crate::stores::redis::wire::{Config, LinkUser, link};
 
 /// What may be said of the times of a lock over several masters.
@@ -153,6 +153,10 @@ impl Store for QuorumStore {
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move { show::queue(self.view().fleet(), &self.dialect, name, page).await })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move { show::contention(self.view().fleet(), &self.dialect, name, mine).await })
     }
 
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {

@@ -12,7 +12,7 @@ use super::fleet::{Fleet, Given, heard, no_quorum};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
-use crate::store::{Break, Contender, Page, PlaceId, Queue};
+use crate::store::{Break, Contender, Outline, Page, PlaceId, Queue, RequestId};
 
 /// One of those whose value is at some masters.
 struct Claimant {
@@ -25,8 +25,12 @@ struct Claimant {
 /// The holder, if the masters that answered leave it open that somebody has a quorum; what others have is strange.
 pub(super) async fn queue(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name, page: Page) -> Result<Queue> {
     dialect.check_name("queue", name)?;
-    let (quorum, all) = (fleet.quorum(), fleet.size());
     let given = found(fleet, dialect, name).await?;
+    read(fleet, dialect, name, page, given)
+}
+
+fn read(fleet: &Fleet, dialect: &Dialect, name: &Name, page: Page, given: Vec<(usize, Found)>) -> Result<Queue> {
+    let (quorum, all) = (fleet.quorum(), fleet.size());
     let silent = all - given.len();
     let others: Vec<&String> = given.iter().filter_map(|(_, found)| other(found)).collect();
     if others.len() > all - quorum {
@@ -58,15 +62,41 @@ fn other(found: &Found) -> Option<&String> {
     }
 }
 
-/// What is under the key at the masters that answered, with their numbers.
-async fn found(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name) -> Result<Vec<(usize, Found)>> {
-    let given = all_found(fleet, dialect, vec![name.clone()]).await?;
-    Ok(given.into_iter().filter_map(|(index, mut found)| Some((index, found.pop()?))).collect())
+/// Who holds the lock, as soon as a quorum names the same one: those who wait for it have no time for silent masters.
+pub(super) async fn contention(
+    fleet: &Fleet,
+    dialect: &Arc<Dialect>,
+    name: &Name,
+    mine: &[RequestId],
+) -> Result<Outline> {
+    let quorum = fleet.quorum();
+    let is_named = |given: &Given<Vec<Found>>| {
+        let holder = |found: &'_ Found| if let Found::Held(held) = found { Some(held.by.clone()) } else { None };
+        let holders: Vec<_> = given.iter().flatten().flatten().flatten().filter_map(holder).collect();
+        holders.iter().any(|one| holders.iter().filter(|other| *other == one).count() >= quorum)
+    };
+    let given = first(all_found(fleet, dialect, vec![name.clone()], is_named).await?);
+    Ok(Outline::of(&read(fleet, dialect, name, Page::ALL, given)?.contenders, mine))
 }
 
-/// What is under these keys, in their order, at the masters that answered. All are asked for at once, so that those who are silent
-/// are waited for once.
-async fn all_found(fleet: &Fleet, dialect: &Arc<Dialect>, names: Vec<Name>) -> Result<Vec<(usize, Vec<Found>)>> {
+/// What is under the key at the masters that answered, with their numbers.
+async fn found(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name) -> Result<Vec<(usize, Found)>> {
+    Ok(first(all_found(fleet, dialect, vec![name.clone()], |_| false).await?))
+}
+
+/// What is under the first key.
+fn first(given: Vec<(usize, Vec<Found>)>) -> Vec<(usize, Found)> {
+    given.into_iter().filter_map(|(index, mut found)| Some((index, found.pop()?))).collect()
+}
+
+/// What is under these keys, in their order, at the masters that answered until that is decided, or until all have. All are asked for at
+/// once, so that those who are silent are waited for once.
+async fn all_found(
+    fleet: &Fleet,
+    dialect: &Arc<Dialect>,
+    names: Vec<Name>,
+    is_decided: impl Fn(&Given<Vec<Found>>) -> bool,
+) -> Result<Vec<(usize, Vec<Found>)>> {
     let (dialect, names) = (Arc::clone(dialect), Arc::new(names));
     let mut answers = fleet.ask(move |connection| {
         let (dialect, names) = (Arc::clone(&dialect), Arc::clone(&names));
@@ -75,7 +105,7 @@ async fn all_found(fleet: &Fleet, dialect: &Arc<Dialect>, names: Vec<Name>) -> R
             try_join_all(looks).await
         })
     })?;
-    answers.until(|_| false).await;
+    answers.until(is_decided).await;
     answers.of_quorum("queue")?;
     Ok(answers.taken())
 }
@@ -179,7 +209,7 @@ async fn held(
     if came.is_empty() {
         return Ok(Vec::new());
     }
-    let mut given = all_found(fleet, dialect, came.keys().cloned().collect()).await?;
+    let mut given = all_found(fleet, dialect, came.keys().cloned().collect(), |_| false).await?;
     let silent = fleet.size() - given.len();
     let mut held = Vec::new();
     for (name, from) in came.into_iter().rev() {
