@@ -1,6 +1,5 @@
 //! Who takes part in an experiment: fencelock, and a careful client of the lock that most people write themselves.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,25 +18,30 @@ pub(super) const TTL: Duration = Duration::from_secs(2);
 /// How soon somebody asks again who was refused.
 const AGAIN: Duration = Duration::from_millis(5);
 
+const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
 const EXTEND: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
 /// Whose lock it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
-    /// Ours, with fencing tokens.
+    /// Ours: the fair layout, with fencing tokens; of several masters Redlock, without.
     Fair,
     /// `SET key value NX PX ttl`, kept alive and released by scripts that compare the value; without tokens. It counts its
-    /// lease from before each request, as nothing but care makes a client do.
+    /// lease from before each request, as nothing but care makes a client do. Of several masters a quorum decides.
     Plain,
 }
 
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fair => "fair",
-            Self::Plain => "SET NX PX",
-        })
+impl Layout {
+    /// What it is called where one server holds the lock, or a quorum.
+    pub(super) fn title(self, is_of_quorum: bool) -> &'static str {
+        match (self, is_of_quorum) {
+            (Self::Fair, false) => "`fair`",
+            (Self::Fair, true) => "`redlock:`",
+            (Self::Plain, false) => "`SET NX PX`",
+            (Self::Plain, true) => "Redlock by hand",
+        }
     }
 }
 
@@ -48,13 +52,13 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// Takes the lock from the server at this address, or gives up after `patience`.
-    pub(super) fn take(layout: Layout, address: SocketAddr, patience: Duration) -> io::Result<Option<Self>> {
+    /// Takes the lock from the server at this address, or from a quorum of several, or gives up after `patience`.
+    pub(super) fn take(layout: Layout, addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Self>> {
         let start = Instant::now();
         loop {
             let taken = match layout {
-                Layout::Fair => fair(address, patience.saturating_sub(start.elapsed())),
-                Layout::Plain => Plain::take(address).map(|plain| plain.map(Self::Plain)),
+                Layout::Fair => fair(addresses, patience.saturating_sub(start.elapsed())),
+                Layout::Plain => Plain::take(addresses).map(|plain| plain.map(Self::Plain)),
             };
             match taken {
                 Ok(Some(held)) => return Ok(Some(held)),
@@ -82,8 +86,10 @@ impl Held {
     }
 }
 
-fn fair(address: SocketAddr, patience: Duration) -> io::Result<Option<Held>> {
-    let url = format!("redis://{address}?ttl_ms={}", TTL.as_millis());
+fn fair(addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Held>> {
+    let scheme = if addresses.len() == 1 { "redis" } else { "redlock" };
+    let hosts = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+    let url = format!("{scheme}://{hosts}?ttl_ms={}", TTL.as_millis());
     let granted = Client::connect(&url).and_then(|client| {
         let guard = client.mutex("job")?.acquire_within(patience)?;
         Ok(Held::Fair(Box::new(guard), client))
@@ -97,7 +103,7 @@ fn fair(address: SocketAddr, patience: Duration) -> io::Result<Option<Held>> {
 
 /// A holder of a key with a time to live.
 pub(super) struct Plain {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     value: String,
     start: Instant,
     /// Until when its lease lasts for certain, in nanoseconds from `start`.
@@ -105,22 +111,36 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    fn take(address: SocketAddr) -> io::Result<Option<Arc<Self>>> {
+    fn take(addresses: &[SocketAddr]) -> io::Result<Option<Arc<Self>>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let value = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let start = Instant::now();
         let ttl = TTL.as_millis().to_string();
-        match Hands::connect(address)?.ask(&["SET", "job", &value, "NX", "PX", &ttl])? {
-            Reply::Status(_) => {
-                let plain = Self { address, value, start, until: AtomicU64::new(nanos(TTL)) };
-                let plain = Arc::new(plain);
-                let kept = Arc::downgrade(&plain);
-                thread::spawn(move || keep_alive(&kept));
-                Ok(Some(plain))
-            }
-            Reply::Nil => Ok(None),
-            other => Err(io::Error::other(other.to_string())),
+        let plain = Self { addresses: addresses.to_vec(), value, start, until: AtomicU64::new(nanos(TTL)) };
+        let (taken, _) = plain.votes(&["SET", "job", &plain.value, "NX", "PX", &ttl]);
+        if taken < plain.quorum() {
+            plain.votes(&["EVAL", DROP, "1", "job", &plain.value]);
+            return Ok(None);
         }
+        let plain = Arc::new(plain);
+        let kept = Arc::downgrade(&plain);
+        thread::spawn(move || keep_alive(&kept));
+        Ok(Some(plain))
+    }
+
+    fn quorum(&self) -> usize {
+        self.addresses.len() / 2 + 1
+    }
+
+    /// Asks every server: how many say that it was done, and how many that it was not.
+    fn votes(&self, request: &[&str]) -> (usize, usize) {
+        let ask = |address| Hands::connect(address).and_then(|mut hands| hands.ask(request));
+        let answers: Vec<Reply> = self.addresses.iter().filter_map(|address| ask(*address).ok()).collect();
+        let of = |is_it: fn(&Reply) -> bool| answers.iter().filter(|reply| is_it(reply)).count();
+        (
+            of(|reply| matches!(reply, Reply::Status(_) | Reply::Int(1))),
+            of(|reply| matches!(reply, Reply::Nil | Reply::Int(0))),
+        )
     }
 
     fn believes(&self) -> bool {
@@ -131,14 +151,13 @@ impl Plain {
     fn extend(&self) -> bool {
         let sent = self.start.elapsed();
         let ttl = TTL.as_millis().to_string();
-        let extended = Hands::connect(self.address)
-            .and_then(|mut hands| hands.ask(&["EVAL", EXTEND, "1", "job", &self.value, &ttl]));
-        match extended {
-            Ok(Reply::Int(1)) => self.until.store(nanos(sent + TTL), Ordering::Release),
-            Ok(Reply::Int(_)) => self.until.store(0, Ordering::Release),
-            // Not answered, or refused: whatever was certain before still is.
-            _ => {}
+        let (extended, gone) = self.votes(&["EVAL", EXTEND, "1", "job", &self.value, &ttl]);
+        if extended >= self.quorum() {
+            self.until.store(nanos(sent + TTL), Ordering::Release);
+        } else if gone >= self.quorum() {
+            self.until.store(0, Ordering::Release);
         }
+        // Not answered, or refused: whatever was certain before still is.
         self.believes()
     }
 }

@@ -47,6 +47,15 @@ pub enum Experiment {
     ClockBehindRenewed,
     /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
     HolderPaused,
+    /// Of three masters the holder has two, and is cut off from the third. One of the two is killed and started again, without
+    /// persistence.
+    QuorumRestartEmpty,
+    /// The same, but the wall clock of one of the two jumps a minute ahead.
+    QuorumClockAhead,
+    /// The holder has all of three masters, and the wall clock of one jumps a minute ahead.
+    QuorumClockOfOne,
+    /// As [`Experiment::HolderPaused`], on three masters.
+    QuorumHolderPaused,
 }
 
 /// How long somebody asks who is granted nothing, and how long two are watched who both believe.
@@ -84,11 +93,11 @@ impl Experiment {
 
     fn round(self, layout: Layout) -> io::Result<Round> {
         let scene = Scene::set(self)?;
-        let first =
-            Held::take(layout, scene.way.address(), PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
-        let (address, patience) = (scene.second()?, self.patience());
-        let take = move || Held::take(layout, address, patience);
-        let waiting = (self == Self::ClockBehindRenewed).then(|| thread::spawn(take));
+        let ways: Vec<SocketAddr> = scene.ways().map(Proxy::address).collect();
+        let first = Held::take(layout, &ways, PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
+        let (addresses, patience) = (scene.second(), self.patience());
+        let take = move || Held::take(layout, &addresses, patience);
+        let waiting = (self == Self::ClockBehindRenewed).then(|| thread::spawn(take.clone()));
         scene.happens(self)?;
         let happened = Instant::now();
         let second = match waiting {
@@ -119,11 +128,27 @@ impl Experiment {
 
     /// How long the second one asks: not for ever, where the first one may keep its lock.
     fn patience(self) -> Duration {
-        if matches!(self, Self::FailoverAtOnce | Self::RestartEverysec | Self::ClockBehind) { LONG } else { PATIENCE }
+        use Experiment::{
+            ClockBehind, FailoverAtOnce, QuorumClockAhead, QuorumClockOfOne, QuorumRestartEmpty, RestartEverysec,
+        };
+        match self {
+            FailoverAtOnce | RestartEverysec | ClockBehind => LONG,
+            QuorumRestartEmpty | QuorumClockAhead | QuorumClockOfOne => LONG,
+            _ => PATIENCE,
+        }
+    }
+
+    /// Whether a quorum of three masters holds the lock: none of its layouts has tokens.
+    #[must_use]
+    pub fn is_of_quorum(self) -> bool {
+        use Experiment::{QuorumClockAhead, QuorumClockOfOne, QuorumHolderPaused, QuorumRestartEmpty};
+        matches!(self, QuorumClockAhead | QuorumClockOfOne | QuorumHolderPaused | QuorumRestartEmpty)
     }
 
     fn settings(self) -> Settings {
-        let own_clock = matches!(self, Self::ClockAhead | Self::ClockBehind | Self::ClockBehindRenewed);
+        use Experiment::{ClockAhead, ClockBehind, ClockBehindRenewed, QuorumClockAhead, QuorumClockOfOne};
+        let own_clock =
+            matches!(self, ClockAhead | ClockBehind | ClockBehindRenewed | QuorumClockAhead | QuorumClockOfOne);
         let settings = Settings { own_clock, ..Settings::default() };
         match self {
             Self::SplitGuarded => settings.with("min-replicas-to-write 1").with("min-replicas-max-lag 1"),
@@ -152,6 +177,8 @@ struct Scene {
     _following: Proxy,
     /// Of the holder.
     way: Proxy,
+    /// The masters beside the primary, and the holder's ways to them.
+    others: Vec<(Server, Proxy)>,
 }
 
 impl Scene {
@@ -171,7 +198,22 @@ impl Scene {
             Experiment::RestartSnapshot => drop(primary.ask(&["SAVE"])?),
             _ => {}
         }
-        Ok(Self { way: Proxy::start(primary.address())?, primary, replica, _following: following })
+        let other = |_| {
+            let server = Server::start(experiment.settings())?;
+            let way = Proxy::start(server.address())?;
+            Ok((server, way))
+        };
+        let others: Vec<_> =
+            (0..if experiment.is_of_quorum() { 2 } else { 0 }).map(other).collect::<io::Result<_>>()?;
+        if matches!(experiment, Experiment::QuorumRestartEmpty | Experiment::QuorumClockAhead) {
+            others[1].1.refuse();
+        }
+        Ok(Self { way: Proxy::start(primary.address())?, primary, replica, _following: following, others })
+    }
+
+    /// The holder's ways to the servers that it asks.
+    fn ways(&self) -> impl Iterator<Item = &Proxy> {
+        std::iter::once(&self.way).chain(self.others.iter().map(|(_, way)| way))
     }
 
     fn replica(&self) -> io::Result<&Server> {
@@ -179,8 +221,9 @@ impl Scene {
     }
 
     /// Where the second one asks.
-    fn second(&self) -> io::Result<SocketAddr> {
-        Ok(self.replica.as_ref().unwrap_or(&self.primary).address())
+    fn second(&self) -> Vec<SocketAddr> {
+        let first = self.replica.as_ref().unwrap_or(&self.primary);
+        std::iter::once(first).chain(self.others.iter().map(|(server, _)| server)).map(Server::address).collect()
     }
 
     fn happens(&self, what: Experiment) -> io::Result<()> {
@@ -195,7 +238,7 @@ impl Scene {
                 self.fail_over()
             }
             Experiment::FailoverLagging | Experiment::FailoverAtOnce => {
-                self.way.lead_to(self.second()?);
+                self.way.lead_to(self.replica()?.address());
                 self.fail_over()
             }
             Experiment::Split | Experiment::SplitGuarded => {
@@ -204,7 +247,10 @@ impl Scene {
                 self.primary.resume();
                 Ok(())
             }
-            Experiment::RestartEmpty | Experiment::RestartSnapshot | Experiment::RestartEverysec => {
+            Experiment::RestartEmpty
+            | Experiment::RestartSnapshot
+            | Experiment::RestartEverysec
+            | Experiment::QuorumRestartEmpty => {
                 self.primary.restart()?;
                 self.primary.wait_until_serving()
             }
@@ -213,7 +259,9 @@ impl Scene {
                 self.primary.restart()?;
                 self.primary.wait_until_serving()
             }
-            Experiment::ClockAhead => self.primary.set_clock(JUMP),
+            Experiment::ClockAhead | Experiment::QuorumClockAhead | Experiment::QuorumClockOfOne => {
+                self.primary.set_clock(JUMP)
+            }
             Experiment::ClockBehind => {
                 self.way.hole(Way::Both);
                 self.primary.set_clock(-JUMP)
@@ -227,8 +275,8 @@ impl Scene {
                 self.way.hole(Way::Both);
                 Ok(())
             }
-            Experiment::HolderPaused => {
-                self.way.hold(Way::Both);
+            Experiment::HolderPaused | Experiment::QuorumHolderPaused => {
+                self.ways().for_each(|way| way.hold(Way::Both));
                 Ok(())
             }
         }

@@ -70,7 +70,8 @@ impl fmt::Display for Findings {
         let n = self.second_grants();
         let waited = spread(self.rounds.iter().filter_map(|round| round.waited));
         let both = spread(self.rounds.iter().filter_map(|round| round.both));
-        write!(f, "| {name} | {} | {} | {n} | {waited} | ", self.layout, self.rounds.len())?;
+        let lock = self.layout.title(self.experiment.is_of_quorum());
+        write!(f, "| `{name}` | {lock} | {} | {n} | {waited} | ", self.rounds.len())?;
         write!(f, "{} | {both} | {} of {n} |", self.overlaps(), self.late_writes())?;
         if self.tokens_rise() { Ok(()) } else { f.write_str(" A TOKEN FELL") }
     }
@@ -102,7 +103,7 @@ mod tests {
             findings.add(Round { waited: Some(ms(3)), both, late_write: Some(accepted), risen: Some(true) });
         }
         let row = findings.to_string();
-        assert_eq!(row, "| clock-ahead | fair | 4 | 3 | 3 / 3 ms | 2 | 7 / 7 ms | 1 of 3 |");
+        assert_eq!(row, "| `clock-ahead` | `fair` | 4 | 3 | 3 / 3 ms | 2 | 7 / 7 ms | 1 of 3 |");
         findings.add(Round { risen: Some(false), ..Round::default() });
         assert!(findings.to_string().ends_with("FELL"));
     }

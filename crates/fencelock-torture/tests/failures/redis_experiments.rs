@@ -30,3 +30,9 @@ fn a_primary_that_goes_on_beside_its_successor_grants_twice_and_the_fence_refuse
 fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when_its_lease_is_over() {
     is_granted_twice(Experiment::ClockBehindRenewed, Layout::Fair);
 }
+
+#[test]
+fn a_master_that_forgot_what_it_granted_makes_no_second_quorum_while_the_first_one_believes() {
+    let findings = Experiment::QuorumRestartEmpty.run(Layout::Fair, 1, 1).unwrap();
+    assert_eq!(findings.overlaps(), 0, "{findings}");
+}
