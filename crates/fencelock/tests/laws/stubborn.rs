@@ -53,6 +53,8 @@ enum How {
     /// Every session, also the first: the first `enter` comes about and is not answered; the second one hears of the break of that
     /// place, which is there nevertheless.
     BreaksUnanswered,
+    /// Every session, also the first: the first `enter` says why nothing can be granted, and no other one is answered.
+    SaysWhyOnce,
 }
 
 impl Stubborn {
@@ -98,6 +100,12 @@ impl Session for StubbornSession {
                     (_, entered) => Ok(entered),
                 }
             }),
+            How::SaysWhyOnce => match self.3.fetch_add(1, Ordering::SeqCst) {
+                0 => {
+                    Box::pin(async { Err(Error::new(ErrorKind::Unreachable, "enter", "the disk is full").retryable()) })
+                }
+                _ => Box::pin(std::future::pending()),
+            },
             _ => self.0.enter(entry),
         }
     }
@@ -107,7 +115,7 @@ impl Session for StubbornSession {
     }
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        let is_counted = !matches!(self.1, How::Evicts | How::BreaksUnanswered);
+        let is_counted = !matches!(self.1, How::Evicts | How::BreaksUnanswered | How::SaysWhyOnce);
         self.3.fetch_add(u32::from(is_counted), Ordering::SeqCst);
         let lag = if self.1 == How::ProvesThePast { LAG } else { Duration::ZERO };
         Box::pin(async move {
@@ -368,4 +376,28 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
         pass(&clock, left).await;
         assert_eq!(guard.state(), fencelock::GuardState::Lost(Loss::Unconfirmed));
     });
+}
+
+#[test]
+fn whoever_is_not_answered_in_the_end_is_told_what_the_store_said_before() {
+    for is_try in [true, false] {
+        on_one_thread(async move {
+            let (store, clock) = MemoryStore::with_virtual_clock();
+            let stubborn = Stubborn::new(&store, How::SaysWhyOnce);
+            let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+            let lock = client.mutex("a").unwrap();
+            let acquiring = tokio::spawn(async move {
+                match is_try {
+                    true => lock.try_acquire().await,
+                    false => lock.acquire_within(secs(2)).await,
+                }
+            });
+            pass(&clock, secs(10)).await;
+            let error = acquiring.now_or_never().expect("its time is over").unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+            assert!(format!("{error:?}").contains("the disk is full"), "{error:?}");
+            assert!(!error.to_string().contains("did not answer"), "it did: {error}");
+            assert!(stubborn.asked.load(Ordering::SeqCst) > 1, "it was asked again");
+        });
+    }
 }

@@ -75,13 +75,18 @@ impl Acquire {
         }
     }
 
-    /// The store was not heard of: nobody knows whether the lock is taken, so nobody asks who holds it.
+    /// The store was not heard of, or could do nothing: nobody knows whether the lock is taken, so nobody asks who holds it.
     pub(super) fn outage(&self, last: Option<Error>) -> Error {
-        let was_lost = last.as_ref().is_some_and(|last| last.kind() == ErrorKind::Lost);
-        let message = match self.wish.queues() {
-            true if was_lost => "the session was lost, and the store did not answer before the wait limit passed",
-            true => "the store did not answer before the wait limit passed",
-            false => "the store did not answer within the request deadline",
+        let is_lost = |last: &Error| last.kind() == ErrorKind::Lost;
+        let (message, last) = match (self.wish.queues(), last) {
+            // As one that is told in the pause between two tries.
+            (false, Some(last)) if !is_lost(&last) => return last.with("name", &self.wish.name),
+            (false, last) => ("the store did not answer within the request deadline", last),
+            (true, Some(last)) if is_lost(&last) => {
+                ("the session was lost, and the store did not answer before the wait limit passed", Some(last))
+            }
+            (true, Some(last)) => ("the store could not be used before the wait limit passed", Some(last)),
+            (true, None) => ("the store did not answer before the wait limit passed", None),
         };
         let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable();
         match last {
