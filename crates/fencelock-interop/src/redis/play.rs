@@ -227,8 +227,9 @@ impl Game<'_> {
         self.hold(&lock)?;
         self.queue_up(&lock)?;
         self.holder.kill()?;
-        let left = if self.is_one_key() { self.left(&lock)? } else { None };
+        // Before the server is asked: what it says counts from later.
         let asked = Instant::now();
+        let left = if self.is_one_key() { self.left(&lock)? } else { None };
         let acquired = self.contender.done().context("after the holder was killed")?;
         let took = asked.elapsed();
         if let Some(left) = left {

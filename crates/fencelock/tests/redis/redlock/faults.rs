@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::memory::VirtualClock;
-use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, StoreUrl, open_url};
+use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, Session, StoreUrl, open_url};
 use fencelock::{Claim, Clock as _, ErrorKind, GuardState, Loss, Name};
 use fencelock_testbed::redis::Settings;
 use fencelock_testbed::{Proxy, Way};
+use tokio::task::JoinHandle;
 
 use super::{Masters, busy, refused, takes_ours};
 use crate::lab::{PATIENCE, soon, until};
@@ -48,31 +49,58 @@ async fn who_waits_beside_a_silent_master_is_told_that_others_have_the_lock() {
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
 }
 
-/// The masters are real, and the session's clock stands still: it sleeps for those that are silent once, and not for longer.
+/// The ttl of sessions whose clock stands still: they renew nothing, and sleep for masters that are silent for a twentieth of it at most.
+const STILL: Duration = Duration::from_secs(60);
+
+fn opening_on(clock: &VirtualClock, masters: &Masters) -> JoinHandle<Arc<dyn Session>> {
+    let (url, opening) =
+        (masters.url("rejoin_ms=0"), Opening::here(Owner::new(7, "host", 1), STILL, Arc::new(clock.clone())));
+    tokio::spawn(async move {
+        let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
+        store.open(opening.unwrap()).await.unwrap().session
+    })
+}
+
+/// Lets the time pass that silent masters are waited for, once that is so.
+async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn() -> bool) {
+    let (asked, grace) = (clock.now(), STILL / 20);
+    let sleeps = || clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
+    until("nobody but the silent ones is missing", async || sleeps() && others_are_asked()).await;
+    clock.advance(grace);
+}
+
+fn a_try() -> Arc<Entry> {
+    let (name, id) = (Name::new("job").unwrap(), RequestId { client: 7, number: 1 });
+    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None, lease: None })
+}
+
 #[tokio::test]
 async fn a_split_vote_waits_for_those_that_are_silent_once() {
-    const TTL: Duration = Duration::from_secs(60);
     let masters = Masters::new(5);
     let clock = VirtualClock::new();
-    let store = open_url(StoreUrl::parse(&masters.url("rejoin_ms=0")).unwrap()).await.unwrap();
-    let owner = Owner::new(7, "host", 1);
-    let opening = Opening::here(owner, TTL, Arc::new(clock.clone())).unwrap();
-    let opened = soon(store.open(opening)).await.unwrap();
+    let session = soon(opening_on(&clock, &masters)).await.unwrap();
     // Two have it elsewhere, two grant it, and one says nothing.
     masters.taken_by_another("job", [0, 1]);
     masters.proxies[4].hold(Way::Both);
-    let (name, id) = (Name::new("job").unwrap(), RequestId { client: 7, number: 1 });
-    let entry = Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None, lease: None };
-    let entering = tokio::spawn(async move { opened.session.enter(Arc::new(entry)).await });
-    let (asked, grace) = (clock.now(), TTL / 20);
-    until("nobody but the silent one is missing", async || {
-        let sleeps = clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
-        sleeps && masters.having("job") == 4
-    })
-    .await;
-    clock.advance(grace);
+    let entering = tokio::spawn(async move { session.enter(a_try()).await });
+    waits_for_silent_ones(&clock, || masters.having("job") == 4).await;
     assert!(matches!(soon(entering).await.unwrap().unwrap(), Entered::Busy));
     until("what was granted is given up", async || masters.having("job") == 2).await;
+}
+
+/// Until it has the lock, it is one of those without which no quorum is left.
+#[tokio::test]
+async fn a_master_that_comes_later_than_the_grant_is_given_the_lock_before_any_renewal() {
+    let masters = Masters::new(3);
+    let clock = VirtualClock::new();
+    masters.proxies[2].hold(Way::Both);
+    let opening = opening_on(&clock, &masters);
+    waits_for_silent_ones(&clock, || true).await;
+    let session = soon(opening).await.unwrap();
+    let Entered::In(_place) = soon(session.enter(a_try())).await.unwrap() else { panic!("it is free") };
+    assert_eq!(masters.having("job"), 2);
+    masters.proxies[2].release();
+    until("all have it", async || masters.having("job") == 3).await;
 }
 
 #[tokio::test]

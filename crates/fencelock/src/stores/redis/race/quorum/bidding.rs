@@ -112,7 +112,9 @@ impl Core {
         if let Some(earlier) = bid.earlier {
             connection.run("enter", &bid.give_up_number(dialect, earlier)).await?;
         }
-        if *fate.borrow() != Fate::Open || fate.has_changed().is_err() {
+        // A lock that others granted meanwhile is wanted here, too: each master that has it is one that may forget it.
+        let is_undecided = fate.has_changed().is_ok();
+        if !is_undecided && *fate.borrow() == Fate::Open {
             return Err(withdrawn());
         }
         let sent = self.fleet.clock.now();
