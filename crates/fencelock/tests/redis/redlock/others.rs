@@ -96,6 +96,25 @@ async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
     assert_eq!(looks.queue(&job).await.unwrap().strangers.len(), 1);
 }
 
+/// Two clients without a ttl, each at one of three masters: nobody can ever have a quorum.
+#[tokio::test]
+async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken() {
+    let masters = Masters::new(3);
+    let client = crate::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 60_000).await;
+    let job = Name::new("job").unwrap();
+    masters.servers[0].ask(&["SET", "shop:job", "one"]).unwrap();
+    let queue = client.queue(&job).await.unwrap();
+    assert!(queue.contenders.is_empty() && queue.strangers.len() == 1, "it bars nobody: {queue:?}");
+    masters.servers[1].ask(&["SET", "shop:job", "another"]).unwrap();
+    busy(&client, "job").await;
+    let queue = client.queue(&job).await.unwrap();
+    assert_eq!((queue.contenders.len(), queue.strangers.len()), (1, 1), "{queue:?}");
+    assert_eq!(client.names("", None, 10).await.unwrap(), std::slice::from_ref(&job));
+    assert!(client.break_grant(&job, &queue.contenders[0], "it is nobody's").await.unwrap());
+    takes_ours(&client, "job").await.release().await.unwrap();
+    until("what bars nobody is left", async || masters.having("shop:job") == 1).await;
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_at_a_quorum_is_another_kind_of_lock_and_at_a_minority_a_refusal() {
     let masters = Masters::new(3);

@@ -12,7 +12,7 @@ use super::fleet::{Fleet, Given, heard, no_quorum};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
-use crate::store::{Break, Contender, Outline, Page, PlaceId, Queue, RequestId};
+use crate::store::{Break, Contender, Expiry, Outline, Page, PlaceId, Queue, RequestId};
 
 /// One of those whose value is at some masters.
 struct Claimant {
@@ -22,7 +22,23 @@ struct Claimant {
     at: Vec<usize>,
 }
 
-/// The holder, if the masters that answered leave it open that somebody has a quorum; what others have is strange.
+/// Takes those out of `claimants` who may hold: who have a quorum if silent masters have theirs as well; or, when keys that never run out
+/// are at so many masters that nobody can have a quorum, one of these, so that it can be broken.
+fn take_holders(fleet: &Fleet, given: &[(usize, Found)], claimants: &mut Vec<Claimant>) -> Vec<Claimant> {
+    let (all, quorum) = (fleet.size(), fleet.quorum());
+    let silent = all - given.len();
+    let is_endless = |claimant: &Claimant| claimant.contender.expiry == Expiry::Never;
+    let barred: usize =
+        claimants.iter().filter(|claimant| is_endless(claimant)).map(|claimant| claimant.at.len()).sum();
+    let holders: Vec<_> = claimants.extract_if(.., |claimant| claimant.at.len() + silent >= quorum).collect();
+    match claimants.iter().position(is_endless) {
+        Some(in_the_way) if holders.is_empty() && all - barred < quorum => vec![claimants.remove(in_the_way)],
+        _ => holders,
+    }
+}
+
+/// The holder, if the masters that answered leave it open that somebody has a quorum, or one whose key keeps everybody from one for ever;
+/// what others have is strange.
 pub(super) async fn queue(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name, page: Page) -> Result<Queue> {
     dialect.check_name("queue", name)?;
     let given = found(fleet, dialect, name).await?;
@@ -31,27 +47,23 @@ pub(super) async fn queue(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name, pa
 
 fn read(fleet: &Fleet, dialect: &Dialect, name: &Name, page: Page, given: Vec<(usize, Found)>) -> Result<Queue> {
     let (quorum, all) = (fleet.quorum(), fleet.size());
-    let silent = all - given.len();
     let others: Vec<&String> = given.iter().filter_map(|(_, found)| other(found)).collect();
     if others.len() > all - quorum {
         return Err(other_kind("queue", others[0], dialect).with("name", name));
     }
     let mut queue =
         Queue { name: name.clone(), contenders: Vec::new(), queued: 0, beside: Vec::new(), strangers: Vec::new() };
-    let mut holders = Vec::new();
-    for Claimant { contender, at, .. } in claimants(dialect.marks, &given)? {
-        if at.len() + silent >= quorum {
-            holders.push(contender);
-        } else {
-            let who = contender.owner.as_ref().map_or_else(|| contender.id.to_string(), ToString::to_string);
-            let at: Vec<String> = at.iter().map(|index| fleet.names[*index].clone()).collect();
-            queue.strangers.push(format!("{who} at {} of {all} masters: {}", at.len(), at.join(" ")));
-        }
+    let mut others = claimants(dialect.marks, &given)?;
+    let holders = take_holders(fleet, &given, &mut others);
+    for Claimant { contender, at, .. } in others {
+        let who = contender.owner.as_ref().map_or_else(|| contender.id.to_string(), ToString::to_string);
+        let at: Vec<String> = at.iter().map(|index| fleet.names[*index].clone()).collect();
+        queue.strangers.push(format!("{who} at {} of {all} masters: {}", at.len(), at.join(" ")));
     }
     let kinds = given.iter().filter_map(|(index, found)| Some((index, other(found)?)));
     queue.strangers.extend(kinds.map(|(index, kind)| format!("a key of the type {kind} at {}", fleet.names[*index])));
     queue.queued = holders.len();
-    queue.contenders = page.of(holders).collect();
+    queue.contenders = page.of(holders.into_iter().map(|holder| holder.contender)).collect();
     Ok(queue)
 }
 
@@ -81,7 +93,11 @@ pub(super) async fn contention(
 
 /// What is under the key at the masters that answered, with their numbers.
 async fn found(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name) -> Result<Vec<(usize, Found)>> {
-    Ok(first(all_found(fleet, dialect, vec![name.clone()], |_| false).await?))
+    let given = all_found(fleet, dialect, vec![name.clone()], |_| false).await?;
+    for (_, server) in fleet.names.iter().enumerate().filter(|(index, _)| !given.iter().any(|(of, _)| of == index)) {
+        tracing::warn!(server, "one of the masters did not say what it has under the name: the others are shown");
+    }
+    Ok(first(given))
 }
 
 /// What is under the first key.
@@ -189,7 +205,13 @@ async fn portions(
                 names.iter().for_each(|name| came.entry(name.clone()).or_default().push(index));
             }
             Some(Err(error)) if !error.is_retryable() => return Err(error.again()),
-            _ => *listing = Listing::PassedOver,
+            _ => {
+                *listing = Listing::PassedOver;
+                tracing::warn!(
+                    server = fleet.names[index],
+                    "one of the masters did not list its names: those of a quorum of the others are"
+                );
+            }
         }
     }
     let passed_over = listings.iter().filter(|listing| matches!(listing, Listing::PassedOver)).count();
@@ -210,13 +232,12 @@ async fn held(
         return Ok(Vec::new());
     }
     let mut given = all_found(fleet, dialect, came.keys().cloned().collect(), |_| false).await?;
-    let silent = fleet.size() - given.len();
     let mut held = Vec::new();
     for (name, from) in came.into_iter().rev() {
         let found: Vec<_> = given.iter_mut().filter_map(|(index, found)| Some((*index, found.pop()?))).collect();
         let mut claimants = claimants(dialect.marks, &found)?;
-        claimants.retain(|claimant| claimant.at.len() + silent >= fleet.quorum());
-        let having = claimants.iter().flat_map(|claimant| &claimant.at);
+        let holders = take_holders(fleet, &found, &mut claimants);
+        let having = holders.iter().flat_map(|claimant| &claimant.at);
         let first = having.filter(|index| !matches!(listings[**index], Listing::PassedOver)).min();
         if first.is_some_and(|first| from.contains(first)) {
             held.push(name);
