@@ -38,7 +38,7 @@ const PARTS: &[Part] = &[
     Part { name: "oldest", budget: 60, class: Class::Builds, run: oldest },
     Part { name: "docs", budget: 60, class: Class::Builds, run: rustdoc },
     Part { name: "examples", budget: 80, class: Class::Builds, run: || examples::run(&[]) },
-    Part { name: "README", budget: 900, class: Class::Builds, run: readme::first_command },
+    Part { name: "README", budget: 300, class: Class::Builds, run: readme::first_command },
     Part { name: "package", budget: 10, class: Class::Computes, run: package },
     Part { name: "deny", budget: 150, class: Class::Builds, run: deny },
     // Its programs wait for each other; what it builds waits for other builds.

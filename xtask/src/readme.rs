@@ -7,7 +7,7 @@ use crate::shell::{self, Result};
 /// Runs README's first command on the default store, and looks at what it prints.
 pub(crate) fn first_command() -> Result {
     let readme = std::fs::read_to_string(shell::root().join("README.md")).map_err(|error| error.to_string())?;
-    let line = command_in(&readme).ok_or("README has no line that starts with `cargo run --release --`")?;
+    let line = command_in(&readme).ok_or("README has no line that starts with `cargo run --`")?;
     let state = std::env::temp_dir().join(format!("fencelock-readme-{}", std::process::id()));
     println!("$ {line}");
     let output = Command::new("sh")
@@ -29,7 +29,7 @@ pub(crate) fn first_command() -> Result {
 }
 
 fn command_in(readme: &str) -> Option<&str> {
-    readme.lines().map(str::trim).find(|line| line.starts_with("cargo run --release --"))
+    readme.lines().map(str::trim).find(|line| line.starts_with("cargo run --"))
 }
 
 #[cfg(test)]
@@ -41,12 +41,12 @@ mod tests {
         let readme = std::fs::read_to_string(shell::root().join("README.md")).unwrap();
         let block = readme.split("```").nth(1).unwrap();
         let commands: Vec<_> = block.lines().skip(1).collect();
-        assert_eq!(commands, ["cargo run --release -- run deploy -- echo \"I hold the lock\"", "cargo xtask test"]);
+        assert_eq!(commands, ["cargo run -- run deploy -- echo \"I hold the lock\"", "cargo xtask test"]);
     }
 
     #[test]
     fn the_first_command_is_found_in_readme() {
-        let readme = "# x\n\n```console\ncargo run --release -- run deploy -- echo hello\n```\n";
-        assert_eq!(super::command_in(readme), Some("cargo run --release -- run deploy -- echo hello"));
+        let readme = "# x\n\n```console\ncargo run -- run deploy -- echo hello\n```\n";
+        assert_eq!(super::command_in(readme), Some("cargo run -- run deploy -- echo hello"));
     }
 }
