@@ -228,14 +228,14 @@ pub(super) async fn contend<L: Take>(lock: L, who: u64, start: u64, end: u64) ->
     }
 }
 
-/// The same where nobody else is about.
+/// The same where nobody else is about. The first time counts, however late: on a busy machine nobody may have it in time.
 async fn alone<L: Lock>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<Section>> {
     tokio::time::sleep(Duration::from_nanos(start.saturating_sub(now()))).await;
     let mut sections = Vec::new();
     loop {
         let guard = lock.acquire_free().await?;
         let acquired = now();
-        if acquired < end {
+        if acquired < end || sections.is_empty() {
             sections.push(Section { who, acquired, releasing: acquired });
         }
         lock.release(guard).await?;

@@ -79,8 +79,8 @@ impl Acquire {
     pub(super) fn outage(&self, last: Option<Error>) -> Error {
         let is_lost = |last: &Error| last.kind() == ErrorKind::Lost;
         let (message, last) = match (self.wish.queues(), last) {
-            // As one that is told in the pause between two tries.
-            (false, Some(last)) if !is_lost(&last) => return last.with("name", &self.wish.name),
+            // As one that is told in the pause between two tries; of another kind only as the cause of the silence.
+            (false, Some(last)) if last.kind() == ErrorKind::Unreachable => return last.with("name", &self.wish.name),
             (false, last) => ("the store did not answer within the request deadline", last),
             (true, Some(last)) if is_lost(&last) => {
                 ("the session was lost, and the store did not answer before the wait limit passed", Some(last))

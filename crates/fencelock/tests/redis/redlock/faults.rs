@@ -69,8 +69,8 @@ async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn()
     clock.advance(grace);
 }
 
-fn a_try() -> Arc<Entry> {
-    let (name, id) = (Name::new("job").unwrap(), RequestId { client: 7, number: 1 });
+fn a_try(number: u64, name: &str) -> Arc<Entry> {
+    let (name, id) = (Name::new(name).unwrap(), RequestId { client: 7, number });
     Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None, lease: None })
 }
 
@@ -82,7 +82,7 @@ async fn a_split_vote_waits_for_those_that_are_silent_once() {
     // Two have it elsewhere, two grant it, and one says nothing.
     masters.taken_by_another("job", [0, 1]);
     masters.proxies[4].hold(Way::Both);
-    let entering = tokio::spawn(async move { session.enter(a_try()).await });
+    let entering = tokio::spawn(async move { session.enter(a_try(1, "job")).await });
     waits_for_silent_ones(&clock, || masters.having("job") == 4).await;
     assert!(matches!(soon(entering).await.unwrap().unwrap(), Entered::Busy));
     until("what was granted is given up", async || masters.having("job") == 2).await;
@@ -97,10 +97,32 @@ async fn a_master_that_comes_later_than_the_grant_is_given_the_lock_before_any_r
     let opening = opening_on(&clock, &masters);
     waits_for_silent_ones(&clock, || true).await;
     let session = soon(opening).await.unwrap();
-    let Entered::In(_place) = soon(session.enter(a_try())).await.unwrap() else { panic!("it is free") };
+    let Entered::In(_place) = soon(session.enter(a_try(1, "job"))).await.unwrap() else { panic!("it is free") };
     assert_eq!(masters.having("job"), 2);
     masters.proxies[2].release();
     until("all have it", async || masters.having("job") == 3).await;
+}
+
+#[tokio::test]
+async fn a_master_that_comes_later_than_the_release_is_asked_for_nothing() {
+    let masters = Masters::new(3);
+    let clock = VirtualClock::new();
+    masters.proxies[2].hold(Way::Both);
+    let opening = opening_on(&clock, &masters);
+    waits_for_silent_ones(&clock, || true).await;
+    let session = soon(opening).await.unwrap();
+    for number in 1..=5 {
+        let Entered::In(mut place) = soon(session.enter(a_try(number, "job"))).await.unwrap() else {
+            panic!("it is free")
+        };
+        soon(place.leave()).await.unwrap();
+    }
+    masters.proxies[2].release();
+    let Entered::In(_place) = soon(session.enter(a_try(6, "another"))).await.unwrap() else { panic!("it is free") };
+    // On the same connection, so behind what was to be sent before.
+    until("all have the other lock", async || masters.having("another") == 3).await;
+    let stats = masters.servers[2].ask(&["INFO", "commandstats"]).unwrap().to_string();
+    assert!(stats.contains("cmdstat_set:calls=1,"), "{stats}");
 }
 
 #[tokio::test]
@@ -192,7 +214,10 @@ async fn a_try_at_masters_that_were_started_a_moment_ago_names_each_and_says_whe
     let client = crate::lab::client(&masters.url("rejoin_ms=600000"), 4_000).await;
     until("the error names those that do not count", async || {
         let error = refused(&client, "job").await;
-        assert!(error.is_outage(), "{error}");
+        // The place of a try before that was not answered may be in the way still.
+        if !error.is_outage() {
+            return false;
+        }
         let error = error.to_string();
         let is_named = |address: &SocketAddr| error.contains(&format!("started anew redis://{address}/0: counts in "));
         error.contains("rejoin_ms") && masters.proxies.iter().map(Proxy::address).filter(is_named).count() >= 2

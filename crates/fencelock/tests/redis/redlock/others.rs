@@ -107,6 +107,7 @@ async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken()
     assert!(queue.contenders.is_empty() && queue.strangers.len() == 1, "it bars nobody: {queue:?}");
     masters.servers[1].ask(&["SET", "shop:job", "another"]).unwrap();
     busy(&client, "job").await;
+    until("only those are there", async || masters.having("shop:job") == 2).await;
     let queue = client.queue(&job).await.unwrap();
     assert_eq!((queue.contenders.len(), queue.strangers.len()), (1, 1), "{queue:?}");
     assert_eq!(client.names("", None, 10).await.unwrap(), std::slice::from_ref(&job));

@@ -106,15 +106,16 @@ impl Core {
         drop((settles, answers));
     }
 
-    async fn ask(&self, index: usize, bid: &Bid, is_new: bool, fate: &watch::Receiver<Fate>) -> Result<Answer> {
+    async fn ask(&self, index: usize, bid: &Arc<Bid>, is_new: bool, fate: &watch::Receiver<Fate>) -> Result<Answer> {
         let connection = self.fleet.links[index].connection().await?;
         let dialect = &self.member.dialect;
         if let Some(earlier) = bid.earlier {
             connection.run("enter", &bid.give_up_number(dialect, earlier)).await?;
         }
-        // A lock that others granted meanwhile is wanted here, too: each master that has it is one that may forget it.
+        // A lock that others granted meanwhile is wanted here, too, as long as it is held: each master that has it is one that may forget it.
         let is_undecided = fate.has_changed().is_ok();
-        if !is_undecided && *fate.borrow() == Fate::Open {
+        let is_held = || *fate.borrow() == Fate::Kept && self.has(bid) && self.member.alive("enter").is_ok();
+        if !is_undecided && !is_held() {
             return Err(withdrawn());
         }
         let sent = self.fleet.clock.now();
