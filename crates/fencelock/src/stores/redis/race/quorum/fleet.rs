@@ -1,6 +1,7 @@
 //! Several masters that are asked at once, and what may be said before all of them have answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -31,6 +32,8 @@ pub(super) struct Fleet {
     grace: Duration,
     /// Where masters are asked; `None` for wherever somebody wants to know.
     tasks: Option<Tasks>,
+    /// Which masters were silent when somebody looked last.
+    missed: Box<[AtomicBool]>,
 }
 
 impl Fleet {
@@ -43,7 +46,8 @@ impl Fleet {
         let (names, links): (Vec<_>, Vec<Arc<Link>>) = masters.into_iter().unzip();
         let clock = Arc::clone(&links[0].clock);
         let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE);
-        Self { links, names: names.into(), clock, patience, grace, tasks }
+        let missed = links.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { links, names: names.into(), clock, patience, grace, tasks, missed }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -137,6 +141,24 @@ impl Fleet {
             tracing::warn!(server = name, missing, "one of the masters is not there: there are fewer that may fail");
         }
         Ok(())
+    }
+
+    /// Warns of masters that told nothing to somebody who looked: of each once, until it is heard again.
+    pub(super) fn has_looked<T>(&self, given: &Given<T>) {
+        for (index, missed) in self.missed.iter().enumerate() {
+            let is_missed = !matches!(given[index], Some(Ok(_)));
+            if !missed.swap(is_missed, Ordering::Relaxed) && is_missed {
+                let missing = given[index].as_ref().and_then(|answer| answer.as_ref().err());
+                let missing =
+                    missing.map_or_else(|| "no answer so far".to_owned(), |error| error.said_without("server"));
+                let server = &self.names[index];
+                tracing::warn!(
+                    server,
+                    missing,
+                    "one of the masters does not say what it has: what the others have is shown"
+                );
+            }
+        }
     }
 
     /// Connects to all; content with a quorum.

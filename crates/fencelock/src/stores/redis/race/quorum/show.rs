@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::super::dialect::{Dialect, Found, Marks, other_kind};
 use super::super::show::{contender, no_records};
-use super::fleet::{Fleet, Given, heard, no_quorum};
+use super::fleet::{Answers, Fleet, Given, heard, no_quorum};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
@@ -22,18 +22,23 @@ struct Claimant {
     at: Vec<usize>,
 }
 
-/// Takes those out of `claimants` who may hold: who have a quorum if silent masters have theirs as well; or, when keys that never run out
-/// are at so many masters that nobody can have a quorum, one of these, so that it can be broken.
+/// Takes those out of `claimants` who may hold: who have a quorum if silent masters have theirs as well; or, when nobody has one for certain
+/// and keys that do not run out are at so many masters that nobody can have one, one of these, so that it can be broken.
 fn take_holders(fleet: &Fleet, given: &[(usize, Found)], claimants: &mut Vec<Claimant>) -> Vec<Claimant> {
     let (all, quorum) = (fleet.size(), fleet.quorum());
     let silent = all - given.len();
-    let is_endless = |claimant: &Claimant| claimant.contender.expiry == Expiry::Never;
-    let barred: usize =
-        claimants.iter().filter(|claimant| is_endless(claimant)).map(|claimant| claimant.at.len()).sum();
-    let holders: Vec<_> = claimants.extract_if(.., |claimant| claimant.at.len() + silent >= quorum).collect();
-    match claimants.iter().position(is_endless) {
-        Some(in_the_way) if holders.is_empty() && all - barred < quorum => vec![claimants.remove(in_the_way)],
-        _ => holders,
+    let is_endless = |found: &Found| match found {
+        Found::Held(held) => held.expiry == Expiry::Never,
+        // Whether a key of another type runs out is not asked.
+        found => other(found).is_some(),
+    };
+    let is_barred = all - given.iter().filter(|(_, found)| is_endless(found)).count() < quorum;
+    let is_certain = claimants.first().is_some_and(|first| first.at.len() >= quorum);
+    let bars =
+        |claimant: &Claimant| given.iter().any(|(index, found)| claimant.at.contains(index) && is_endless(found));
+    match claimants.iter().position(bars) {
+        Some(in_the_way) if is_barred && !is_certain => vec![claimants.remove(in_the_way)],
+        _ => claimants.extract_if(.., |claimant| claimant.at.len() + silent >= quorum).collect(),
     }
 }
 
@@ -93,11 +98,9 @@ pub(super) async fn contention(
 
 /// What is under the key at the masters that answered, with their numbers.
 async fn found(fleet: &Fleet, dialect: &Arc<Dialect>, name: &Name) -> Result<Vec<(usize, Found)>> {
-    let given = all_found(fleet, dialect, vec![name.clone()], |_| false).await?;
-    for (_, server) in fleet.names.iter().enumerate().filter(|(index, _)| !given.iter().any(|(of, _)| of == index)) {
-        tracing::warn!(server, "one of the masters did not say what it has under the name: the others are shown");
-    }
-    Ok(first(given))
+    let answers = all_asked(fleet, dialect, vec![name.clone()], |_| false).await?;
+    fleet.has_looked(answers.given());
+    Ok(first(answers.taken()))
 }
 
 /// What is under the first key.
@@ -113,6 +116,16 @@ async fn all_found(
     names: Vec<Name>,
     is_decided: impl Fn(&Given<Vec<Found>>) -> bool,
 ) -> Result<Vec<(usize, Vec<Found>)>> {
+    Ok(all_asked(fleet, dialect, names, is_decided).await?.taken())
+}
+
+/// The answers of all masters to that.
+async fn all_asked(
+    fleet: &Fleet,
+    dialect: &Arc<Dialect>,
+    names: Vec<Name>,
+    is_decided: impl Fn(&Given<Vec<Found>>) -> bool,
+) -> Result<Answers<Vec<Found>>> {
     let (dialect, names) = (Arc::clone(dialect), Arc::new(names));
     let mut answers = fleet.ask(move |connection| {
         let (dialect, names) = (Arc::clone(&dialect), Arc::clone(&names));
@@ -123,7 +136,7 @@ async fn all_found(
     })?;
     answers.until(is_decided).await;
     answers.of_quorum("queue")?;
-    Ok(answers.taken())
+    Ok(answers)
 }
 
 /// Those whose values are there, the one with most masters first.
@@ -205,13 +218,7 @@ async fn portions(
                 names.iter().for_each(|name| came.entry(name.clone()).or_default().push(index));
             }
             Some(Err(error)) if !error.is_retryable() => return Err(error.again()),
-            _ => {
-                *listing = Listing::PassedOver;
-                tracing::warn!(
-                    server = fleet.names[index],
-                    "one of the masters did not list its names: those of a quorum of the others are"
-                );
-            }
+            _ => *listing = Listing::PassedOver,
         }
     }
     let passed_over = listings.iter().filter(|listing| matches!(listing, Listing::PassedOver)).count();
@@ -231,7 +238,9 @@ async fn held(
     if came.is_empty() {
         return Ok(Vec::new());
     }
-    let mut given = all_found(fleet, dialect, came.keys().cloned().collect(), |_| false).await?;
+    let answers = all_asked(fleet, dialect, came.keys().cloned().collect(), |_| false).await?;
+    fleet.has_looked(answers.given());
+    let mut given = answers.taken();
     let mut held = Vec::new();
     for (name, from) in came.into_iter().rev() {
         let found: Vec<_> = given.iter_mut().filter_map(|(index, found)| Some((*index, found.pop()?))).collect();
