@@ -1,16 +1,18 @@
 //! What every family of rows needs to know: how much to do, where, with whom.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
+use crate::Files;
 use crate::contestant::Contestant;
 use crate::machine::Cores;
 use crate::peers::Peers;
 use crate::python;
 use crate::scratch::Scratch;
+use crate::section::Options;
 
 /// The store that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,6 +28,17 @@ pub(crate) enum Store {
 }
 
 impl Store {
+    /// As the command line and the document name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Memory => "memory",
+            Self::ZooKeeper => "zookeeper",
+            Self::Redis => "redis",
+            Self::Redlock => "redlock",
+        }
+    }
+
     /// Whom contestants are compared with; on `memory:` there is none.
     pub(crate) const fn floor(self) -> Contestant {
         match self {
@@ -117,9 +130,9 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Prepares a run; its files are in `directory`, or else beside this program.
-    pub(crate) fn new(store: Store, quick: bool, filelock: bool, directory: Option<&Path>) -> Result<Self> {
-        let effort = match (quick, store) {
+    /// Prepares a run; its files are in the directory that was asked for, or else beside this program.
+    pub(crate) fn new(store: Store, options: &Options, files: &Files) -> Result<Self> {
+        let mut effort = match (options.quick, store) {
             (true, Store::ZooKeeper) => Effort::QUICK_ZOOKEEPER,
             (true, Store::Redis | Store::Redlock) => Effort::QUICK_REDIS,
             (true, _) => Effort::QUICK,
@@ -127,11 +140,13 @@ impl Bench {
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
             (false, _) => Effort::FULL,
         };
+        effort.rounds = options.rounds.map_or(effort.rounds, usize::from);
         let program = std::env::current_exe().context("where is this program?")?;
         let built = program.ancestors().nth(2).context("this program is in no directory")?.join("fencelock-bench");
-        let scratch = Scratch::new(directory.unwrap_or(&built), effort.limit)?;
-        let python = (store == Store::File && filelock).then(|| python::interpreter(&built)).transpose()?;
-        Ok(Self { store, effort, quick, cores: Cores::available()?, scratch, python, peers: None })
+        let scratch = Scratch::new(files.directory.as_deref().unwrap_or(&built), effort.limit)?;
+        let filelock = store == Store::File && !files.without_filelock;
+        let python = filelock.then(|| python::interpreter(&built)).transpose()?;
+        Ok(Self { store, effort, quick: options.quick, cores: Cores::available()?, scratch, python, peers: None })
     }
 
     /// Those of `contestants` who take part: not who has to be installed and is not.

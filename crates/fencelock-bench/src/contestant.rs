@@ -158,19 +158,14 @@ impl Contestant {
         }
     }
 
-    /// Whether it does the bare requests of a store that is a server.
-    pub(crate) const fn is_bare(self) -> bool {
-        matches!(self, Self::ZkFloor | Self::ZkFloorListed | Self::RedisFloor) || !self.waits()
-    }
-
     /// Whether it can wait for a lock that somebody else of it holds.
     pub(crate) const fn waits(self) -> bool {
-        !matches!(self, Self::PlainFloor | Self::RedissonFloor)
+        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Floor | Self::FlockOpening)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.
     pub(crate) const fn is_session(self) -> bool {
-        self.is_fencelock() || self.is_peer() || self.is_bare()
+        self.is_fencelock() || !self.is_on(Store::File)
     }
 
     /// Whether a program of its language drives it, see `interop/README.md`.

@@ -126,9 +126,9 @@ impl Worker {
         Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
     }
 
-    /// Processor time of its threads so far; of our own workers none may have ended.
+    /// Processor time of its threads so far: exactly, where none of them may have ended.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        if self.contestant.is_driven() {
+        if self.contestant.is_driven() || !self.contestant.is_session() {
             return machine::processor_time(self.child.id());
         }
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("a worker is gone")?;

@@ -7,16 +7,17 @@ mod bench;
 mod contestant;
 mod crew;
 mod defaults;
+mod families;
 mod goals;
 mod machine;
-mod network;
 mod peers;
 mod protocol;
 mod python;
 mod report;
-mod rows;
 mod run;
 mod scratch;
+mod section;
+mod site;
 mod stats;
 mod worker;
 
@@ -27,43 +28,63 @@ use anyhow::Result;
 use clap::Parser;
 
 use bench::{Bench, Store};
-use goals::Measured;
-use network::server::Network;
-use rows::shared::Shared;
-use rows::{Row, contended, cycle, hand_over, memory, shared};
-use run::Run;
+use families::Family;
+use peers::Peers;
+use section::Options;
 
 #[derive(Debug, Parser)]
 #[command(name = "fencelock-bench", about = "Measures fencelock against the floor and against other locks")]
 enum Command {
     /// The store `file:`, the bare system calls, flock, and Python's filelock.
-    File(Options),
+    File(Here),
     /// The store `memory:`.
-    Memory(Options),
+    Memory(Here),
     /// The store `zk:` on a server of its own, the bare requests, and other clients' locks.
-    Zookeeper(network::Options),
+    Zookeeper(OnServer),
     /// The store `redis:` on a server of its own, the bare scripts, and other clients' locks.
-    Redis(network::Options),
+    Redis(OnServer),
     /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(defaults::Options),
     #[command(hide = true)]
     Worker(worker::Args),
 }
 
+/// A store without a server.
 #[derive(Debug, clap::Args)]
-struct Options {
-    /// Only shows that it works: the figures say nothing.
+struct Here {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    only: Only,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// A store with a server.
+#[derive(Debug, clap::Args)]
+struct OnServer {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    only: Only,
+    /// Lets clients of other languages take part, which needs what `cargo xtask interop` needs.
     #[arg(long)]
-    quick: bool,
-    /// Replaces the section of docs/benchmarks.md, besides printing it.
-    #[arg(long, conflicts_with_all = ["quick", "without_filelock"])]
-    write: bool,
+    peers: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Only {
+    /// Only these families of rows, for work on one of them; goals without figures are left out.
+    #[arg(long, value_enum, conflicts_with = "write")]
+    only: Vec<Family>,
+}
+
+/// Where files are locked, and with whom.
+#[derive(Debug, Default, clap::Args)]
+struct Files {
     /// Leaves Python's filelock out, which needs Python and a package index.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "write")]
     without_filelock: bool,
-    /// Rounds of each table, whose median counts; a full run makes 5.
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
-    rounds: Option<u8>,
     /// Works in this directory, to measure its file system.
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -71,10 +92,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let done = match Command::parse() {
-        Command::File(options) => measure(Store::File, &options),
-        Command::Memory(options) => measure(Store::Memory, &options),
-        Command::Zookeeper(options) => network::measure(Store::ZooKeeper, &options),
-        Command::Redis(options) => network::measure(Store::Redis, &options),
+        Command::File(here) => here.measure(Store::File),
+        Command::Memory(here) => here.measure(Store::Memory),
+        Command::Zookeeper(server) => server.measure(Store::ZooKeeper),
+        Command::Redis(server) => server.measure(Store::Redis),
         Command::Defaults(options) => defaults::measure(&options),
         Command::Worker(args) => worker::run(args),
     };
@@ -87,48 +108,33 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(store: Store, options: &Options) -> Result<()> {
-    let mut bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
-    bench.effort.rounds = options.rounds.map_or(bench.effort.rounds, usize::from);
-    let busy = machine::is_busy();
-    let run = Run::new(bench)?;
-    let step = |what: &str| eprintln!("measuring: {what}");
-    step("the uncontended cycle");
-    let cycle = cycle::measure(&run)?;
-    step("contention");
-    let contended = contended::measure(&run)?;
-    step("hand-over");
-    let hand_over = hand_over::measure(&run)?;
-    step("readers, writers and permits");
-    let shared = shared::measure(&run)?;
-    step("memory");
-    let memory = memory::measure(&run)?;
-    let section = section(&run.bench, busy, &Measured { cycle, contended, hand_over, memory }, &shared)?;
-    print!("{section}");
-    if options.write {
-        report::write(if store == Store::File { "file" } else { "memory" }, &section)?;
+impl Here {
+    fn measure(&self, store: Store) -> Result<()> {
+        section::measure(Bench::new(store, &self.options, &self.files)?, &self.options, &self.only.only)
     }
-    Ok(())
 }
 
-fn section(bench: &Bench, busy: Option<String>, measured: &Measured, shared: &[Row<Shared>]) -> Result<String> {
-    let mut machine = machine::describe((bench.store == Store::File).then(|| bench.scratch.path()))?;
-    if let Some(python) = &bench.python {
-        machine.push_str(&format!("; {}", python::describe(python)?));
+impl OnServer {
+    fn measure(&self, store: Store) -> Result<()> {
+        let mut bench = Bench::new(store, &self.options, &Files::default())?;
+        bench.peers = self.peers.then(|| Peers::build(store)).transpose()?;
+        section::measure(bench, &self.options, &self.only.only)
     }
-    machine.push_str(&format!("; rounds: {}", bench.effort.rounds));
-    let quick = bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
-    for warning in [busy, quick].into_iter().flatten() {
-        machine.push_str(&format!("; **{warning}**"));
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_a_document_is_not_written_from_a_part() {
+        Command::command().debug_assert();
+        let is_taken = |words: &str| Command::try_parse_from(["bench"].into_iter().chain(words.split(' '))).is_ok();
+        assert!(is_taken("file --only cycle --quick") && is_taken("redis --write --peers --rounds 1"));
+        for part in ["file --write --quick", "file --write --without-filelock", "zookeeper --write --only shared"] {
+            assert!(!is_taken(part), "{part}");
+        }
     }
-    Ok([
-        format!("Measured on {machine}.\n"),
-        cycle::table("cycle", &measured.cycle, bench.store).to_string(),
-        contended::table(&measured.contended).to_string(),
-        hand_over::table(&measured.hand_over).to_string(),
-        shared::table(shared, bench.store, Network::Loopback).to_string(),
-        memory::table(bench, &measured.memory).to_string(),
-        goals::table(bench.store, measured).to_string(),
-    ]
-    .join("\n"))
 }

@@ -27,6 +27,13 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Whether it has no row.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| {} |", self.head.join(" | "))?;

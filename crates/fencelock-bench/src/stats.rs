@@ -12,6 +12,9 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// Of something that was not there to be measured.
+    pub(crate) const NONE: Self = Self { p50: f64::NAN, p99: f64::NAN };
+
     /// Of times in any order.
     pub(crate) fn of(mut nanos: Vec<u64>) -> Result<Self> {
         ensure!(!nanos.is_empty(), "nothing was measured");
@@ -20,8 +23,8 @@ impl Times {
     }
 
     /// Of each figure its median over the rounds.
-    pub(crate) fn median(rounds: &[Self]) -> Self {
-        Self { p50: median(rounds.iter().map(|round| round.p50)), p99: median(rounds.iter().map(|round| round.p99)) }
+    pub(crate) fn median(rounds: impl Iterator<Item = Self> + Clone) -> Self {
+        Self { p50: median(rounds.clone().map(|round| round.p50)), p99: median(rounds.map(|round| round.p99)) }
     }
 }
 

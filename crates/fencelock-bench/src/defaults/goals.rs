@@ -1,11 +1,12 @@
 //! What the figures of the defaults are held to: every round of them.
 
 use super::tables::{ends, place, what};
-use super::{Row, What};
+use super::{Figure, What};
 use crate::bench::Store::{self, File, Memory, Redis, ZooKeeper};
 use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, RedisFloor, ZkFloor, ZkFloorListed};
-use crate::network::server::Network;
+use crate::families::Row;
 use crate::report::Table;
+use crate::site::Network;
 
 /// Somebody else who is measured, and its name.
 type Other = (Contestant, &'static str);
@@ -74,12 +75,16 @@ const GOALS: [Goal; 30] = [
 ];
 
 /// Met when the worst round is; a goal that one round misses is missed.
-pub(super) fn table(rows: &[Row]) -> Table {
+pub(super) fn table(rows: &[Row<Figure>]) -> Table {
     let mut table = Table::new(&["goal, with nothing set", "bound", "least", "most", ""]);
     for Goal { store, network, what: of, other, bound } in GOALS {
-        let figures = rows.iter().find(|row| (row.store, row.network, row.what) == (store, network, of));
-        let figures = figures.map(|row| &row.figures[..]);
-        let rounds = figures.map_or_else(Vec::new, |figures| ratios(figures, other.map(|(other, _)| other)));
+        let figures = |who| {
+            let is_it = |row: &&Row<Figure>| {
+                (row.figure.store, row.network, row.figure.what, row.contestant) == (store, network, of, who)
+            };
+            rows.iter().find(is_it).map(|row| &row.figure.rounds[..])
+        };
+        let rounds = ratios(figures(Own), other.map(|(other, _)| figures(other)));
         let (least, most) = ends(&rounds);
         let verdict = match rounds.is_empty() {
             true => "not measured",
@@ -96,13 +101,12 @@ pub(super) fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Of each round ours over the other's, or ours alone.
-fn ratios(figures: &[(Contestant, Vec<f64>)], other: Option<Contestant>) -> Vec<f64> {
-    let of = |who| figures.iter().find(|(contestant, _)| *contestant == who).map(|(_, figures)| figures);
-    let Some(ours) = of(Own) else { return Vec::new() };
-    match other {
-        None => ours.clone(),
-        Some(other) => of(other).map_or_else(Vec::new, |theirs| ours.iter().zip(theirs).map(|(a, b)| a / b).collect()),
+/// Of each round ours over the other's, or ours alone; none where somebody was not measured.
+fn ratios(ours: Option<&[f64]>, theirs: Option<Option<&[f64]>>) -> Vec<f64> {
+    match (ours, theirs) {
+        (Some(ours), None) => ours.to_vec(),
+        (Some(ours), Some(Some(theirs))) => ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -112,13 +116,12 @@ mod tests {
 
     #[test]
     fn one_bad_round_misses_a_goal() {
-        let row = |ours: [f64; 3]| Row {
-            store: File,
+        let row = |contestant, rounds: [f64; 3]| Row {
+            contestant,
             network: Network::Loopback,
-            what: What::Cycle,
-            figures: vec![(Own, ours.to_vec()), (Floor, vec![10.0, 20.0, 10.0])],
+            figure: Figure { store: File, what: What::Cycle, rounds: rounds.to_vec() },
         };
-        let verdict = |ours| table(&[row(ours)]).to_string();
+        let verdict = |ours| table(&[row(Own, ours), row(Floor, [10.0, 20.0, 10.0])]).to_string();
         assert!(
             verdict([10.0, 30.0, 15.0]).contains("| ≤ 1.5 | 1.00 | 1.50 | met |"),
             "{}",

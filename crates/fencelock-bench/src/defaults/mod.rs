@@ -4,7 +4,6 @@
 mod goals;
 mod tables;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,30 +11,21 @@ use anyhow::{Context as _, Result};
 use crate::bench::{Bench, Store};
 use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, RedisFloor, ZkFloor, ZkFloorListed};
 use crate::crew::{Crew, Placement, number};
-use crate::network::server::{self, Kept, Network};
+use crate::families::Row;
+use crate::families::hand_over::{Shape, queues};
+use crate::families::held::growth;
 use crate::protocol::{Order, Section, now};
-use crate::rows::hand_over::drain;
-use crate::rows::take_turns;
-use crate::stats::{Times, hand_overs};
-use crate::{machine, report};
+use crate::run::Run;
+use crate::site::{Kept, Network};
+use crate::stats::Times;
+use crate::{Files, machine, report, section};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only shows that it works: the figures say nothing.
-    #[arg(long)]
-    quick: bool,
-    /// Replaces the section of docs/benchmarks.md, besides printing it.
-    #[arg(long, conflicts_with = "quick")]
-    write: bool,
-    /// Leaves Python's filelock out, which needs Python and a package index.
-    #[arg(long)]
-    without_filelock: bool,
-    /// Rounds, in which everybody takes turns; a full run makes 3.
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
-    rounds: Option<u8>,
-    /// Works in this directory, to measure its file system.
-    #[arg(long)]
-    directory: Option<PathBuf>,
+    #[command(flatten)]
+    section: section::Options,
+    #[command(flatten)]
+    files: Files,
     /// Only these stores; goals of others are "not measured".
     #[arg(long, value_enum, conflicts_with = "write")]
     only: Vec<Store>,
@@ -98,103 +88,82 @@ impl What {
     }
 }
 
-/// One row: of everybody the figure of each round.
-struct Row {
+/// What was measured of one contestant on one store.
+struct Figure {
     store: Store,
-    /// Loopback, where there is no server, too.
-    network: Network,
     what: What,
-    figures: Vec<(Contestant, Vec<f64>)>,
+    /// In the order of the rounds.
+    rounds: Vec<f64>,
 }
 
-/// Where a run measures, store by store.
-struct Site {
-    bench: Bench,
-    /// Its server is on any core.
-    store: Box<dyn server::Site>,
-}
-
-impl Site {
-    fn new(store: Store, options: &Options) -> Result<Self> {
-        let mut bench = Bench::new(store, options.quick, !options.without_filelock, options.directory.as_deref())?;
-        let rounds = if options.quick { bench.effort.rounds } else { ROUNDS };
-        bench.effort.rounds = options.rounds.map_or(rounds, usize::from);
-        let store = server::start(&bench)?;
-        store.keep(Kept::Any)?;
-        Ok(Self { bench, store })
-    }
-
+impl What {
     /// Where it is measured. A quick run fills no queue behind the delay, which would take most of its time.
-    fn networks(&self, what: What) -> &'static [Network] {
-        let is_affordable = !self.bench.quick || matches!(what, What::Cycle | What::Names);
-        if what.is_far() && is_affordable { self.store.networks() } else { &[Network::Loopback] }
+    fn networks(self, run: &Run) -> &'static [Network] {
+        let is_affordable = !run.bench.quick || matches!(self, Self::Cycle | Self::Names);
+        if self.is_far() && is_affordable { run.site.networks() } else { &[Network::Loopback] }
     }
 
     /// Who is measured: a floor on files does not wait, nobody counts the memory of others, and what one process has in its
     /// memory is not for two.
-    fn contestants(&self, what: What) -> Vec<Contestant> {
-        let all: &[_] = match what {
-            What::Cycle => &[Own, Current, Floor, RedisFloor, ZkFloor, ZkFloorListed, Filelock],
-            What::Between if self.bench.store == Store::Memory => &[],
-            What::HandOver(waiters) if waiters > self.bench.effort.waiters => &[],
-            What::HandOver(_) | What::Between => &[Own, Current, RedisFloor, ZkFloor, Filelock],
-            What::Names | What::Processor => &[Own, Current, RedisFloor, ZkFloor],
-            What::Held | What::Waiting => &[Own, Current],
+    fn contestants(self, bench: &Bench) -> Vec<Contestant> {
+        let all: &[_] = match self {
+            Self::Cycle => &[Own, Current, Floor, RedisFloor, ZkFloor, ZkFloorListed, Filelock],
+            Self::Between if bench.store == Store::Memory => &[],
+            Self::HandOver(waiters) if waiters > bench.effort.waiters => &[],
+            Self::HandOver(_) | Self::Between => &[Own, Current, RedisFloor, ZkFloor, Filelock],
+            Self::Names | Self::Processor => &[Own, Current, RedisFloor, ZkFloor],
+            Self::Held | Self::Waiting => &[Own, Current],
         };
-        self.bench.present(all)
+        bench.present(all)
+    }
+
+    /// Nothing where it is nobody's.
+    fn measure(self, run: &Run, network: Network) -> Result<Vec<Row<Figure>>> {
+        let contestants = self.contestants(&run.bench);
+        if contestants.is_empty() {
+            return Ok(Vec::new());
+        }
+        let store = run.bench.store;
+        let what = format!("{}, {self:?}", tables::place(store, network));
+        eprintln!("measuring: {what}");
+        let round = |contestant| {
+            run.site.delays(network == Network::Delay);
+            self.round(run, contestant, network)
+        };
+        run.rows(&contestants, network, &what, round, |rounds| Figure { store, what: self, rounds })
     }
 
     /// One figure of one round, in a process of its own.
-    fn figure(&self, contestant: Contestant, network: Network, what: What) -> Result<f64> {
-        let effort = self.bench.effort;
-        let processes = if what == What::Between { 2 } else { 1 };
-        let mut crew = Crew::on(&self.bench, contestant, processes, &self.store.target(network), Placement::AsUsed)?;
+    fn round(self, run: &Run, contestant: Contestant, network: Network) -> Result<f64> {
+        let effort = run.bench.effort;
+        let sessions = if self == Self::Between { 2 } else { 1 };
+        let mut crew = run.crew(contestant, sessions, network, Placement::AsUsed)?;
         let cycles = if network == Network::Delay { effort.cycles.div_ceil(8) } else { effort.cycles };
         let worker = &mut crew.0[0];
         worker.ask(Order::Cycle { count: cycles.div_ceil(4) })?;
-        match what {
-            What::Cycle => {
+        match self {
+            Self::Cycle => {
                 worker.ask(Order::Cycle { count: cycles })?;
                 Ok(Times::of(worker.log()?)?.p50)
             }
-            What::HandOver(waiters) => self.hand_over(&mut crew, contestant, waiters),
-            What::Between => self.hand_over(&mut crew, contestant, BETWEEN),
-            What::Names => names(&spread(&mut crew, effort.contend)?),
-            What::Processor => processor(&mut crew, effort.contend),
-            What::Held => {
+            Self::HandOver(waiters) => hand_over(run, &mut crew, contestant, network, Shape { waiters, sessions }),
+            Self::Between => hand_over(run, &mut crew, contestant, network, Shape { waiters: BETWEEN, sessions }),
+            Self::Names => names(&spread(&mut crew, effort.contend)?),
+            Self::Processor => processor(&mut crew, effort.contend),
+            Self::Held => {
                 let order = Order::Hold { count: effort.held, tasks: TASKS };
                 Ok(growth(&worker.ask(order)?)? / effort.held as f64)
             }
-            What::Waiting => {
+            Self::Waiting => {
                 let answer = worker.ask(Order::Wait { count: effort.waiters })?;
                 Ok(growth(&answer)? / effort.waiters as f64 - number(&answer, "future").unwrap_or(0) as f64)
             }
         }
     }
+}
 
-    /// The first time is not looked at; then as often as it takes to see enough.
-    fn hand_over(&self, crew: &mut Crew, contestant: Contestant, waiters: u64) -> Result<f64> {
-        drain(crew, contestant, waiters, &*self.store)?;
-        let mut times = Vec::new();
-        for _ in 0..self.bench.effort.hand_overs.div_ceil(waiters) {
-            let (_, mut sections) = drain(crew, contestant, waiters, &*self.store)?;
-            times.extend(hand_overs(&mut sections)?);
-        }
-        Ok(Times::of(times)?.p50)
-    }
-
-    /// Nothing where it is nobody's.
-    fn row(&self, what: What, network: Network) -> Result<Option<Row>> {
-        let contestants = self.contestants(what);
-        if contestants.is_empty() {
-            return Ok(None);
-        }
-        eprintln!("measuring: {}, {what:?}", tables::place(self.bench.store, network));
-        self.store.delays(network == Network::Delay);
-        let turn = |contestant| self.figure(contestant, network, what).map(Some);
-        let figures = take_turns(&contestants, self.bench.effort.rounds, turn)?;
-        Ok(Some(Row { store: self.bench.store, network, what, figures }))
-    }
+fn hand_over(run: &Run, crew: &mut Crew, contestant: Contestant, network: Network, shape: Shape) -> Result<f64> {
+    Ok(queues(run, crew, contestant, network, shape, shape.waiters)?.times.p50)
 }
 
 /// What [`TASKS`] tasks do in that time, each on a name of its own.
@@ -222,33 +191,29 @@ fn processor(crew: &mut Crew, contend: Duration) -> Result<f64> {
     Ok(crew.processor_time()?.saturating_sub(before).as_nanos() as f64 / cycles as f64)
 }
 
-fn growth(answer: &str) -> Result<f64> {
-    let said = |key| number(answer, key).with_context(|| format!("a worker did not say what it used {key}"));
-    Ok(said("after")?.saturating_sub(said("before")?) as f64)
-}
-
 pub(crate) fn measure(options: &Options) -> Result<()> {
     let busy = machine::is_busy();
     let mut rows = Vec::new();
-    let mut machine = String::new();
+    let mut begin = None;
     for store in STORES.into_iter().filter(|store| options.only.is_empty() || options.only.contains(store)) {
-        let site = Site::new(store, options)?;
+        let mut bench = Bench::new(store, &options.section, &options.files)?;
+        if !bench.quick && options.section.rounds.is_none() {
+            bench.effort.rounds = ROUNDS;
+        }
+        let run = Run::new(bench)?;
+        run.site.keep(Kept::Any)?;
         for what in WHATS {
-            for network in site.networks(what) {
-                rows.extend(site.row(what, *network)?);
+            for network in what.networks(&run) {
+                rows.extend(what.measure(&run, *network)?);
             }
         }
-        if store == Store::File || machine.is_empty() {
-            machine = tables::machine(&site.bench)?;
+        if store == Store::File || begin.is_none() {
+            begin = Some(section::begin(&run.bench, &[], busy.clone())?);
         }
     }
-    let quick = options.quick.then(|| "a quick run, whose figures say nothing".to_owned());
-    for warning in [busy, quick].into_iter().flatten() {
-        machine.push_str(&format!("; **{warning}**"));
-    }
-    let section = format!("Measured on {machine}.\n\n{}\n{}", tables::figures(&rows), goals::table(&rows));
+    let section = format!("{}\n{}\n{}", begin.unwrap_or_default(), tables::figures(&rows), goals::table(&rows));
     print!("{section}");
-    if options.write {
+    if options.section.write {
         report::write("defaults", &section)?;
     }
     Ok(())

@@ -1,23 +1,12 @@
 //! The figures of all rounds: least, median and most.
 
-use anyhow::Result;
-
-use super::{BETWEEN, Row, TASKS, What};
-use crate::bench::{Bench, Store};
+use super::{BETWEEN, Figure, TASKS, What};
+use crate::bench::Store;
 use crate::contestant::Contestant;
-use crate::network::server::Network;
+use crate::families::Row;
 use crate::report::{Table, decimals, micros};
+use crate::site::Network;
 use crate::stats::median;
-use crate::{machine, python};
-
-pub(super) fn machine(bench: &Bench) -> Result<String> {
-    let mut machine = machine::describe(Some(bench.scratch.path()))?;
-    if let Some(python) = &bench.python {
-        machine.push_str(&format!("; {}", python::describe(python)?));
-    }
-    machine.push_str(&format!("; rounds: {}", bench.effort.rounds));
-    Ok(machine)
-}
 
 /// The store, and what is before its server.
 pub(super) fn place(store: Store, network: Network) -> String {
@@ -56,19 +45,17 @@ pub(super) fn ends(figures: &[f64]) -> (f64, f64) {
     (least, figures.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-pub(super) fn figures(rows: &[Row]) -> Table {
+pub(super) fn figures(rows: &[Row<Figure>]) -> Table {
     let mut table = Table::new(&["what users get", "who", "least", "median", "most"]);
-    for row in rows {
-        let write = match row.what {
+    for Row { contestant, network, figure: Figure { store, what: of, rounds } } in rows {
+        let write = match of {
             What::Cycle | What::HandOver(_) | What::Between | What::Names | What::Processor => micros,
             What::Held | What::Waiting => decimals,
         };
-        for (contestant, figures) in &row.figures {
-            let (least, most) = ends(figures);
-            let first = format!("{}: {}", place(row.store, row.network), what(row.what));
-            let middle = median(figures.iter().copied());
-            table.row([first, who(*contestant).to_owned(), write(least), write(middle), write(most)]);
-        }
+        let (least, most) = ends(rounds);
+        let first = format!("{}: {}", place(*store, *network), what(*of));
+        let middle = median(rounds.iter().copied());
+        table.row([first, who(*contestant).to_owned(), write(least), write(middle), write(most)]);
     }
     table
 }

@@ -1,52 +1,52 @@
-//! Many locks at once: how fast they are taken on names that are new, and what each takes of the client's memory.
+//! Many locks at once: how fast a server gives them on names that are new, and what each takes of the client's memory.
 
 use anyhow::{Context as _, Result};
 
-use super::site::Network;
+use super::Row;
 use crate::contestant::Contestant;
-use crate::crew::{Crew, Placement, number};
+use crate::crew::{Crew, number};
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
-use crate::rows::Row;
 use crate::run::Run;
+use crate::site::Network;
 use crate::stats::median;
 
-/// How many take them.
+/// How many take them on a server; where nobody has to be waited for, one does.
 const TASKS: u64 = 64;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Seconds to take all of them.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     requests: f64,
     /// Bytes of the server's memory per held lock, where it says so.
     server: Option<f64>,
     /// Bytes per held lock.
-    pub(super) held: f64,
+    pub(crate) held: f64,
     /// Bytes per waiting lock.
-    pub(super) waiting: f64,
+    pub(crate) waiting: f64,
     /// What of that is the future of the task that waits, which is its owner's.
-    pub(super) future: f64,
+    pub(crate) future: f64,
 }
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
     let mut contestants = run.bench.present_but(&[Contestant::OwnApart, Contestant::CurrentListed]);
-    contestants.retain(|contestant| !contestant.is_bare());
-    let found = run.turns(&contestants, "locks held", |contestant| round(run, contestant))?;
-    Ok(found.into_iter().map(|(contestant, rounds)| over(contestant, &rounds)).collect())
+    // Of others only clients of a server keep something for each lock.
+    contestants.retain(|contestant| contestant.is_fencelock() || contestant.is_peer());
+    let round = |contestant| round(run, contestant);
+    run.rows(&contestants, Network::Loopback, "locks held", round, |rounds| over(&rounds))
 }
 
-fn over(contestant: Contestant, rounds: &[Held]) -> Row<Held> {
+fn over(rounds: &[Held]) -> Held {
     let of = |figure: fn(&Held) -> f64| median(rounds.iter().map(figure));
-    let figure = Held {
+    Held {
         seconds: of(|round| round.seconds),
         requests: of(|round| round.requests),
         server: rounds.iter().all(|round| round.server.is_some()).then(|| of(|round| round.server.unwrap_or(0.0))),
         held: of(|round| round.held),
         waiting: of(|round| round.waiting),
         future: of(|round| round.future),
-    };
-    Row { contestant, network: Network::Loopback, figure }
+    }
 }
 
 fn round(run: &Run, contestant: Contestant) -> Result<Held> {
@@ -54,7 +54,8 @@ fn round(run: &Run, contestant: Contestant) -> Result<Held> {
     let mut crew = start(run, contestant)?;
     run.site.is_quiet()?;
     let (before, memory) = (run.site.traffic()?, run.site.memory()?);
-    let answer = crew.0[0].ask(Order::Hold { count, tasks: TASKS })?;
+    let tasks = if run.bench.store.has_server() { TASKS } else { 1 };
+    let answer = crew.0[0].ask(Order::Hold { count, tasks })?;
     run.site.is_quiet()?;
     let (requests, _) = run.site.traffic()?.since(before);
     let grown = |before: u64, after: u64| after.saturating_sub(before) as f64 / count as f64;
@@ -73,14 +74,13 @@ fn round(run: &Run, contestant: Contestant) -> Result<Held> {
 
 /// A process that has locked something before.
 fn start(run: &Run, contestant: Contestant) -> Result<Crew> {
-    let target = run.site.target(Network::Loopback);
-    let mut crew = Crew::on(&run.bench, contestant, 1, &target, Placement::Free)?;
+    let mut crew = run.crowd(contestant, 1, Network::Loopback)?;
     crew.0[0].ask(Order::Cycle { count: 100 })?;
     Ok(crew)
 }
 
 /// Of resident memory or, where that is told and grew more, of the heap in use: a heap of Java's has room to spare.
-fn growth(answer: &str) -> Result<f64> {
+pub(crate) fn growth(answer: &str) -> Result<f64> {
     let grown = |before, after| Some(number(answer, after)?.saturating_sub(number(answer, before)?));
     let resident = grown("before", "after").context("a worker did not say what it used before and after")?;
     Ok(grown("heap_before", "heap_after").map_or(resident, |heap| heap.max(resident)) as f64)
@@ -90,23 +90,23 @@ fn whole(bytes: f64) -> String {
     if bytes.is_finite() { format!("{bytes:.0}") } else { "–".to_owned() }
 }
 
-pub(super) fn table(run: &Run, rows: &[Row<Held>]) -> Table {
-    let first = format!("{} locks held, on new names", run.bench.effort.held);
-    let waiting = format!("bytes per waiting lock ({})", run.bench.effort.waiters);
-    let mut table = Table::new(&[
-        &first,
-        "s to take them",
-        "requests each",
-        "bytes of the server's memory each",
-        "bytes each",
-        &waiting,
-        "of which the caller's future",
-    ]);
+/// What it takes to get them, too, where that is a server's work.
+pub(super) fn tables(run: &Run, rows: &[Row<Held>]) -> Vec<Table> {
+    let (held, waiters) = (run.bench.effort.held, run.bench.effort.waiters);
+    let has_server = run.bench.store.has_server();
+    let (first, each) = match has_server {
+        true => (format!("{held} locks held, on new names"), "bytes each".to_owned()),
+        false => ("memory".to_owned(), format!("bytes per held lock ({held})")),
+    };
+    let waiting = format!("bytes per waiting lock ({waiters})");
+    let taken: &[_] = &["s to take them", "requests each", "bytes of the server's memory each"];
+    let taken = if has_server { taken } else { &[] };
+    let mut table = Table::new(&[&[&*first], taken, &[&*each, &waiting, "of which the caller's future"]].concat());
     for Row { contestant, figure, .. } in rows {
         let bytes = [figure.held, figure.waiting, figure.future].map(whole);
-        let server = figure.server.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}"));
-        let cells = [decimals(figure.seconds), decimals(figure.requests), server].into_iter().chain(bytes);
-        table.row([contestant.title().to_owned()].into_iter().chain(cells));
+        let server = figure.server.map_or_else(|| "–".to_owned(), whole);
+        let taken = [decimals(figure.seconds), decimals(figure.requests), server].into_iter().filter(|_| has_server);
+        table.row([contestant.title().to_owned()].into_iter().chain(taken).chain(bytes));
     }
-    table
+    vec![table]
 }

@@ -6,14 +6,14 @@ use super::{Row, figure};
 use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
-use crate::network::server::Network;
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
 use crate::run::Run;
+use crate::site::Network;
 use crate::stats::Times;
 
 /// Everybody takes turns; of each the median over the rounds.
-pub(crate) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
+pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
     let mut rows = Vec::new();
     // Whether two cores wake each other fast is luck, and more than a request that no disk waits for.
     let one_core = (run.bench.store == Store::Redis).then_some(Network::OneCore);
@@ -34,7 +34,7 @@ fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<
     let mut crews = Vec::new();
     for contestant in run.bench.present_but(&[Contestant::CurrentListed]) {
         let start = || {
-            let mut crew = Crew::on(&run.bench, contestant, 1, &run.site.target(network), Placement::Dealt)?;
+            let mut crew = run.crew(contestant, 1, network, Placement::Dealt)?;
             run.warm(contestant, &mut crew)?;
             Ok(crew)
         };
@@ -49,7 +49,12 @@ fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<
         }
     }
     let measured = crews.into_iter().filter(|(_, _, rounds)| !rounds.is_empty());
-    Ok(measured.map(|(contestant, _, rounds)| Row { contestant, network, figure: Times::median(&rounds) }).collect())
+    let row = |(contestant, _, rounds): (_, _, Vec<_>)| Row {
+        contestant,
+        network,
+        figure: Times::median(rounds.into_iter()),
+    };
+    Ok(measured.map(row).collect())
 }
 
 /// One round; a crew that fails is sent home.
@@ -66,7 +71,7 @@ fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>,
 }
 
 /// With a column for each floor or peer to compare with, and for a store with a server all that for each way to it.
-pub(crate) fn table(what: &str, rows: &[Row<Times>], store: Store) -> Table {
+pub(super) fn tables(what: &str, rows: &[Row<Times>], store: Store) -> Vec<Table> {
     let networks = [Network::OneCore, Network::Loopback, Network::Delay];
     let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
     let mut others = vec![("× floor", store.floor()), ("× filelock", Contestant::Filelock)];
@@ -83,7 +88,7 @@ pub(crate) fn table(what: &str, rows: &[Row<Times>], store: Store) -> Table {
         let cells = networks.iter().map(|network| cells(rows, *contestant, *network, &others));
         table.row([contestant.title().to_owned()].into_iter().chain(cells.flatten()));
     }
-    table
+    vec![table]
 }
 
 fn cells(rows: &[Row<Times>], who: Contestant, network: Network, others: &[(&str, Contestant)]) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 
-use super::site::{Kept, Network, Site, Traffic};
+use super::{Kept, Network, Site, Traffic};
 use crate::bench::Store;
 use crate::crew::Target;
 
@@ -15,7 +15,7 @@ use crate::crew::Target;
 const SETTLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) struct Here {
+pub(super) struct Here {
     store: Store,
     directory: String,
     made: AtomicU64,
@@ -23,15 +23,15 @@ pub(crate) struct Here {
 
 impl Here {
     /// The files of the store, and those that other contestants lock, are made in `directory`.
-    pub(crate) fn new(store: Store, directory: &Path) -> Result<Self> {
+    pub(super) fn new(store: Store, directory: &Path) -> Result<Self> {
         let directory = directory.to_str().context("the path of the scratch directory is not UTF-8")?.to_owned();
         Ok(Self { store, directory, made: AtomicU64::new(0) })
     }
 }
 
 impl Site for Here {
-    fn describe(&self) -> Result<String> {
-        Ok("no server".to_owned())
+    fn describe(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     fn proxies(&self) -> &[Proxy] {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_testbed::{Proxy, wait_until};
 
-use super::site::{Kept, Network, Site, Traffic};
+use super::{Kept, Network, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
 
@@ -16,7 +16,7 @@ use crate::machine::{self, Cores};
 const TICK_MS: u64 = 2000;
 
 #[derive(Debug)]
-pub(crate) struct ZooKeeper {
+pub(super) struct ZooKeeper {
     ensemble: Ensemble,
     proxy: Proxy,
     cores: Cores,
@@ -24,7 +24,7 @@ pub(crate) struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    pub(crate) fn start(cores: Cores) -> Result<Self> {
+    pub(super) fn start(cores: Cores) -> Result<Self> {
         let java = [
             "-Xmx1g",
             // Empty containers stay for the run: their removal would meet whoever is measured just then.
@@ -45,11 +45,11 @@ impl Site for ZooKeeper {
         std::slice::from_ref(&self.proxy)
     }
 
-    fn describe(&self) -> Result<String> {
+    fn describe(&self) -> Result<Option<String>> {
         let words = self.ensemble.server(0).word("srvr").context("srvr")?;
         let version = words.split_once("version: ").map_or("?", |(_, rest)| rest);
         let version = version.split(['-', ',']).next().unwrap_or_default();
-        Ok(format!("one ZooKeeper {version} with its defaults (every transaction is synced to the disk)"))
+        Ok(Some(format!("one ZooKeeper {version} with its defaults (every transaction is synced to the disk)")))
     }
 
     fn keep(&self, to: Kept) -> Result<()> {

@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 
-use super::site::{Kept, Network, Site, Traffic};
+use super::{Kept, Network, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
 
 #[derive(Debug)]
-pub(crate) struct Redis {
+pub(super) struct Redis {
     servers: Vec<Server>,
     /// One before each server.
     proxies: Vec<Proxy>,
@@ -20,7 +20,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn start(cores: Cores, masters: usize) -> Result<Self> {
+    pub(super) fn start(cores: Cores, masters: usize) -> Result<Self> {
         let start = |_| Server::start(Settings::default()).context("no Redis");
         let servers = (0..masters).map(start).collect::<Result<Vec<_>>>()?;
         let before = |server: &Server| machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?));
@@ -50,12 +50,12 @@ fn calls(server: &Server, command: &str) -> u64 {
 }
 
 impl Site for Redis {
-    fn describe(&self) -> Result<String> {
+    fn describe(&self) -> Result<Option<String>> {
         let version = self.servers[0].info("redis_version").context("INFO tells no version")?;
-        Ok(match self.servers.len() {
+        Ok(Some(match self.servers.len() {
             1 => format!("one Redis {version} that keeps nothing on the disk"),
             masters => format!("{masters} such masters for `redlock:`"),
-        })
+        }))
     }
 
     fn proxies(&self) -> &[Proxy] {

@@ -1,15 +1,15 @@
 //! What the figures of Redis are held to.
 
-use super::Measured;
-use super::hand_over::with;
-use super::site::Network::{self, Delay, Loopback, OneCore};
+use super::Bound::{AtLeast, AtMost};
+use super::{Goal, goal, memory, ratio, short};
 use crate::contestant::Contestant::{
     self, Current, CurrentPlain, CurrentRedisson, NpmRedlock, OwnApart, PlainFloor, RedisFloor, Redisson, RedissonFair,
     Redsync,
 };
-use crate::goals::Bound::{self, AtLeast, AtMost};
-use crate::goals::Goal;
-use crate::rows::figure;
+use crate::families::contended::{self, Contended, Way};
+use crate::families::hand_over::with;
+use crate::families::{Measured, figure};
+use crate::site::Network::{self, Delay, Loopback, OneCore};
 
 const PEERS: [Contestant; 5] = [Contestant::Rslock, Redisson, RedissonFair, Contestant::Redsync, Contestant::RedisPy];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];
@@ -18,7 +18,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = cycle(measured);
     goals.extend(lanes(measured));
     goals.extend(WAITERS.into_iter().flat_map(|waiters| hand_over(measured, waiters)));
-    goals.extend(locks(measured));
+    goals.extend(memory(measured, ':'));
     goals.extend(fleets(measured));
     goals
 }
@@ -45,23 +45,15 @@ fn fleets(measured: &Measured) -> Vec<Goal> {
         redlock(Redsync),
         redlock(NpmRedlock),
         requests("32 waiters of one process, per section", &|who| {
-            figure(&measured.together, who, Loopback).map(|all| all.requests)
+            contended(measured, Way::Together, who, Loopback).map(|all| all.requests)
         }),
         requests("4 processes × 8 waiters, per section", &|who| {
-            figure(&measured.processes, who, Loopback).map(|all| all.requests)
+            contended(measured, Way::Processes, who, Loopback).map(|all| all.requests)
         }),
         requests("a queue of 100 in one session, per hand-over", &|who| {
             figure(&measured.counts, who, Loopback).map(|counts| counts.together.requests)
         }),
     ]
-}
-
-fn goal(what: String, bound: Bound, value: Option<f64>) -> Goal {
-    Goal { what, bound, value }
-}
-
-fn short(contestant: Contestant) -> &'static str {
-    contestant.title().trim_start_matches("fencelock, ")
 }
 
 fn cycle(measured: &Measured) -> Vec<Goal> {
@@ -78,24 +70,24 @@ fn cycle(measured: &Measured) -> Vec<Goal> {
     ]
 }
 
-fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
-    Some(ours? / theirs?)
+fn contended(measured: &Measured, way: Way, who: Contestant, network: Network) -> Option<&Contended> {
+    contended::of(&measured.contended, way, who, network)
 }
 
 fn lanes(measured: &Measured) -> Vec<Goal> {
-    let rate = |who, network| figure(&measured.apart, who, network).map(|throughput| throughput.rate);
+    let rate = |who, network| contended(measured, Way::Apart, who, network).map(|all| all.rate);
     let against = |network: Network, theirs, least| {
         let what = format!("64 tasks on 64 names, {}: {} ÷ {}", network.title(), short(Current), short(theirs));
         goal(what, AtLeast(least), ratio(rate(Current, network), rate(theirs, network)))
     };
-    let processes = |who| figure(&measured.processes, who, Loopback);
+    let processes = |who| contended(measured, Way::Processes, who, Loopback);
     let fair = ratio(processes(Current).map(|all| all.rate), processes(RedissonFair).map(|all| all.rate));
     let of = "4 processes × 8 waiters, loopback";
     let mut goals =
         vec![against(Loopback, RedisFloor, 0.85), against(Delay, RedisFloor, 0.95), against(Loopback, Redisson, 8.0)];
     goals.extend(PEERS.map(|peer| against(Delay, peer, 1.5)));
     goals.push(goal(format!("{of}: {} ÷ {}", short(Current), short(RedissonFair)), AtLeast(5.0), fair));
-    goals.push(goal(format!("least ÷ most served, {of}"), AtLeast(0.95), processes(Current).map(|all| all.served)));
+    goals.push(goal(format!("least ÷ most served, {of}"), AtLeast(0.95), processes(Current).map(Contended::served)));
     goals
 }
 
@@ -118,17 +110,4 @@ fn hand_over(measured: &Measured, waiters: u64) -> Vec<Goal> {
         ]
     };
     [Loopback, Delay].into_iter().flat_map(on).collect()
-}
-
-fn locks(measured: &Measured) -> Vec<Goal> {
-    let ours = |who: Contestant| {
-        let figure = figure(&measured.held, who, Loopback);
-        let held = format!("client memory per held lock, bytes: {}", short(who));
-        let waiting = format!("client memory per waiting lock, the caller's future aside, bytes: {}", short(who));
-        [
-            goal(held, AtMost(1024.0), figure.map(|figure| figure.held)),
-            goal(waiting, AtMost(2048.0), figure.map(|figure| figure.waiting - figure.future)),
-        ]
-    };
-    [Current, Contestant::Own].into_iter().flat_map(ours).collect()
 }

@@ -1,12 +1,12 @@
 //! What the figures of ZooKeeper are held to.
 
-use super::Measured;
-use super::hand_over::with;
-use super::site::Network::{Delay, Loopback};
+use super::Bound::{AtLeast, AtMost};
+use super::{Goal, goal, memory, ratio, short};
 use crate::contestant::Contestant::{self, Curator, Current, OwnApart, ZkFloor, ZkFloorListed};
-use crate::goals::Bound::{self, AtLeast, AtMost};
-use crate::goals::Goal;
-use crate::rows::figure;
+use crate::families::contended::{self, Way};
+use crate::families::hand_over::with;
+use crate::families::{Measured, figure};
+use crate::site::Network::{Delay, Loopback};
 
 const PEERS: [Contestant; 4] = [Contestant::ZkCrate, Curator, Contestant::GoZk, Contestant::Kazoo];
 const WAITERS: [u64; 4] = [2, 10, 100, 1000];
@@ -19,21 +19,10 @@ pub(super) fn all(measured: &Measured) -> Vec<Goal> {
         goals.extend(WAITERS.into_iter().flat_map(|waiters| hand_over_behind_the_delay(measured, ours, waiters)));
     }
     goals.extend(on_loopback(measured));
-    goals.extend(locks(measured));
+    goals.push(locks(measured));
+    goals.extend(memory(measured, ':'));
     goals.extend(wake_ups(measured));
     goals
-}
-
-fn goal(what: String, bound: Bound, value: Option<f64>) -> Goal {
-    Goal { what, bound, value }
-}
-
-fn short(contestant: Contestant) -> &'static str {
-    contestant.title().trim_start_matches("fencelock, ")
-}
-
-fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
-    Some(ours? / theirs?)
 }
 
 fn cycle_behind_the_delay(measured: &Measured, ours: Contestant) -> Vec<Goal> {
@@ -64,7 +53,7 @@ fn hand_over_behind_the_delay(measured: &Measured, ours: Contestant, waiters: u6
 
 fn on_loopback(measured: &Measured) -> Vec<Goal> {
     let cycle = |who| figure(&measured.cycle, who, Loopback).map(|times| times.p50);
-    let lanes = |who| figure(&measured.apart, who, Loopback).map(|throughput| throughput.rate);
+    let lanes = |who| contended::of(&measured.contended, Way::Apart, who, Loopback).map(|all| all.rate);
     let hand_over = |waiters| with(&measured.hand_over, Current, Loopback, waiters).map(|figure| figure.times.p50);
     let lane = |who: Contestant, least| {
         let what = format!("64 tasks on 64 names, loopback: {} ÷ {}", short(Current), short(who));
@@ -87,22 +76,11 @@ fn on_loopback(measured: &Measured) -> Vec<Goal> {
     ]
 }
 
-fn locks(measured: &Measured) -> Vec<Goal> {
-    let held = |who| figure(&measured.held, who, Loopback);
-    let fastest = PEERS.iter().filter_map(|peer| Some(held(*peer)?.seconds)).reduce(f64::min);
-    let ours = |who: Contestant| {
-        let figure = held(who);
-        let held = format!("client memory per held lock, bytes: {}", short(who));
-        let waiting = format!("client memory per waiting lock, the caller's future aside, bytes: {}", short(who));
-        [
-            goal(held, AtMost(1024.0), figure.map(|figure| figure.held)),
-            goal(waiting, AtMost(2048.0), figure.map(|figure| figure.waiting - figure.future)),
-        ]
-    };
+fn locks(measured: &Measured) -> Goal {
+    let seconds = |who| figure(&measured.held, who, Loopback).map(|figure| figure.seconds);
+    let fastest = PEERS.iter().filter_map(|peer| seconds(*peer)).reduce(f64::min);
     let what = format!("taking many locks on new names: {} ÷ the fastest peer", short(Current));
-    let took = ratio(held(Current).map(|figure| figure.seconds), fastest);
-    let memory = [Current, Contestant::Own].into_iter().flat_map(ours);
-    [goal(what, AtMost(1.0), took)].into_iter().chain(memory).collect()
+    goal(what, AtMost(1.0), ratio(seconds(Current), fastest))
 }
 
 /// A release tells the releaser itself too, who watches its own node: that is no wake-up, and is not counted here.

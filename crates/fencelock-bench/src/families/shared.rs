@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 
-use super::Row;
-use crate::bench::{Bench, Store};
+use super::{Row, Window};
 use crate::contestant::Contestant;
-use crate::crew::{Crew, Placement, Worker};
-use crate::network::server::{Kept, Network};
-use crate::protocol::{Order, Section, now};
+use crate::crew::Worker;
+use crate::protocol::{Order, Section};
 use crate::report::{Table, decimals};
 use crate::run::Run;
+use crate::site::Network;
 use crate::stats::{Times, fit, hand_overs, least_and_most, median};
 
 /// Those who have both. Go's client has neither.
@@ -19,11 +18,6 @@ const CONTESTANTS: [Contestant; 5] =
 const READERS: u64 = 100;
 const CONTENDERS: u64 = 100;
 const PERMITS: u64 = 10;
-
-/// Time for every process to hear of the start.
-const LEAD_NANOS: u64 = 100_000_000;
-/// What is not looked at: until everybody is there.
-const WARM_NANOS: u64 = 200_000_000;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shared {
@@ -38,56 +32,44 @@ pub(crate) struct Shared {
     served: f64,
 }
 
-pub(crate) fn measure(run: &Run) -> Result<Vec<Row<Shared>>> {
-    let has_server = run.bench.store.has_server();
+pub(super) fn measure(run: &Run) -> Result<Vec<Row<Shared>>> {
     let mut contestants = run.bench.present(&CONTESTANTS);
     // Nobody keeps to a core beside a server.
-    contestants.retain(|contestant| !has_server || *contestant != Contestant::OwnApart);
-    let placement = if has_server { Placement::Free } else { Placement::Dealt };
-    run.site.keep(Kept::Any)?;
-    let mut rows = Vec::new();
-    for &network in run.site.networks() {
-        run.site.delays(network == Network::Delay);
+    contestants.retain(|contestant| !run.bench.store.has_server() || *contestant != Contestant::OwnApart);
+    run.everywhere(|network| {
         let what = format!("shared, {}", network.title());
-        let found = run.turns(&contestants, &what, |contestant| {
-            round(&run.bench, || Crew::on(&run.bench, contestant, 1, &run.site.target(network), placement))
-        })?;
-        let row = |(contestant, rounds): (_, Vec<_>)| Row { contestant, network, figure: over(&rounds) };
-        rows.extend(found.into_iter().map(row));
-    }
-    run.site.delays(false);
-    run.site.keep(Kept::Second)?;
-    Ok(rows)
+        run.rows(&contestants, network, &what, |contestant| round(run, contestant, network), |rounds| over(&rounds))
+    })
 }
 
 /// One process for each kind of lock.
-fn round(bench: &Bench, start: impl Fn() -> Result<Crew>) -> Result<Shared> {
-    let seconds = bench.effort.contend.as_secs_f64();
+fn round(run: &Run, contestant: Contestant, network: Network) -> Result<Shared> {
+    let seconds = run.bench.effort.contend.as_secs_f64();
+    let start = || run.crowd(contestant, 1, network);
     let share = |start, end| Order::Share { readers: READERS, start, end };
-    let shared = contend(bench, &mut start()?.0[0], share)?;
+    let shared = contend(run, &mut start()?.0[0], share)?;
     fit(&shared, READERS, |section| if section.who == 0 { READERS } else { 1 })?;
     let (mut writes, reads): (Vec<_>, Vec<_>) = shared.into_iter().partition(|section| section.who == 0);
     let permits = |start, end| Order::Permits { capacity: PERMITS, waiters: CONTENDERS, start, end };
-    let permits = contend(bench, &mut start()?.0[0], permits)?;
+    let permits = contend(run, &mut start()?.0[0], permits)?;
     fit(&permits, PERMITS, |_| 1)?;
     let (least, most) = least_and_most(&permits, CONTENDERS);
     Ok(Shared {
         reads: reads.len() as f64 / seconds,
         writes: writes.len() as f64 / seconds,
-        writer: Times::of(hand_overs(&mut writes)?).unwrap_or(Times { p50: f64::NAN, p99: f64::NAN }),
+        writer: Times::of(hand_overs(&mut writes)?).unwrap_or(Times::NONE),
         permits: permits.len() as f64 / seconds,
         served: least as f64 / most.max(1) as f64,
     })
 }
 
 /// Everything but the beginning, until everybody is there.
-fn contend(bench: &Bench, worker: &mut Worker, order: impl Fn(u64, u64) -> Order) -> Result<Vec<Section>> {
+fn contend(run: &Run, worker: &mut Worker, order: impl Fn(u64, u64) -> Order) -> Result<Vec<Section>> {
     worker.warm(&order)?;
-    let start = now() + LEAD_NANOS;
-    let end = start + WARM_NANOS + u64::try_from(bench.effort.contend.as_nanos())?;
-    worker.ask(order(start, end))?;
+    let window = Window::of(run.bench.effort.contend)?;
+    worker.ask(order(window.start, window.end))?;
     let mut sections = worker.sections()?;
-    sections.retain(|section| section.acquired >= start + WARM_NANOS);
+    sections.retain(|section| section.acquired >= window.from);
     Ok(sections)
 }
 
@@ -97,17 +79,22 @@ fn over(rounds: &[Shared]) -> Shared {
     Shared {
         reads: of(|round| round.reads),
         writes: of(|round| round.writes),
-        writer: Times { p50: of(|round| round.writer.p50), p99: of(|round| round.writer.p99) },
+        writer: Times::median(rounds.iter().map(|round| round.writer)),
         permits: of(|round| round.permits),
         served: rounds.iter().map(|round| round.served).fold(1.0, f64::min),
     }
 }
 
-/// Of one way to the store; what the way is stands in the head where there is more than one.
-pub(crate) fn table(rows: &[Row<Shared>], store: Store, network: Network) -> Table {
+/// One for each way to the store; what the way is stands in the head where there is more than one.
+pub(super) fn tables(run: &Run, rows: &[Row<Shared>]) -> Vec<Table> {
+    run.site.networks().iter().map(|network| table(run, rows, *network)).collect()
+}
+
+fn table(run: &Run, rows: &[Row<Shared>], network: Network) -> Table {
     let (unit, write) = network.unit();
     let title = "1 writer and 100 readers";
-    let first = if store.has_server() { format!("{title}, {}", network.title()) } else { title.to_owned() };
+    let has_server = run.bench.store.has_server();
+    let first = if has_server { format!("{title}, {}", network.title()) } else { title.to_owned() };
     let waits = format!("the writer waits, p50 (p99) {unit}");
     let permits = format!("{CONTENDERS} contenders for {PERMITS} permits, sections/s");
     let mut table = Table::new(&[&first, "reads/s", "writes/s", &waits, &permits, "least ÷ most served"]);

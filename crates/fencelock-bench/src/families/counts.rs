@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
+use super::Row;
 use super::hand_over::{Drain, EACH_ITS_OWN, Shape};
-use super::site::Network;
 use crate::contestant::Contestant;
-use crate::crew::{Crew, Placement};
+use crate::crew::Placement;
 use crate::protocol::Order;
 use crate::report::{Table, decimals};
-use crate::rows::Row;
 use crate::run::Run;
+use crate::site::Network;
 
 /// Enough that what is not asked for the cycles' sake vanishes.
 const CYCLES: u64 = 200;
@@ -18,23 +18,23 @@ const TOGETHER: Shape = Shape { waiters: 100, sessions: 1 };
 
 /// Requests and notifications of one queue, and the watches that waited.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PerRelease {
-    pub(super) requests: f64,
+pub(crate) struct PerRelease {
+    pub(crate) requests: f64,
     notifications: f64,
     watches: f64,
     /// Wake-ups of waiters, where the contestant counts them.
-    pub(super) woken: f64,
+    pub(crate) woken: f64,
     /// Notifications to whom neither the release was nor the lock: off the way of the hand-over.
-    pub(super) beside: f64,
+    pub(crate) beside: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Requests and notifications of a cycle.
-    pub(super) cycle: (f64, f64),
-    pub(super) together: PerRelease,
+    pub(crate) cycle: (f64, f64),
+    pub(crate) together: PerRelease,
     /// Each waiter with a session of its own.
-    pub(super) apart: Option<PerRelease>,
+    pub(crate) apart: Option<PerRelease>,
 }
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
@@ -51,8 +51,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
 
 fn counts(run: &Run, contestant: Contestant) -> Result<Counts> {
     let cycle = {
-        let target = run.site.target(Network::Loopback);
-        let mut crew = Crew::on(&run.bench, contestant, 1, &target, Placement::Dealt)?;
+        let mut crew = run.crew(contestant, 1, Network::Loopback, Placement::Dealt)?;
         // The first one makes the parents.
         crew.0[0].ask(Order::Cycle { count: 1 })?;
         run.site.is_quiet()?;
@@ -68,8 +67,7 @@ fn counts(run: &Run, contestant: Contestant) -> Result<Counts> {
 }
 
 fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRelease> {
-    let target = run.site.target(Network::Loopback);
-    let mut crew = Crew::on(&run.bench, contestant, shape.sessions, &target, Placement::Dealt)?;
+    let mut crew = run.crew(contestant, shape.sessions, Network::Loopback, Placement::Dealt)?;
     let drain = Drain::fill(run, &mut crew, contestant, shape)?;
     let watches = drain.watches as f64 / shape.waiters as f64;
     let own_watches = drain.own_watches as f64;
@@ -88,7 +86,7 @@ fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRel
     })
 }
 
-pub(super) fn table(rows: &[Row<Counts>]) -> Table {
+pub(super) fn tables(rows: &[Row<Counts>]) -> Vec<Table> {
     let mut table = Table::new(&[
         "as the server counts",
         "requests per cycle",
@@ -107,5 +105,5 @@ pub(super) fn table(rows: &[Row<Counts>]) -> Table {
         let cells = cycle.into_iter().chain(numbers(figure.together)).chain(apart);
         table.row([contestant.title().to_owned()].into_iter().chain(cells));
     }
-    table
+    vec![table]
 }

@@ -1,10 +1,15 @@
-//! The server that a run measures, what is between it and its clients, and what it says of them.
+//! Where the store of a run is, mostly a server of its own: what is between it and its clients, and what it says of them.
+
+mod here;
+mod redis;
+mod zookeeper;
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fencelock_testbed::{Proxy, wait_until};
 
+use crate::bench::{Bench, Store};
 use crate::crew::Target;
 use crate::machine::Cores;
 use crate::report::{micros, millis};
@@ -14,6 +19,19 @@ const DELAY: Duration = Duration::from_millis(2);
 
 /// Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
+
+/// As few masters as one of which may fail.
+const MASTERS: usize = 3;
+
+/// Starts the store's server, which keeps to the second core; or says that the store is on this machine.
+pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
+    Ok(match bench.store {
+        Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
+        Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
+        Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
+        store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
+    })
+}
 
 /// What is between a client and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +45,6 @@ pub(crate) enum Network {
 }
 
 impl Network {
-    /// What most is measured on.
-    pub(crate) const BOTH: [Self; 2] = [Self::Loopback, Self::Delay];
-
     /// As a table names it.
     pub(crate) const fn title(self) -> &'static str {
         match self {
@@ -84,17 +99,17 @@ impl Traffic {
     }
 }
 
-/// Where a store is: a server and the proxy before it, or [this machine](super::here::Here).
+/// Where a store is: a server and the proxy before it, or [this machine](here::Here).
 pub(crate) trait Site {
     /// What the server is, for the line that says what was measured.
-    fn describe(&self) -> Result<String>;
+    fn describe(&self) -> Result<Option<String>>;
 
     /// What delays the way to each server; none where there is no server.
     fn proxies(&self) -> &[Proxy];
 
     /// The ways to it on which a scene is measured.
     fn networks(&self) -> &'static [Network] {
-        &Network::BOTH
+        &[Network::Loopback, Network::Delay]
     }
 
     /// Something that nobody has locked yet.
