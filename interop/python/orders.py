@@ -38,7 +38,7 @@ class Orders:
         verb, *words = line.split()
         try:
             return self.orders[verb](*words)
-        except Exception as fault:  # noqa: BLE001: whatever it is, whoever asked must hear of it
+        except Exception as fault:  # noqa: BLE001: whatever it is, the harness must hear of it
             return f"failed {type(fault).__name__}: {fault}".replace("\n", " ")
 
     def acquire(self, recipe, parent, name, wait_ms):
@@ -80,7 +80,7 @@ def count(file):
     except FileExistsError:
         raise RuntimeError("two holders at once") from None
     number = number_in(file)
-    # Whoever else believes to hold the lock gets its chance here.
+    # Another client that believes to hold the lock gets its chance here.
     time.sleep(0.001)
     with open(file, "w") as counter:
         counter.write(str(number + 1))

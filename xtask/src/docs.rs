@@ -164,7 +164,7 @@ fn liveness(liveness: Liveness) -> String {
 fn order(order: Order) -> String {
     match order {
         Order::Fifo => "first come, first served",
-        Order::None => "none: whoever tries at the right moment",
+        Order::None => "none: the client that tries at the right moment",
         _ => "see its notes",
     }
     .to_owned()

@@ -13,7 +13,7 @@ pub(crate) fn first_command() -> Result {
     let output = Command::new("sh")
         .args(["-c", line])
         .current_dir(shell::root())
-        // Neither the locks nor the settings of whoever runs this play a part (root's default store is the host's).
+        // Neither the locks nor the settings of the user that runs this play a part (root's default store is the host's).
         .env("XDG_STATE_HOME", &state)
         .env("XDG_CONFIG_HOME", &state)
         .env_remove("FENCELOCK_STORE")

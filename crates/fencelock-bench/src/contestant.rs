@@ -31,7 +31,7 @@ pub(crate) enum Contestant {
     GoZk,
     /// kazoo's `Lock`.
     Kazoo,
-    /// The bare scripts of a lock on Redis, on our connection: whoever lets go gives the lock to the next one, and says so.
+    /// The bare scripts of a lock on Redis, on our connection: a release gives the lock to the next one, and says so.
     RedisFloor,
     /// The bare commands of `layout=plain` on our connection: `SET NX PX`, and a script that deletes what is ours. Nobody waits.
     PlainFloor,
@@ -39,7 +39,7 @@ pub(crate) enum Contestant {
     RedissonFloor,
     /// The crate `rslock`.
     Rslock,
-    /// Redisson's plain lock: whoever hears of a release first.
+    /// Redisson's plain lock, for the client that hears of a release first.
     Redisson,
     /// Redisson's fair lock.
     RedissonFair,

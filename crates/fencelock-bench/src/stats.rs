@@ -63,7 +63,7 @@ pub(crate) fn hand_overs(sections: &mut [Section]) -> Result<Vec<u64>> {
 pub(crate) fn fit(sections: &[Section], capacity: u64, weight: impl Fn(&Section) -> u64) -> Result<()> {
     let mut moments = Vec::with_capacity(2 * sections.len());
     for section in sections {
-        // At the same moment, whoever leaves leaves first.
+        // At the same moment, the one that leaves goes first.
         moments.push((section.acquired, true, weight(section)));
         moments.push((section.releasing.max(section.acquired + 1), false, weight(section)));
     }

@@ -27,7 +27,7 @@ use crate::output::{Failure, Outcome, never_wait, say};
 /// The hidden verb's name.
 const VERB: &str = "guard";
 
-/// The guardian as fencelock sees it. Killed when dropped: whoever drops it has no group to guard any more.
+/// The guardian as fencelock sees it. Killed when dropped, since there is no group to guard any more.
 pub(crate) struct Guardian {
     child: Child,
     orders: ChildStdin,

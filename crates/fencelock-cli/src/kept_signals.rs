@@ -1,7 +1,7 @@
 //! The signals that fencelock sees to: those that it passes on, those that ask it to stop, and the one that continues it.
 //!
 //! They have no handlers. They are blocked, so that the kernel keeps them, and are looked at there. A stop can then be put off until the
-//! command is stopped, and take place by the very signal that asked for it: whoever waits for fencelock, a shell or another fencelock,
+//! command is stopped, and take place by the very signal that asked for it: the parent of fencelock, a shell or another fencelock,
 //! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And whether somebody
 //! asked for an end is known at once, where a handler may run late, on another thread.
 

@@ -15,12 +15,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over the signals that are passed on, those that stop, SIGCONT and SIGCHLD; those that whoever started fencelock chose to
+    /// Takes over the signals that are passed on, those that stop, SIGCONT and SIGCHLD; those that the parent of fencelock chose to
     /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime, on the main thread, before any other thread
     /// is started.
     pub(crate) fn take_over() -> Outcome<Self> {
         let not_handled = |error| Failure::os("cannot wait for signals", &error);
-        // Whoever started us may have left it blocked; nothing would ever arrive.
+        // The parent may have left it blocked; nothing would ever arrive.
         SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
         let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
         let kept = KeptSignals::keep(&ignored()).map_err(not_handled)?;
@@ -66,7 +66,7 @@ impl Signals {
     }
 }
 
-/// Dies of `signal`, so that whoever waits for us, a shell in a loop, sees that it was a signal; without a dump of memory. Returns
+/// Dies of `signal`, so that the parent, a shell in a loop, sees that it was a signal; without a dump of memory. Returns
 /// where the kernel lets no signal end this process, as it does with the first one of a container.
 pub(crate) fn die_of(signal: Signal) {
     if nix::unistd::getpid().as_raw() == 1 {

@@ -1,6 +1,6 @@
 //! A configuration file is obeyed only if nobody wrote it who may not command this process anyway.
 //!
-//! The file in the working directory is found by standing there: without this check, whoever can write to a directory
+//! The file in the working directory is found by standing there: without this check, every user who can write to a directory
 //! that root passes through decides where root's locks are.
 
 use std::fmt;

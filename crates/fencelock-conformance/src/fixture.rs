@@ -12,7 +12,7 @@ pub trait Fixture: Send + Sync + 'static {
     /// Another process's way to the store.
     fn process(&self) -> BoxFuture<'_, Result<Process>>;
 
-    /// Lets `duration` pass on the store's clock. By default it really passes; with a virtual clock, let whoever can
+    /// Lets `duration` pass on the store's clock. By default it really passes; with a virtual clock, let the tasks that can
     /// run do so before and after it is moved (see [`let_others_run`]).
     fn pass(&self, duration: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move { SystemClock.sleep_until(SystemClock.now().after(duration)).await })

@@ -64,7 +64,7 @@ pub fn run(law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     run_by(Claim::MUTEX, law, fixture, seed)
 }
 
-/// The same, where whoever excludes everybody claims `whole`: a mutex, a writer, or all permits of a semaphore. Of the laws
+/// The same, where the one that excludes everybody claims `whole`: a mutex, a writer, or all permits of a semaphore. Of the laws
 /// that are not of exclusive locks this makes nothing else.
 pub fn run_by(whole: Claim, law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     let tried = catch_unwind(AssertUnwindSafe(|| {
@@ -86,7 +86,7 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
     judge_by(Claim::MUTEX, store, law, fixture, excused, seed)
 }
 
-/// The same, where whoever excludes everybody claims `whole`. What a store's capability says that it has not, it need not keep.
+/// The same, where the one that excludes everybody claims `whole`. What a store's capability says that it has not, it need not keep.
 ///
 /// # Errors
 /// As [`judge`].
@@ -131,7 +131,7 @@ pub fn wholes() -> [Claim; 3] {
     [Claim::MUTEX, Claim::WRITER, permits(3, 3)]
 }
 
-/// One `#[test]` for every law, and for those of exclusive locks two more, in which a writer and whoever takes all permits of
+/// One `#[test]` for every law, and for those of exclusive locks two more, in which a writer and a holder of all permits of
 /// a semaphore stand for the mutex: `suite!("name of the store", factory)`, where `factory()` makes a [`Fixture`].
 ///
 /// The name finds the store's excuses; the store's own file of excuses may be given as `, excused = text`. With

@@ -99,7 +99,7 @@ impl World {
         Self::of_whole(fixture, seed, Claim::MUTEX)
     }
 
-    /// The same, in which whoever excludes everybody claims `whole`.
+    /// The same, in which the one that excludes everybody claims `whole`.
     pub(crate) fn of_whole(fixture: Arc<dyn Fixture>, seed: u64, whole: Claim) -> Self {
         Self { fixture, clients: Arc::default(), seed, whole }
     }

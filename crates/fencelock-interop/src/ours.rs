@@ -156,7 +156,7 @@ impl Ours {
         Ok(format!("done holder={} listed={}", whose.join("+"), !names.is_empty()))
     }
 
-    /// Breaks the grant of whoever holds it.
+    /// Breaks the holder's grant.
     fn end(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
         let client = self.client(parts(recipe).0, parent)?;
         let queue = self.runtime.block_on(client.queue(name))?;

@@ -109,7 +109,7 @@ pub(crate) struct Game<'a> {
     rounds: usize,
 }
 
-/// One more process of each side: whoever waits may then have several ahead, of its own kind and of the other.
+/// One more process of each side: a waiter may then have several ahead, of its own kind and of the other.
 struct Twins {
     holder: Driver,
     contender: Driver,
@@ -140,7 +140,7 @@ impl Game<'_> {
         self.hand_over(&held)
     }
 
-    /// The holder lets go, of as many of its permits first as there are too many for who waits; whoever waits gets it,
+    /// The holder lets go, of as many of its permits first as there are too many for who waits; the waiter gets it,
     /// and gives it back.
     pub(crate) fn hand_over(&mut self, held: &[String]) -> Result<Duration> {
         // A mutex waits until all are back.
@@ -176,7 +176,7 @@ impl Game<'_> {
         give_back(&mut self.contender, &acquired)
     }
 
-    /// Whoever else tried has left nothing behind.
+    /// The others that tried have left nothing behind.
     fn is_alone(&self, lock: &Lock) -> Result<()> {
         self.wait_for(self.cell.holder.capacity, lock).context("who did not get the lock should leave nothing behind")
     }
@@ -280,7 +280,7 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// fencelock shows everybody, whoever they are.
+    /// fencelock shows the contenders of every client.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let clients = [self.cell.holder, self.cell.contender];
         let Some(ours) = clients.iter().find(|client| client.program == Program::Fencelock) else { return Ok(()) };
@@ -301,7 +301,7 @@ impl Game<'_> {
         // A name that ended in a digit could be taken for the beginning of a number.
         let name = format!("cell-{}-{}-x", self.number, self.rounds);
         let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
-        // Some take whoever is under one parent for a contender: no two cells share one.
+        // Some take every node under one parent for a contender: no two cells share one.
         let together = || format!("/together-{}", self.number);
         let parent = if holder == Nodes::Together { together() } else { "/locks".to_owned() };
         let mut queues = holder.queues(&parent, &name);
@@ -349,7 +349,7 @@ pub(crate) fn give_back(driver: &mut Driver, acquired: &str) -> Result<()> {
     driver.ask(&format!("release {}", value(acquired, "handle")?)).map(drop)
 }
 
-/// The order to be there again and again, and to find whoever should not be.
+/// The order to be there again and again, and to find a client that should not be.
 fn turns(client: &Client, lock: &Lock, file: &Path) -> String {
     let order = |verb| format!("{verb} {} {COUNTS} {}", lock.of(client), file.display());
     match client.capacity {

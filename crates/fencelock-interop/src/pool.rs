@@ -43,7 +43,7 @@ impl Pool {
         Driver::start(name, command)
     }
 
-    /// For whoever is next. It must be ready, and hold nothing.
+    /// For the next cell. It must be ready, and hold nothing.
     pub(crate) fn dismiss(&self, program: Program, driver: Driver) {
         if driver.is_alive() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((program, driver));

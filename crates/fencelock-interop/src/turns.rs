@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Whoever else believes to hold the lock gets its chance meanwhile.
+/// Another client that believes to hold the lock gets its chance meanwhile.
 const STAY: Duration = Duration::from_millis(1);
 
 /// What is done each time.

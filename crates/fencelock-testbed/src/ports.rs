@@ -51,7 +51,7 @@ impl Port {
         let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
         let address = (Ipv4Addr::LOCALHOST, number).into();
         // Asked, not tried by listening: a child that another thread starts meanwhile would keep the listener until it runs its
-        // program, and whoever listens next would be refused.
+        // program, and the next listener would be refused.
         match TcpStream::connect(address) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),

@@ -30,7 +30,7 @@ pub fn spawn(command: Command) -> io::Result<Child> {
         let (orders, inbox) = channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
-                // Whoever asked waits for it.
+                // The caller waits for it.
                 let _ = answer.send(command.spawn());
             }
         });

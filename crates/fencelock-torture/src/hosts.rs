@@ -11,7 +11,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 
 use crate::zookeeper::{ZooKeeper, other_than};
 
-/// Three servers, each on a host of its own. Needs root. Whoever wants to reach them does so from
+/// Three servers, each on a host of its own. Needs root. A client that wants to reach them does so from
 /// [`inside`](Network::inside) of the network.
 #[derive(Debug)]
 pub struct ZooKeeperHosts {

@@ -80,7 +80,7 @@ impl Acl {
         Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }
     }
 
-    /// Everything to whoever creates the node, by the credentials of its session: `auth::cdrwa`. Without credentials the server
+    /// Everything to the creator of the node, by the credentials of its session: `auth::cdrwa`. Without credentials the server
     /// answers [`ErrorKind::InvalidAcl`](crate::ErrorKind::InvalidAcl).
     #[must_use]
     pub const fn creator_all() -> Self {

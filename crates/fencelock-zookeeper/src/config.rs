@@ -144,7 +144,7 @@ impl Config {
 
     /// How long a server that owes an answer may be silent before another one is dialled; at least 50 ms and less than the session timeout, an
     /// eighth of it by default, a third where the only server is told by its IP address. Together with the time that dialling takes it must fit
-    /// into what is left of certainty when a renewal is overdue: whoever confirms every sixth of the timeout has a sixth left for both. A server
+    /// into what is left of certainty when a renewal is overdue: a client that confirms every sixth of the timeout has a sixth left for both. A server
     /// that sends something and no whole answer is left after the longer of this and [`Config::request_deadline`].
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {

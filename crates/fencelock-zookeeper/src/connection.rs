@@ -92,7 +92,7 @@ impl Connection {
     ) -> Self {
         let now = Instant::now();
         let frames = FrameReader::new(shared.config.max_answer);
-        // Whoever asked has given up by then.
+        // The caller has given up by then.
         let longest_answer = shared.request_deadline.max(patience);
         let mut connection = Self {
             shared,

@@ -204,7 +204,7 @@ impl Conversation {
         self.set_watches =
             self.set_watches.checked_sub(1).ok_or(Malformed("an answer to watches that were not set"))?;
         if code != code::OK {
-            // Whoever waits for one of them would wait for ever: the next connection sets them anew.
+            // A waiter for one of them would wait for ever: the next connection sets them anew.
             return Err(End::Lost(format!("the server did not set the watches anew, with error {code}")));
         }
         Ok(())

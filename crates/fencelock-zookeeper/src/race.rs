@@ -348,7 +348,7 @@ impl Attempt {
             let wrapped = tls.wrap(stream, host).await;
             stream = wrapped.map_err(|error| Denial::unreachable(error.message()))?;
         }
-        // Counted before the look: whoever wins meanwhile sees the count, or this hello is not sent.
+        // Counted before the look: the hello that wins meanwhile sees the count, or this hello is not sent.
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.is_won.load(Ordering::SeqCst) {
             return Err(Denial::unreachable("was not needed any more"));

@@ -48,11 +48,11 @@
 //! # What it presumes
 //!
 //! - **T is at least four ticks**, so that T/4 ≥ one tick. Servers grant as little as two (`minSessionTimeout`, unless configured), and the
-//!   protocol does not tell how long a tick is: whoever relies on this has to know, and to ask for enough.
+//!   protocol does not tell how long a tick is: a user who relies on this has to know, and to ask for enough.
 //! - **No ping from the leader to the follower is late by more than T/4 − tick/2**: with four ticks, half a tick; with twenty, four and a half.
 //! - **A leader that was deposed stops answering within the margin.** A new leader counts every session anew from its own beginning, at the
 //!   earliest when it was elected; the old one notices that it has lost its followers when nothing has come from them for `syncLimit` ticks, at
-//!   about the time at which they notice the same, and it looks once per tick. For what one may still believe in between, whoever uses *t* + T
+//!   about the time at which they notice the same, and it looks once per tick. For what one may still believe in between, a user of *t* + T
 //!   subtracts a margin of **at least one tick**.
 //! - **No leader is paused for longer than the margin and cut off while it is.** Woken, it may answer a `sync` before it knows.
 //! - **All servers grant the same timeout**, as they do when they have the same limits. A session that is continued on a server with a lower

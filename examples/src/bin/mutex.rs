@@ -18,7 +18,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const WORKERS: u64 = 8;
 const TURNS: u64 = 25;
 
-/// A resource for one user at a time. Whoever comes while another is inside makes it panic.
+/// A resource for one user at a time. A second user that comes while one is inside makes it panic.
 struct Resource {
     folder: PathBuf,
 }
@@ -38,7 +38,7 @@ impl Resource {
         let fence = self.number("fence")?;
         assert!(token.to_i64() > fence, "token {token} comes after {fence}");
         let counter = self.number("counter")?;
-        // Whoever else believes to hold the lock gets its chance here.
+        // Another task that believes to hold the lock gets its chance here.
         tokio::task::yield_now().await;
         fs::write(self.folder.join("counter"), (counter + 1).to_string())?;
         fs::write(self.folder.join("fence"), token.to_i64().to_string())?;

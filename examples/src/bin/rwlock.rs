@@ -19,7 +19,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const READERS: usize = 12;
 const EDITIONS: u32 = 40;
 
-/// A page that takes two steps to write. Whoever reads it in between makes it panic.
+/// A page that takes two steps to write. A reader in between makes it panic.
 struct Page {
     halves: [PathBuf; 2],
     /// Who reads at this moment, so that a writer beside a reader is noticed, too.
@@ -40,7 +40,7 @@ impl Page {
         for half in &self.halves {
             assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a writer beside a reader");
             fs::write(half, edition.to_string())?;
-            // Whoever else believes to hold the lock gets its chance here.
+            // Another task that believes to hold the lock gets its chance here.
             tokio::task::yield_now().await;
         }
         Ok(())

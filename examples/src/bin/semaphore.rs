@@ -19,7 +19,7 @@ const SEATS: u32 = 3;
 const GUESTS: u32 = 10;
 const VISITS: u32 = 12;
 
-/// A table with seats that cannot be taken twice. Whoever finds too few of them makes it panic.
+/// A table with seats that cannot be taken twice. A guest that finds too few of them makes it panic.
 struct Table {
     folder: PathBuf,
     taken: AtomicU32,
@@ -35,14 +35,14 @@ impl Table {
 
     /// Sits down on so many seats for a while.
     async fn visit(&self, count: u32) -> std::io::Result<()> {
-        // A directory cannot be made twice, whoever makes it.
+        // Of two that make one directory, only the first succeeds.
         let free = |seat: &PathBuf| fs::create_dir(seat).is_ok();
         let all = (0..SEATS).map(|seat| self.folder.join(format!("seat-{seat}")));
         let seats: Vec<_> = all.filter(free).take(count as usize).collect();
         assert_eq!(seats.len(), count as usize, "more guests than seats");
         self.most.fetch_max(self.taken.fetch_add(count, Ordering::SeqCst) + count, Ordering::SeqCst);
         for _ in 0..10 {
-            // Whoever else believes to have a permit gets its chance here.
+            // Another task that believes to have a permit gets its chance here.
             tokio::task::yield_now().await;
         }
         self.taken.fetch_sub(count, Ordering::SeqCst);

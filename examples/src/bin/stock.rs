@@ -44,7 +44,7 @@ impl Shelf {
         assert!(token.to_i64() > fence, "token {token} comes after {fence}");
         fs::write(self.0.join("fence"), token.to_i64().to_string())?;
         let left = self.number("left")?;
-        // Whoever else believes to hold the lock gets its chance here.
+        // Another process that believes to hold the lock gets its chance here.
         tokio::task::yield_now().await;
         if left > 0 {
             fs::write(self.0.join("left"), (left - 1).to_string())?;

@@ -149,7 +149,7 @@ func addOne(file string) error {
 	if err != nil {
 		return err
 	}
-	// Whoever else believes to hold the lock gets its chance here.
+	// Another client that believes to hold the lock gets its chance here.
 	time.Sleep(time.Millisecond)
 	if err := os.WriteFile(file, []byte(strconv.Itoa(number+1)), 0o644); err != nil {
 		return err

@@ -27,7 +27,7 @@ impl ZooKeeper {
     pub(super) fn start(cores: Cores) -> Result<Self> {
         let java = [
             "-Xmx1g",
-            // Empty containers stay for the run: their removal would meet whoever is measured just then.
+            // Empty containers stay for the run: their removal would meet the contestant that is measured just then.
             "-Dznode.container.checkIntervalMs=86400000",
         ];
         let settings = Settings { tick_ms: TICK_MS, java: java.map(str::to_owned).into(), ..Settings::default() };

@@ -104,7 +104,7 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
     receiver
 }
 
-/// What the keys of a lock begin with, of whoever is not told by the URL.
+/// What the keys of a lock begin with, of a contestant that is not told by the URL.
 fn prefix(args: &Args) -> Result<&str> {
     args.file.to_str().context("a prefix is text")
 }
@@ -128,7 +128,7 @@ impl Contender {
             | Contestant::CurrentRedisson
             | Contestant::Own => Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?)),
             Contestant::OwnApart => {
-                // The I/O thread inherits the cores of whoever makes it.
+                // The I/O thread inherits the cores of the thread that makes it.
                 let [main, beside] = args.core[..] else { bail!("two cores are needed") };
                 machine::pin(&[beside])?;
                 let ours = ours::Ours::connect(args.contestant, &args.url).await?;

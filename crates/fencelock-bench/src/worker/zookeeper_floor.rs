@@ -1,6 +1,6 @@
 //! The floor of `zk:`: the requests that nobody can do without, on the same client, connection and thread as the store's.
 //!
-//! Nodes have names and data as long as the store's. Whoever waits knows who is ahead of it by the number alone, since here
+//! Nodes have names and data as long as the store's. A waiter knows who is ahead of it by the number alone, since here
 //! everybody stays until they had the lock: nothing is looked for, nothing compared, nobody told.
 
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl Found {
     }
 }
 
-/// The lock `name`; `None` when whoever was there has gone since the names were listed.
+/// The lock `name`; `None` when all contenders have gone since the names were listed.
 async fn look(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Option<Lock>> {
     let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
     if queue.queued == 0 && queue.beside.is_empty() {

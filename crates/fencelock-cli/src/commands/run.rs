@@ -40,7 +40,7 @@ pub(crate) struct Run {
     /// Take a read-write lock for writing: alone, where others take it with --shared.
     #[arg(long, conflicts_with = "permits")]
     exclusive: bool,
-    /// Take K of the N permits of a semaphore; whoever uses the name must give the same N.
+    /// Take K of the N permits of a semaphore; every user of the name must give the same N.
     #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
     permits: Option<Permits>,
     /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.

@@ -285,7 +285,7 @@ impl<'a> Held<'a> {
                     self.kill();
                     killed = Some(now);
                 }
-                // Whoever is dead does nothing any more, however busy those are who should reap it.
+                // A dead process does nothing any more, however busy those are who should reap it.
                 Some(_) if self.job.is_everybody_dead() => return,
                 Some(since) if now.since(since) > DYING => return self.job.say_that_it_cannot_be_ended(),
                 _ => tokio::time::sleep(ASK_AGAIN).await,

@@ -57,7 +57,7 @@ impl Told {
 }
 
 impl Cause {
-    /// Whether whoever was told of this knows enough once `later` came as well.
+    /// Whether a command that was told of this knows enough once `later` came as well.
     fn explains(self, later: Self) -> bool {
         match (self, later) {
             // It lapsed although its command was stopped in time.

@@ -83,7 +83,7 @@ impl Fleet {
         Arc::clone(&self.site)
     }
 
-    /// Notes something for whoever reads the log.
+    /// Notes something for the reader of the log.
     pub(super) fn note(&self, text: &str) -> io::Result<()> {
         self.log.write(0, LogEvent::Note { text })
     }
@@ -187,7 +187,7 @@ impl Fleet {
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<()> {
         for worker in &mut self.workers {
             if let Some(stdin) = &mut worker.child.stdin {
-                // Whoever ended before it could be told is noticed below.
+                // A worker that ended before it could be told is noticed below.
                 let _ = stdin.write_all(b"finish\n");
             }
         }
@@ -216,7 +216,7 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // Whoever ended already cannot be killed, and need not be.
+            // A worker that ended already cannot be killed, and need not be.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }

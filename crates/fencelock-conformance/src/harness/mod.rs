@@ -3,7 +3,7 @@
 //! A [`Drill`] starts workers (processes of the worker binary of this crate), lets them take locks through fencelock's
 //! public interface and write to a fenced [`Resource`], and hurts them as its [`Strategy`] says, on a schedule that a
 //! seed decides: the workers themselves, and at a [`Site`] also the servers and the network. Then it heals everything:
-//! whoever was stopped goes on, whoever was killed is replaced. The locks must
+//! stopped workers go on, killed ones are replaced. The locks must
 //! go on being granted; the workers finish; nothing may be left in the store; and the checker of
 //! [`history`](crate::history) decides over what everybody logged.
 //!

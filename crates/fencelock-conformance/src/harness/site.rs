@@ -61,7 +61,7 @@ impl Outage {
     /// The kinds of error with which a store refuses what it cannot do while something befalls it.
     pub(super) const REFUSALS: [ErrorKind; 1] = [ErrorKind::Exhausted];
 
-    /// The kind of error with which the store refuses while this befalls it, if it does: whoever is told anything else
+    /// The kind of error with which the store refuses while this befalls it, if it does: a worker that is told anything else
     /// that no retry can help has found a fault.
     #[must_use]
     pub fn refusal(self) -> Option<ErrorKind> {

@@ -60,7 +60,7 @@ impl Strategy {
         }
     }
 
-    /// Hurts once: first whoever is stopped already, else somebody or something else.
+    /// Hurts once: first a worker that is stopped already, else somebody or something else.
     pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
         if self == Self::Storm {
             return one_of_all(fleet, rng).strike(fleet, rng, toll);

@@ -69,7 +69,7 @@ fn beside(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &
     let mut parted = 0;
     let mut rival: Option<(u64, usize)> = None;
     for Reverse((end, section)) in inside {
-        // Whoever was granted first may read of it last.
+        // The first one granted may read of it last.
         if is_parted(history, *section, core.section) || is_parted(history, core.section, *section) {
             parted += u64::from(history.sections[*section].claim.weight());
         } else if rival.is_none_or(|first| (*end, *section) < first) {
@@ -119,7 +119,7 @@ fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Whoever was in the queue before another arrived starts first; only of two that exclude each other, since two that
+/// A contender that was in the queue before another arrived starts first; only of two that exclude each other, since two that
 /// share may hear of their grants in any order.
 fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
     // For each weight: the latest arrival among those that started already.

@@ -73,7 +73,7 @@ pub enum LogEvent<'a> {
         /// Its client, as in the first line of its log.
         client: &'a str,
     },
-    /// A note for whoever reads the log.
+    /// A note for the reader of the log.
     Note {
         /// One line.
         text: &'a str,

@@ -57,7 +57,7 @@ fn numbered(list: &[String]) -> u32 {
 pub struct Lapse {
     /// Not before this.
     pub from: u64,
-    /// Certainly over by then: whoever asked later was granted after it.
+    /// Certainly over by then: a later request was granted after it.
     pub over: u64,
     /// Everybody knows by then of the grants that came before: it was over, and their answers are read.
     pub by: u64,

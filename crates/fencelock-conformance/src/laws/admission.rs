@@ -26,7 +26,7 @@ pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     world.waits(&mut third, &a).await?;
     release(first).await?;
     if a.capability().order == Order::None {
-        // Whoever came to be the next, it is alone.
+        // The next holder, one or the other, is alone.
         let is_second = {
             let (one, other) = (pin!(world.granted(&mut second)), pin!(world.granted(&mut third)));
             match select(one, other).await {

@@ -47,8 +47,8 @@ async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, e
     }
 }
 
-/// Of three hundred who take a permit each, two hundred hold one together, and whoever gives up a place lets in the next one
-/// in the line; whoever wants all permits is served last, and nothing is left.
+/// Of three hundred who take a permit each, two hundred hold one together, and each that gives up a place lets in the next one
+/// in the line; the contender for all permits is served last, and nothing is left.
 pub async fn three_hundred_share_two_hundred_permits_in_order(world: World) -> Verdict {
     let mut line = vec![permits(1, 200); 300];
     line.push(permits(200, 200));

@@ -34,7 +34,7 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
     Ok(())
 }
 
-/// Whoever dies before it heard of its grant, so that nothing tells the next one of it, holds that one up for no longer than
+/// A contender that dies before it heard of its grant, so that nothing tells the next one of it, holds that one up for no longer than
 /// it is taken for living.
 pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
     let living = world.client().await?;

@@ -43,7 +43,7 @@ pub async fn a_departure_is_final(world: World) -> Verdict {
     Ok(())
 }
 
-/// Leaving twice is harmless, to oneself and to whoever came after.
+/// Leaving twice is harmless, to oneself and to later contenders.
 pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let mut old = client.hold(&job, world.whole).await?;
@@ -162,7 +162,7 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
     Ok(())
 }
 
-/// Whoever looks at a queue again and again sees newcomers at its end only.
+/// A client that looks at a queue again and again sees newcomers at its end only.
 pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;

@@ -57,7 +57,7 @@ pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> V
     Ok(())
 }
 
-/// Whoever has no place any more, for whatever reason, is told so, and gets none by asking for less.
+/// A contender that has no place any more, for whatever reason, is told so, and gets none by asking for less.
 pub async fn who_lost_its_place_cannot_make_it_lighter(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;

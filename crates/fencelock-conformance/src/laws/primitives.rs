@@ -58,7 +58,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
     Ok(())
 }
 
-/// Who may hold for so long only loses its lock then, and whoever waited for it is served.
+/// Who may hold for so long only loses its lock then, and its waiter is served.
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
     // The lock of one that does not let go is given back by the margin.
     let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);

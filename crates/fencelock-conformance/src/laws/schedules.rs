@@ -206,7 +206,7 @@ impl Schedule {
         self.depart(position).await
     }
 
-    /// Whoever is at this position leaves.
+    /// The contender at this position leaves.
     pub(super) async fn depart(&mut self, position: usize) -> Verdict {
         let id = self.model.depart(position);
         match self.attendants.remove(&id) {

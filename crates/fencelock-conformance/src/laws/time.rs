@@ -70,7 +70,7 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     Ok(())
 }
 
-/// Places of the dead, holders and waiters, go in time, and whoever they held up is told.
+/// Places of the dead, holders and waiters, go in time, and the contenders they held up are told.
 pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     let (living, job) = (world.client().await?, name("job")?);
     let ttl = world.fixture().ttl();

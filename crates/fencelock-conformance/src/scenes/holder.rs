@@ -58,7 +58,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Whoever ended already cannot be killed, and need not be.
+        // A holder that ended already cannot be killed, and need not be.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -102,7 +102,7 @@ fn hold(url: &str, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
         line?;
         println!("{}", woken(&guard, &resource)?);
     }
-    // Whoever bade it is gone, and the lock with it: nothing is released here.
+    // The parent is gone, and the lock with it: nothing is released here.
     std::process::exit(0)
 }
 

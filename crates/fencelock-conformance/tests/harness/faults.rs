@@ -49,7 +49,7 @@ fn an_error_that_no_fault_explains_ends_a_worker_and_is_told() {
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(Client::connect(&drill.site.url(0))).unwrap();
-    // Whoever asks for a mutex there is refused.
+    // A client that asks for a mutex there is refused.
     let permit = runtime.block_on(client.semaphore("lock-1", 2).unwrap().acquire()).unwrap();
     let verdict = drill.run().unwrap();
     let told = |fault: &String| fault.contains("ended by itself") && fault.contains("Conflict");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fencelock_conformance::harness::{Drill, Strategy, Toll, Uses, Verdict};
 
-/// A directory of this test's own; kept when the test fails, for whoever wants to read the logs.
+/// A directory of this test's own; kept when the test fails, so that the logs can be read.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -69,7 +69,7 @@ static REDISSON_PAIRS: [Pair; 27] = [
     // A mutex and a read-write lock: it listens on another channel; we see another kind of lock.
     pair(&WRITES, &RLOCK, Sleeps, Refused),
     pair(&WRITES, &REDISSON, Refused, Refused),
-    // Whoever only sets a string takes the hash for somebody's lock.
+    // A client that only sets a string takes the hash for somebody's lock.
     pair(&REDISSON, &REDIS_PY, Waits, Refused),
     pair(&REDISSON, &REDISLOCK, Refused, Refused),
     pair(&REDISSON, &PLAIN, Refused, Refused),

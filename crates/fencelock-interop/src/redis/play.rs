@@ -158,7 +158,7 @@ impl Game<'_> {
         give_back(&mut self.contender, &acquired)
     }
 
-    /// fencelock shows and lists whoever holds.
+    /// fencelock shows and lists the holder.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let Some(ours) = self.ours() else { return Ok(()) };
         let shown = self.stage.tell(&format!("holder {}", lock.of(ours)))?;
@@ -188,7 +188,7 @@ impl Game<'_> {
         Ok(Duration::from_nanos(acquired.saturating_sub(released)))
     }
 
-    /// fencelock breaks the holder's grant: whoever waits has it, and keeps it when the one that had it lets go.
+    /// fencelock breaks the holder's grant: the waiter has it, and keeps it when the one that had it lets go.
     fn breaks(&mut self) -> Result<()> {
         let Some(ours) = self.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
         let lock = self.fresh();

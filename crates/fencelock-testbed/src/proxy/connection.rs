@@ -19,9 +19,9 @@ pub(super) struct Connection {
     ended: AtomicUsize,
 }
 
-/// Resets `stream`, so that the other side reads an error and not the end, whoever else reads or writes it here.
+/// Resets `stream`, so that the other side reads an error and not the end, whatever thread reads or writes it here.
 pub(super) fn reset(stream: &TcpStream) {
-    // Wakes whoever reads it, since some kernels refuse to disconnect a socket that somebody waits for.
+    // Wakes its reader, since some kernels refuse to disconnect a socket that somebody waits for.
     let _ = stream.shutdown(Shutdown::Read);
     for _try in 0..100 {
         match rustix::net::connect_unspec(stream) {

@@ -20,9 +20,9 @@ use crate::ports::Port;
 /// A direction through a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// From whoever connected to the server.
+    /// From the client to the server.
     Up,
-    /// From the server to whoever connected.
+    /// From the server to the client.
     Down,
     /// Both.
     Both,
@@ -56,7 +56,7 @@ struct Counts {
 #[derive(Debug)]
 struct Shared {
     upstream: Mutex<SocketAddr>,
-    /// How long whoever connects is kept until somebody listens at `upstream`.
+    /// How long a client is kept until somebody listens at `upstream`.
     patience: Duration,
     rules: Mutex<Rules>,
     cut: Mutex<Option<Cut>>,
@@ -212,7 +212,7 @@ impl Proxy {
     }
 
     fn set(&self, way: Way, mode: Mode, also_to_come: bool) {
-        // The list is locked first, as by whoever adds to it, so that no connection misses the change.
+        // The list is locked first, as by the thread that adds to it, so that no connection misses the change.
         let open = lock(&self.shared.open);
         if also_to_come {
             let mut rules = lock(&self.shared.rules);
@@ -249,7 +249,7 @@ impl Shared {
             }
             match client {
                 Ok(client) => self.welcome(client),
-                // Out of descriptors, most likely: whoever tests that frees some.
+                // Out of descriptors, most likely: the test of that frees some.
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         }

@@ -21,7 +21,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// A server that keeps the last connection's bytes for whoever asks.
+/// A server that keeps the last connection's bytes for the test.
 fn sink() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -189,7 +189,7 @@ impl Hold {
         lost
     }
 
-    /// Tells whoever waits for the end, which has come.
+    /// Tells those that wait for the end, which has come.
     fn tell_end(&self) {
         fence(Ordering::SeqCst);
         if let Some(ending) = self.ending.get() {

@@ -223,7 +223,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Whoever stops renewing, ends the session: also when the runtime goes away under the task.
+    /// A keeper that stops renewing ends the session: also when the runtime goes away under the task.
     fn drop(&mut self) {
         self.over(Loss::Unconfirmed);
     }

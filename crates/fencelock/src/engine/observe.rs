@@ -1,4 +1,4 @@
-//! Everything that happens to a client's locks, told to whoever wants to know.
+//! Everything that happens to a client's locks, told to its observer.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

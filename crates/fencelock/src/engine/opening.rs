@@ -19,7 +19,7 @@ use crate::kit::pause::spread;
 use crate::store::{self, Domain, Loss, Opened};
 use crate::time::Moment;
 
-/// A session that is being opened by a task of the engine: it goes on whoever stops waiting for it.
+/// A session that is being opened by a task of the engine: it goes on when callers stop waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
 /// What all who need a session of one domain share: the opening under way, and when the next one may begin. However many wait, a store
@@ -181,7 +181,7 @@ impl Engine {
         let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
         self.spawner.spawn(async move {
             if live.ended().await == Loss::Closed {
-                return; // Whoever closes the client closes its session, and waits for it.
+                return; // The task that closes the client closes its session, and waits for it.
             }
             let Some(engine) = engine.upgrade() else { return };
             let open_another = Arc::clone(&engine);

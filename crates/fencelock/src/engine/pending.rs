@@ -21,7 +21,7 @@ static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 /// observer, it does not wait: it says at once whether there is nothing to wait for.
 ///
 /// What another thread is giving back by itself at that moment, as uncontended releases on `memory:` and `file:` are, is not under
-/// way for this: whoever needs it waits for that thread. Both stores end such a place with its process.
+/// way for this: a caller that needs it waits for that thread. Both stores end such a place with its process.
 ///
 /// ```
 /// use std::sync::LazyLock;

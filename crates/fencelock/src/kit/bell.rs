@@ -1,4 +1,4 @@
-//! A bell for one task: whoever has news rings it, and the task looks what there is.
+//! A bell for one task: a task with news rings it, and the task looks what there is.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
 //! Buckets of names: as many counters, whatever the number of names. `vectors/buckets.tsv` beside the sources pins them, for
-//! whoever computes them in another language.
+//! programs that compute them in another language.
 
 use hmac_sha256::Hash;
 

@@ -1,5 +1,5 @@
 //! Numbers from the clock: they rise although nothing of an idle name is kept. `vectors/clock_numbers.tsv` beside the sources
-//! pins them, for whoever computes them in another language.
+//! pins them, for programs that compute them in another language.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

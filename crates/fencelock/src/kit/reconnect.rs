@@ -1,7 +1,7 @@
 //! The way to a server: a connection that is made when it is needed, one at a time, with pauses after failures.
 //!
 //! This part waits: after a failure for a pause, and for a new connection as long as its user's patience lasts. All who need the
-//! connection wait for the same one. It starts no task: a connection is made by whoever waits for it.
+//! connection wait for the same one. It starts no task: a connection is made by the task that waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -29,7 +29,7 @@ pub type WriteGuard = Guard<Writing>;
 /// # Fairness
 /// First come, first served between readers and writers, where [`Capability::order`](crate::Capability) says so: a
 /// reader that comes behind a waiting writer waits for it, so neither side can starve the other. A reader that never
-/// leaves keeps every writer waiting, and whoever came behind them; [`RwLock::max_hold`] bounds that.
+/// leaves keeps every writer waiting, and everybody behind them; [`RwLock::max_hold`] bounds that.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,6 @@
 //! What a queue that somebody sees in its order says about one contender: pure functions over the claims ahead of it, front first.
 //!
-//! Whoever lists a queue, keeps one in memory or reads a directory asks the rule here. All claims of a queue have one capacity, since
+//! A store that lists a queue, keeps one in memory or reads a directory asks the rule here. All claims of a queue have one capacity, since
 //! a conflicting one never gets in; where others may put one there, the nearest one ahead of a mutex tells, and of all other claims
 //! the first one that differs.
 

@@ -7,7 +7,7 @@
 //! | the first that waits, for a part of the capacity | any departure ahead |
 //! | a later one that waits for a part | the grant or the departure of the one before |
 //!
-//! Three facts make this enough, and each is a test in `tests/laws/queue.rs`: whoever becomes admitted is told; whoever
+//! Three facts make this enough, and each is a test in `tests/laws/queue.rs`: a contender that becomes admitted is told; one that
 //! is not told would be given the same answer if it asked again, so it need not; and in a queue of one kind of lock a
 //! departing holder wakes at most one contender more than it lets in. A departing *waiting* writer wakes the readers directly behind it, whether or
 //! not that lets them in.

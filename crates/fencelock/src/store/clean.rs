@@ -2,7 +2,7 @@
 //!
 //! Hosts, purposes, reasons and the names of strange nodes come from anybody who may write to the store. A line break in
 //! one would forge a line of a log; a control character drives a terminal; a mark of direction shows a line in another
-//! order than it has. Names of locks are not touched: whoever shows one must still be able to ask for it.
+//! order than it has. Names of locks are not touched: a reader that shows one must still be able to ask for it.
 
 use std::sync::Arc;
 

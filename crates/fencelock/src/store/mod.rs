@@ -212,7 +212,7 @@ impl Renewal {
 
 /// The places that a renewal is for. A store whose session suffices need not read them, and pays nothing for them then.
 pub trait PlaceList: Send + Sync {
-    /// Shows each of them, held and waiting, as they are now. The engine holds a lock of its own meanwhile: whoever calls this
+    /// Shows each of them, held and waiting, as they are now. The engine holds a lock of its own meanwhile: the caller of this
     /// holds none that `show` or a dropped place takes.
     fn each(&self, show: &mut dyn FnMut(&Name, RequestId));
 

@@ -170,7 +170,7 @@ fn no_wake_up_is_lost() {
     assert_eq!(departures, 717_201, "the families of queues changed");
 }
 
-/// Whoever is told by `hears` alone, found by going round until nobody is added.
+/// Those that are told by `hears` alone, found by going round until nobody is added.
 fn told_slowly(queue: &[Claim], departure: Departure) -> Vec<usize> {
     let granted_now = newly_granted(queue, departure);
     let mut told = vec![false; queue.len()];

@@ -48,7 +48,7 @@ enum How {
     ProvesThePast,
     /// The first session is over once it is told to be: an `enter` finds that out, and no event tells of it.
     TellsOnlyWhoAsks,
-    /// Every session, also the first: whoever enters is taken out at once, before anybody hears of the place.
+    /// Every session, also the first: a contender that enters is taken out at once, before anybody hears of the place.
     Evicts,
     /// Every session, also the first: the first `enter` comes about and is not answered; the second one hears of the break of that
     /// place, which is there nevertheless.

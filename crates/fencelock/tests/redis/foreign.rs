@@ -67,7 +67,7 @@ async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_ot
         guard.release().await.unwrap();
         let theirs = number(&server, &["EVAL", OBTAIN, "2", "job", "job:fence", "theirs", "60000"]);
         tokens.push(u64::try_from(theirs).unwrap());
-        // Whoever is refused counts nothing.
+        // A try that is refused counts nothing.
         assert!(client.mutex("job").unwrap().try_acquire().await.is_err());
         server.ask(&["DEL", "job"]).unwrap();
     }

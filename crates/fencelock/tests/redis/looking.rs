@@ -98,7 +98,7 @@ fn crashed(server: &Server, names: usize) {
         write!(mass, "*{}\r\n", words.len()).unwrap();
         words.iter().for_each(|word| write!(mass, "${}\r\n{word}\r\n", word.len()).unwrap());
     }
-    // Whoever writes so much must hear the answers, too.
+    // A client that writes so much must hear the answers, too.
     let mut answers = wire.try_clone().unwrap();
     let heard = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
     wire.write_all(&mass).unwrap();

@@ -191,7 +191,7 @@ async fn a_reader_that_leaves_leaves_to_the_others_what_they_hold_and_no_more() 
     assert_eq!(fields(&server, "page")[1..], [(THREAD.to_owned(), "2".to_owned())]);
     assert!(left(&server, "page") > 500_000, "ours shortened theirs");
     assert_eq!((theirs.has_read(), theirs.has_read()), (0, 1));
-    // One that died is in the hash; its hold has run out. Whoever leaves last frees the lock.
+    // One that died is in the hash; its hold has run out. The last one to leave frees the lock.
     let ours = soon(page.read()).await.unwrap();
     assert_eq!(dead.reads(1), DONE);
     until("its hold has run out", async || left(&server, &format!("{}:1", dead.holds())) == -2).await;
@@ -236,7 +236,7 @@ async fn renewals_keep_the_holds_and_never_shorten_the_lock_of_others() {
     // Redisson's renewal sets the end of the hash to its own lease. Ours sets it to what ours needs.
     server.ask(&["PEXPIRE", "page", "2000"]).unwrap();
     until("the hash is renewed", async || left(&server, "page") > 2_000).await;
-    // A hold that was deleted by hand is no hold any more, whoever reads on.
+    // A hold that was deleted by hand is no hold any more, though its reader reads on.
     server.ask(&["DEL", &hold]).unwrap();
     assert_eq!(soon(ours.lost()).await, Loss::Removed);
     until("nothing is left of it", async || fields(&server, "page").len() == 2).await;

@@ -164,7 +164,7 @@ async fn a_database_that_is_not_there_is_told() {
 #[tokio::test]
 async fn a_server_with_too_many_clients_says_so() {
     let server = server(Settings::default().with("maxclients 4"));
-    // Whoever asked whether the server is there may still be counted.
+    // The client that asked whether the server is there may still be counted.
     let mut others = Vec::new();
     until("four clients are taken in", async || {
         let mut hands = server.hands().unwrap();

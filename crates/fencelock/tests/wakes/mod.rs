@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What the server tells although nobody is woken by it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Besides {
-    /// By each departure, to whoever departs.
+    /// By each departure, to the contender that departs.
     pub(crate) departing: u64,
     /// By the departure of a holder, to those whom other holders let in while it held and they all watched it.
     pub(crate) watched_before: bool,

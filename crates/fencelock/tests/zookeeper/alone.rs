@@ -1,4 +1,4 @@
-//! Whoever was alone and draws the next number is granted without a list: what that costs, and when it must not be believed.
+//! A contender that was alone and draws the next number is granted without a list: what that costs, and when it must not be believed.
 //!
 //! The session is spoken to itself, with no engine: so nothing is asked but what the test asks for, and the server can be made to
 //! count it.
@@ -321,7 +321,7 @@ async fn a_new_connection_watches_no_parent_for_what_was_known_on_the_one_before
     near.proxy.refuse();
     near.proxy.reset();
     let connections = near.proxy.connections();
-    // Whoever looks for a server has said before that it lost one.
+    // A client that looks for a server has said before that it lost one.
     while near.proxy.connections() == connections {
         tokio::task::yield_now().await;
     }
@@ -349,7 +349,7 @@ async fn of_names_that_are_forgotten_the_server_keeps_no_watch() {
     assert_eq!(near.cycle("job-1029", Claim::MUTEX).await, ALONE, "what is remembered is watched");
 }
 
-/// The answer to the create is lost, and the parent was made anew by whoever holds the lock.
+/// The answer to the create is lost, and the parent was made anew by the holder of the lock.
 #[tokio::test]
 async fn a_guess_whose_answer_is_lost_with_its_connection_is_none() {
     let near = Near::new("").await;

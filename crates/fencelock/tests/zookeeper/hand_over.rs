@@ -21,7 +21,7 @@ async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
     let mut least = u64::MAX;
     // Renewals fall into some rounds; the cheapest one is what the hand-over itself takes.
     for waits in line.drain(..waiters / 2) {
-        // Whoever listens has its watches once its own requests are answered, which are before this one.
+        // A listener has its watches once its own requests are answered, which are before this one.
         client.names("~", None, 1).await.unwrap();
         let before = count();
         holder.release().await.unwrap();
@@ -134,7 +134,7 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
 async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_of_theirs() {
     let lab = Lab::new().await;
     let far = lab.client("").await;
-    // Whoever acquires is polled by its own task then.
+    // The acquire is polled by its own task then.
     let near = Client::builder().io(Io::CurrentRuntime).connect(&lab.url("")).await.unwrap();
     let first = far.rwlock("page").unwrap().write().await.unwrap();
     let second = writing(&far, "page");

@@ -219,7 +219,7 @@ async fn a_node_of_another_kind_in_the_middle_stops_those_behind_it_only() {
     let two = taking(&client, "seats", 1, 2);
     lab.until_queued("seats", 4).await;
     seats.release().await.unwrap();
-    // Whoever made the node in the middle: it has a permit.
+    // The contender that made the node in the middle has a permit.
     let one = granted(one).await;
     let held: Vec<_> = shown(&client, "seats").await.into_iter().map(|(_, granted)| granted).collect();
     assert_eq!(held, [true, true, false]);

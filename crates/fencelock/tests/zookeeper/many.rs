@@ -61,7 +61,7 @@ async fn a_client_with_as_many_contenders_as_fit_is_told_before_anything_is_sent
     // As the servers write the list: each path with four bytes before it.
     let path = lab.path("job").len() + "/_c_00000000-0000-0000-0000-000000000000-__READ__0000000000".len();
     assert!((held.len() + 2) * (4 + path) + 64 > 4096, "{} held", held.len());
-    // Whoever would wait needs a node as well, and whoever asks is told at once although no server can be reached.
+    // A waiter would need a node as well, and is told at once although no server can be reached.
     proxy.refuse();
     proxy.reset();
     for _ in 0..3 {

@@ -24,7 +24,7 @@ async fn service(says: &'static [u8]) -> u16 {
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((mut peer, _)) = listener.accept().await {
-            // Whoever hangs up at once is not told.
+            // A peer that hangs up at once is not told.
             let _ = peer.write_all(says).await;
             tokio::spawn(async move { while peer.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {} });
         }

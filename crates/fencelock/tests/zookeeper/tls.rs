@@ -37,7 +37,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     let tls = Some(Tls { identity, trusted, asks_clients: true });
     let server = Ensemble::start(Settings { tls, ..Settings::default() }).unwrap();
     let address = server.server(0).secure_address().unwrap();
-    // A client is connected within three tenths of its ttl: whoever is to be has time on a busy machine too.
+    // A client is connected within three tenths of its ttl: the clients that are to be have time on a busy machine too.
     let url_for = |ttl_ms: u64, ca: &str, own: &str| {
         let directory = directory.display();
         format!("zks://u:p@{address}/locks?tick_ms=500&ttl_ms={ttl_ms}&tls_ca={directory}/{ca}.pem{own}")

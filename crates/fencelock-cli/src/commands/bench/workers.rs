@@ -102,7 +102,7 @@ impl Worker {
             let asked = SystemClock.now();
             let guard = self.lock.acquire().await?;
             let granted = SystemClock.now();
-            // Whoever waited past the end leaves without a section.
+            // A worker that waited past the end leaves without a section.
             if !self.is_over() {
                 if add_one(&self.counter, self.limit)? {
                     let token = guard.token().map_or(0, FencingToken::to_i64);

@@ -33,7 +33,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Where the binary under test is.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_fencelock");
 
-/// The binary under test, with every signal as a fresh login has it: whoever runs the tests in the background ignores
+/// The binary under test, with every signal as a fresh login has it: a shell that runs the tests in the background ignores
 /// some, and a program keeps what it is given.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new("env");
@@ -84,7 +84,7 @@ impl Place {
     /// The contenders of `name`, as `show --json` tells.
     pub(crate) fn contenders(&self, name: &str) -> Vec<serde_json::Value> {
         let shown = output(&mut self.fencelock(&["show", name, "--json"]));
-        // Whoever was started just now may not have made the directory yet.
+        // A process that was started just now may not have made the directory yet.
         if code(&shown) == 69 && stderr(&shown).contains("is not there") {
             return Vec::new();
         }

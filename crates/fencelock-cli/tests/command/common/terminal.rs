@@ -26,7 +26,7 @@ impl Screen {
         let pty = openpty(None, None).unwrap();
         let slave = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut session = Command::new("setsid");
-        // As a login has it, also where whoever runs the tests ignores the keyboard's signals, as the background does.
+        // As a login has it, also where the runner of the tests ignores the keyboard's signals, as the background does.
         session.args(["--ctty", "env", "--default-signal"]).arg(command.get_program()).args(command.get_args());
         for (variable, value) in command.get_envs() {
             match value {

@@ -44,7 +44,7 @@ impl Fake {
         peer
     }
 
-    /// Writes `bytes` to whoever connects, for ever.
+    /// Writes `bytes` to every client, for ever.
     pub(crate) async fn say(self, bytes: &'static [u8]) {
         let mut open = Vec::new();
         loop {

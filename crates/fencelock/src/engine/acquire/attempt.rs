@@ -47,7 +47,7 @@ impl Attempt {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
-    /// Leaves the place, and waits for that until then: whoever enters again must not queue behind its own place. What does not
+    /// Leaves the place, and waits for that until then: a contender that enters again must not queue behind its own place. What does not
     /// come about by then is left to the drop.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if std::mem::take(&mut self.tracked) {

@@ -11,7 +11,7 @@ use crate::store::{Left, Loss, Place, clean};
 const LEAVES_AT_MOST: u32 = 3;
 
 impl Hold {
-    /// Gives the place up, whoever shares it. Repeatable: a failure forgets nothing.
+    /// Gives the place up, for all that share it. Repeatable: a failure forgets nothing.
     ///
     /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
@@ -113,7 +113,7 @@ impl Hold {
             return; // Left already, as before most drops of a guard: no work for a task.
         }
         if self.live.over().is_some() {
-            return; // Whoever closes the session in the store ends everything that hangs on it.
+            return; // The task that closes the session in the store ends everything that hangs on it.
         }
         if self.release_now().is_some() {
             return;

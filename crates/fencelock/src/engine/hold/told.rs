@@ -20,7 +20,7 @@ impl Told {
         self.0.swap(GRANTED, Ordering::AcqRel) == LOSS_WAITS
     }
 
-    /// The hold is lost; says whether that may be told now, or else by whoever tells of the grant.
+    /// The hold is lost; says whether that may be told now, or else by the task that tells of the grant.
     pub(super) fn lost(&self) -> bool {
         self.0.compare_exchange(NOTHING, LOSS_WAITS, Ordering::AcqRel, Ordering::Acquire).is_err()
     }

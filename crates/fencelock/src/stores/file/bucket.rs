@@ -133,7 +133,7 @@ impl BucketState {
         self.lines.iter_mut()
     }
 
-    /// Removes one ticket from what is known, and tells whoever waits for it.
+    /// Removes one ticket from what is known, and tells its waiters.
     pub(super) fn depart(&mut self, encoded: &str, ticket: &Ticket) {
         if let Some(line) = self.lines.get_mut(encoded) {
             line.depart(ticket, &mut self.rung);
@@ -143,7 +143,7 @@ impl BucketState {
         }
     }
 
-    /// Removes what other processes have ahead of `key`, and tells whoever waits for it.
+    /// Removes what other processes have ahead of `key`, and tells its waiters.
     pub(super) fn depart_ahead(&mut self, encoded: &str, key: Key) {
         let Some(line) = self.lines.get_mut(encoded) else { return };
         line.depart_ahead(key, &mut self.rung);
@@ -152,14 +152,14 @@ impl BucketState {
         }
     }
 
-    /// Tells whoever waits for this ticket that it was granted.
+    /// Tells the waiter of this ticket that it was granted.
     pub(super) fn tell_of_grant(&mut self, encoded: &str, ticket: &Ticket) {
         if let Some(known) = self.lines.get_mut(encoded).and_then(|line| line.get_mut(ticket)) {
             known.ring(&mut self.rung);
         }
     }
 
-    /// Takes the places of one session for those of another process, and tells whoever waits for them to look.
+    /// Takes the places of one session for those of another process, and tells those that wait for them to look.
     pub(super) fn disown(&mut self, session: u64) {
         for line in self.lines.values_mut() {
             line.disown(session, &mut self.rung);

@@ -179,7 +179,7 @@ impl Ceiling {
         Ok(replaced.map(|()| note_synced(root, &text)).map(|()| limits))
     }
 
-    /// Makes sure that the file is on disk: whoever wrote it may have been killed before it was synced. That is noted, for a
+    /// Makes sure that the file is on disk: the process that wrote it may have been killed before it was synced. That is noted, for a
     /// sync takes long, and each process that comes would do it anew, the others waiting.
     fn make_sure(&self, root: &Root, text: &str) -> rustix::io::Result<()> {
         if is_noted(root, text) {

@@ -29,7 +29,7 @@ impl Gait {
     }
 
     /// How long to wait with so many ahead: half of what they take at the pace of those who left, or twice as long as
-    /// before when nobody left. Whoever is next begins anew and goes slower by little, for each pause makes all behind it late.
+    /// before when nobody left. The next waiter begins anew and goes slower by little, for each pause makes all behind it late.
     pub(super) fn pause(&mut self, now: Moment, ahead: usize) -> Duration {
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
         let pause = match self.seen {

@@ -86,7 +86,7 @@ impl KnownQueue {
         self.known.iter().map(|known| known.ticket.key).collect()
     }
 
-    /// Takes over a listing that is exact about arrivals. Whoever is not in it has departed.
+    /// Takes over a listing that is exact about arrivals. A contender that is not in it has departed.
     pub(super) fn replace(&mut self, mut listed: Vec<KnownContender>, rung: &mut Rung) {
         listed.sort_unstable_by_key(|known| order(&known.ticket));
         let mut old = std::mem::take(&mut self.known).into_iter().peekable();
@@ -130,7 +130,7 @@ impl KnownQueue {
         }
     }
 
-    /// Removes one ticket and tells whoever waits for it.
+    /// Removes one ticket and tells its waiters.
     pub(super) fn depart(&mut self, ticket: &Ticket, rung: &mut Rung) -> bool {
         let Some(mut gone) = self.index(ticket).and_then(|at| self.known.remove(at)) else {
             return false;
@@ -254,7 +254,7 @@ impl KnownQueue {
         self.known.iter().filter(differs).chain(self.known.iter().filter(move |known| !differs(known)))
     }
 
-    /// Removes what other processes' sessions have here, in one pass, and tells whoever waits for it; front first.
+    /// Removes what other processes' sessions have here, in one pass, and tells the waiters; front first.
     pub(super) fn depart_sessions(&mut self, sessions: &HashSet<u64>, rung: &mut Rung) -> Vec<Ticket> {
         let mut gone = Vec::new();
         if !sessions.is_empty() {
@@ -271,7 +271,7 @@ impl KnownQueue {
         gone
     }
 
-    /// Removes what other processes have ahead of `key`, and tells whoever waits for it.
+    /// Removes what other processes have ahead of `key`, and tells its waiters.
     pub(super) fn depart_ahead(&mut self, key: Key, rung: &mut Rung) {
         let end = self.known.partition_point(|known| known.ticket.key < key);
         let mut ahead: Vec<KnownContender> = self.known.drain(..end).collect();
@@ -317,7 +317,7 @@ impl KnownQueue {
         Ahead::of(ahead.len(), granted_of(ahead.map(|known| known.ticket.claim)))
     }
 
-    /// Takes the places of one session for those of another process, and tells whoever waits for them to look.
+    /// Takes the places of one session for those of another process, and tells those that wait for them to look.
     pub(super) fn disown(&mut self, session: u64, rung: &mut Rung) {
         for known in self.known.iter_mut().filter(|known| known.ticket.key.session == session) {
             known.local = false;

@@ -192,7 +192,7 @@ impl FilePlace {
         let session = ticket.key.session;
         let (now, is_far) = (self.core.clock.now(), self.gait.as_ref().is_some_and(|gait| gait.is_far()));
         let target = self.target(ticket, false);
-        // Whoever is next tests at each look; for the others a dead one ahead makes no difference yet.
+        // The next waiter tests at each look; for the others a dead one ahead makes no difference yet.
         let is_unwatched = target.departure.is_none() && target.session.is_none();
         if is_far && is_unwatched && target.tested.is_some_and(|tested| now.since(tested) < REPAIR) {
             return Ok(Some(Again::Poll));

@@ -1,7 +1,7 @@
 //! Mail between sessions: a waiter asks the session right ahead of it to be told when that one's place is gone.
 //!
 //! The kernel tells the same by inotify, but only 128 instances of it belong to a user, and 500 processes want one lock.
-//! Each session has a named pipe beside its session file. Letters are hints: whoever gets one looks at the store, and a letter
+//! Each session has a named pipe beside its session file. Letters are hints: the receiver looks at the store, and a letter
 //! that is lost costs what a lost event does.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use crate::kit::waking_lock::{Locked, WakingLock};
 /// How much one reading takes in at most: a stranger who writes on and on must not keep a release from ending.
 const READS: usize = 32;
 
-/// In the place of a session, of a place that is gone: it held everything, so whoever was ahead of it is gone as well.
+/// In the place of a session, of a place that is gone: it held everything, so all that were ahead of it are gone as well.
 const LAST: u64 = 1;
 /// Nothing is known of those ahead of it.
 const GONE: u64 = 0;
@@ -163,7 +163,7 @@ impl Mailbox {
     async fn read_on(self: Arc<Self>, pipe: Arc<Receiver>) {
         while pipe.readable().await.is_ok() {
             drop(self.collect(|buffer| pipe.try_read(buffer)));
-            // Whoever fills the pipe without end must not keep renewals and timers from this thread.
+            // A process that fills the pipe without end must not keep renewals and timers from this thread.
             tokio::task::yield_now().await;
         }
     }

@@ -237,7 +237,7 @@ impl FileStoreBuilder {
         self
     }
 
-    /// Uses the directory whoever it belongs to, and although everybody may write in it: whoever may can end every lock.
+    /// Uses the directory of any owner, and although everybody may write in it: every user who may can end every lock.
     #[must_use]
     pub fn trust_anyone(mut self) -> Self {
         self.config.trust = Trust::Anyone;

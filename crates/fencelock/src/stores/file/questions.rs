@@ -7,7 +7,7 @@ use super::ticket::Key;
 /// How many questions are kept, some 100 bytes each; the oldest are dropped, and who asked finds out by itself.
 const KEPT: usize = 4096;
 
-/// The newest [`KEPT`] questions. Each step costs O(log n): whoever may write in the directory can ask as much as it likes.
+/// The newest [`KEPT`] questions. Each step costs O(log n): a user who may write in the directory can ask as much as it likes.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// By place and session that asked: the number of the question.

@@ -192,7 +192,7 @@ impl Directory {
     /// Everybody with a ticket in one queue, and what only looks like a part of it.
     fn list_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Vec<String>)> {
         let failed = |errno| fault("queue", format_args!("{}/{}", self.path, Self::bucket_path(slot.bucket)), errno);
-        // Whoever drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
+        // Every contender that drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
         // not be, so they are left out. What remains is the front of the queue, without gaps.
         let last = self.last_number(slot.bucket).map_err(failed)?;
         let mut strangers = Vec::new();

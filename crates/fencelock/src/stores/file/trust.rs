@@ -1,6 +1,6 @@
 //! Who may write in a lock directory, and what that gives to everything inside.
 //!
-//! Whoever may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner,
+//! A user who may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner,
 //! the group if it may write, and in a directory that everybody may write, everybody. The last is refused unless the
 //! sticky bit keeps each from removing what belongs to others.
 

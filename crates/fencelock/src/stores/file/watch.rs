@@ -1,4 +1,4 @@
-//! One inotify descriptor per runtime that waits. Events are hints: whoever is rung looks at the store again.
+//! One inotify descriptor per runtime that waits. Events are hints: the waiter that is rung looks at the store again.
 //!
 //! The descriptor is read by a task on the very runtime whose waiters it wakes, so that news takes one wake-up of a
 //! thread. The task goes on for as long as its runtime does. Without a descriptor or a watch to spare (128 instances per

@@ -13,7 +13,7 @@ use crate::time::{Clock, Moment};
 
 /// A clock for tests: it stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
 ///
-/// It needs no runtime: whoever sleeps on it is woken by the thread that advances it, in the order of the moments slept
+/// It needs no runtime: a sleeper is woken by the thread that advances it, in the order of the moments slept
 /// for, and at one moment in the order in which the sleeps began.
 ///
 /// ```

@@ -166,7 +166,7 @@ impl Place for MemoryPlace {
                     if !waits || over {
                         return Poll::Ready(Ok(self.standing));
                     }
-                    // Whoever is ahead may expire then; somebody has to look, and it may as well be us.
+                    // The one ahead may expire then; somebody has to look, and it may as well be us.
                     if boundary.as_ref().is_none_or(|(at, _)| *at != expiry) {
                         boundary = Some((expiry, core.link.shared.clock.sleep_until(expiry)));
                     }

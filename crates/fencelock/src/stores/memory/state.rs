@@ -263,7 +263,7 @@ impl StoreState {
         departed
     }
 
-    /// Grants whoever fits now, and forgets the queue when it is empty.
+    /// Grants those that fit now, and forgets the queue when it is empty.
     fn settle(&mut self, name: &Name) {
         let Some(line) = self.lines.get_mut(name) else {
             return;

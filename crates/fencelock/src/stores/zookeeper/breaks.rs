@@ -95,7 +95,7 @@ struct Granted {
     layout: Layout,
     number: i64,
     request: RequestId,
-    /// The one that the token was read from comes last: whoever repeats an order that was carried out in part finds it.
+    /// The one that the token was read from comes last: a client that repeats an order which was carried out in part finds it.
     nodes: Vec<String>,
 }
 

@@ -83,7 +83,7 @@ const fn mark(text: &'static str, claim: Claim, with_mutexes: bool, with_readers
 pub(super) const LOCK: &str = "__lock__";
 pub(super) const RLOCK: &str = "__rlock__";
 
-/// All of these draw their numbers from one counter, so waiting for whoever has a smaller one deadlocks with nobody.
+/// All of these draw their numbers from one counter, so waiting for the smaller numbers deadlocks with nobody.
 pub(super) const CURATOR_MARKS: &[Mark] = &[
     mark("lock-", Claim::MUTEX, true, None),
     mark(LOCK, Claim::MUTEX, true, None),

@@ -86,7 +86,7 @@ impl Doubts {
         }
     }
 
-    /// Whether it is time to look; if not, whoever asks is woken when it is.
+    /// Whether it is time to look; if not, the caller is woken when it is.
     pub(super) fn is_due(&self, cx: &Context<'_>) -> bool {
         self.listener.register(cx.waker());
         self.is_due.swap(false, Ordering::AcqRel)
@@ -187,7 +187,7 @@ impl Core {
             self.doubts.has(name, id) && self.is_stray(name, id, &home.child(node))
         };
         let Ok(nodes) = self.own_nodes(&home, "", is_doubtful).await else { return };
-        // Asked again: from here on, whoever enters with this request and looks for its node does so after the deletion.
+        // Asked again: from here on, a contender that enters with this request and looks for its node does so after the deletion.
         for node in nodes.iter().filter(|node| is_doubtful(node)) {
             let path = home.child(node);
             tracing::debug!(path, "a request took effect after it was given up");

@@ -122,7 +122,7 @@ pub(super) fn is_kazoo(foreign: Foreign) -> bool {
     [Family::KazooLock, Family::KazooReader].iter().any(|family| family.what() == Some(foreign.what))
 }
 
-/// Those that may hold the lock beside whoever is at its head, by what they are.
+/// Those that may hold the lock beside the one at its head, by what they are.
 pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
     let mut found: Vec<Beside> = Vec::new();
     for Foreign { what, waits } in foreign.iter().flatten().filter(|foreign| foreign.waits != Waits::Yes) {

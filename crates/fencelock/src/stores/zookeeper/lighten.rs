@@ -22,7 +22,7 @@ use crate::store::Entry;
 pub(super) struct Lighter {
     pub(super) claim: Claim,
     /// The transaction that made its node, once the heavier one was seen beside it: from then on the place is never
-    /// without a node, and whoever finds the heavier one gone need not know who deleted it.
+    /// without a node, and a client that finds the heavier one gone need not know who deleted it.
     made_by: Option<i64>,
 }
 

@@ -52,7 +52,7 @@ impl Room {
 }
 
 impl Full {
-    /// What is said to whoever asked for the node.
+    /// What is said to the caller that asked for the node.
     pub(super) fn refused(self, operation: &'static str) -> Error {
         let message = "this client has as many contenders, held and waiting, as the servers can close a session with (ZOOKEEPER-4306): release some, use several clients, or raise jute.maxbuffer on all servers and then max_frame_bytes here";
         Error::new(ErrorKind::Exhausted, operation, message)

@@ -66,11 +66,11 @@ impl Listing {
     }
 }
 
-/// How many listings of one queue are on their way at most; whoever comes then shares the next one. A few that come at once,
+/// How many listings of one queue are on their way at most; later callers share the next one. A few that come at once,
 /// such as permits, wait for nobody.
 const AT_ONCE: usize = 8;
 
-/// How long the next one waits for one of those to be over. Whoever has asked for one may stand still, polled by nobody, after its
+/// How long the next one waits for one of those to be over. The task that asked for one may stand still, polled by nobody, after its
 /// answer has come.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -163,7 +163,7 @@ impl Queue {
                     }
                     Ok(Err(_)) | Err(_) => None,
                 };
-                // Whoever comes later may not be in what is listed now.
+                // Later arrivals may not be in what is listed now.
                 queue.next.close();
                 ask(turn, &client, &parent).await
             };

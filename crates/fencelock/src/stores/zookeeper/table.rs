@@ -24,7 +24,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// What whoever is first gets.
+    /// What the first in the queue gets.
     pub(super) fn grant(self) -> Grant {
         Grant::new(FencingToken::new(self.czxid, 0))
     }
@@ -279,7 +279,7 @@ impl Table {
         !(inner.unwatched.is_empty() && inner.ripe.is_empty())
     }
 
-    /// The holders whose nodes are to be watched now: those that were there at the last call, and do not leave. Whoever
+    /// The holders whose nodes are to be watched now: those that were there at the last call, and do not leave. A session that
     /// holds for less than the time between two calls costs nothing.
     pub(super) fn take_ripe(&self) -> Vec<(PlaceId, Node)> {
         let mut inner = self.lock();

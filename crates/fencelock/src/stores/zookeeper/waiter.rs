@@ -15,7 +15,7 @@
 //!
 //! Writers and permits are never granted by a watch: a holder ahead may take a lighter claim, at its own number, and goes on to keep them
 //! out. Readers stay out of no reader's way, so a writer that becomes one lets them in as one that leaves does. No grant can be seen in a
-//! listing, so a permit that is granted writes into its own node if the one behind it waits for that; whoever dies before it did, departs.
+//! listing, so a permit that is granted writes into its own node if the one behind it waits for that; a session that dies before it did, departs.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -322,7 +322,7 @@ impl Waiter {
         self.queue.begins_at(self.parent, number);
     }
 
-    /// The watch on our own node, for whoever holds.
+    /// The watch on our own node, for a holder.
     pub(super) fn own(self) -> Option<wire::Watch> {
         self.watches.into_iter().find(|(whose, _)| *whose == Whose::Own).map(|(_, watch)| watch)
     }

@@ -58,7 +58,7 @@ async fn a_dead_ticket_that_cannot_be_removed_is_passed_over() {
         let here = store(&directory);
         let (slot, path) = bucket_of(&directory, "a");
         let dead = Ticket { key: Key { seq: 1, session: 1, number: 1 }, claim: other };
-        // `unlink` refuses a directory, whoever asks.
+        // `unlink` refuses a directory, to root as well.
         std::fs::create_dir(path.join(dead.file_name(&slot.encoded))).unwrap();
         std::fs::write(directory.path().join("sessions").join(session_name(1)), "").unwrap();
         let mut client = Client::on(&here);

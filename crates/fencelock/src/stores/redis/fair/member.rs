@@ -18,7 +18,7 @@ use crate::store::{Loss, Opening};
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Run, Script, Server, forbidden};
 use crate::time::Moment;
 
-/// Whoever looks at queues without a session.
+/// A client that looks at queues without a session.
 pub(super) struct Reader {
     layout: Arc<Layout>,
 }

@@ -45,7 +45,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    // Their layouts keep no queue: whoever finds the key absent has it.
+    // Their layouts keep no queue: the client that finds the key absent has it.
     excludes: "",
     residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
     pace: Pace::DEFAULT,
@@ -138,7 +138,7 @@ impl Store for RedisStore {
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let connection = self.connection().await?;
-            // Whoever only looked until now may not be allowed to write all of it.
+            // A client that only looked until now may not be allowed to write all of it.
             probe(&self.layout, 0, &connection, false).await?;
             show::break_grant(&connection, &self.layout, order).await
         })

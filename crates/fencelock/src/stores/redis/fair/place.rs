@@ -45,7 +45,7 @@ impl RedisPlace {
                 return Ok(self.slot.standing());
             }
             let (core, slot) = (&self.core, &self.slot);
-            // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
+            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = slot.poll_news(cx);
                 let alone = !core.link.is_connected() || core.member.hub.over() != Over::No;

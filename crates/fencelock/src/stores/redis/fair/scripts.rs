@@ -245,7 +245,7 @@ pub(super) fn contention(layout: &Layout, name: &Name, ids: &[RequestId]) -> Cal
 }
 
 /// Names that begin with `prefix`, in no order, from a bucket on, and where it was left off there. A thousand names take the
-/// server some milliseconds, whoever is dead.
+/// server some milliseconds, however many are dead.
 pub(super) fn names(layout: &Layout, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let keys: Vec<String> =

@@ -15,7 +15,7 @@ use crate::token::FencingToken;
 /// How many requests for names are on their way at once.
 const BATCH: usize = 16;
 
-/// A page of a queue, front first, in portions: the server does something else in between, and whoever leaves or comes
+/// A page of a queue, front first, in portions: the server does something else in between, and a contender that leaves or comes
 /// meanwhile may be shown or not.
 pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name, page: Page) -> Result<Queue> {
     let (mut contenders, mut skip, mut after, mut dead) = (Vec::new(), page.skip, None, 0);

@@ -21,7 +21,7 @@ pub(super) enum Stand {
     Gone(Loss),
 }
 
-/// One place of the session, shared with whoever waits for it.
+/// One place of the session, shared with the task that waits for it.
 pub(super) struct Slot {
     pub(super) place: PlaceId,
     /// The bucket of the name.
@@ -68,7 +68,7 @@ impl Slot {
         }
     }
 
-    /// Ready once the place does not wait any more, or when whoever waits has to look around.
+    /// Ready once the place does not wait any more, or when its task has to look around.
     pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {

@@ -1,4 +1,4 @@
-//! The layout of everybody: one string under the name, set if it is absent, with a ttl; whoever's value it is holds the lock.
+//! The layout of everybody: one string under the name, set if it is absent, with a ttl; the client whose value it is holds the lock.
 //! `../race/NOTES.md` says which clients have it, too.
 
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     permits: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock and whoever else sets a string of that name if it is absent; with `prefix=mutex:` npm redis-semaphore's mutex",
+    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock and any other client that sets a string of that name if it is absent; with `prefix=mutex:` npm redis-semaphore's mutex",
     residue: "for 30 days the records of breaks",
     pace: Pace::DEFAULT,
     blocking: false,
@@ -30,7 +30,7 @@ pub(super) static CAPABILITY: Capability = Capability {
 /// The same with the signal of python-redis-lock.
 pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and python-redis-lock's signal at each release",
-    excludes: "python-redis-lock, whose waiters are woken, and whoever else sets a string of that key if it is absent",
+    excludes: "python-redis-lock, whose waiters are woken, and any other client that sets a string of that key if it is absent",
     residue: "for a second after each release the signal, for 30 days the records of breaks",
     ..CAPABILITY.clone()
 });

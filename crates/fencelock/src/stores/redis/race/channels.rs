@@ -7,7 +7,7 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::time::Moment;
 
-/// How long a channel is heard after the last one waited for its name. Whoever waits for a lock often waits for it again, and to
+/// How long a channel is heard after the last one waited for its name. A client that waits for a lock often waits for it again, and to
 /// subscribe each time would cost two requests a hand-over. After so long a channel that was refused is asked for again, too.
 const LINGER: Duration = Duration::from_secs(10);
 

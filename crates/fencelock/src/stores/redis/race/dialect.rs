@@ -394,7 +394,7 @@ pub(crate) fn milliseconds(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The lock is taken by something that is no lock of this layout, for which nobody can wait. Whoever was asked adds the name.
+/// The lock is taken by something that is no lock of this layout, for which nobody can wait. The caller adds the name.
 pub(super) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
     let message = "the name is held by another kind of lock, or is no lock: use another name or prefix, or the layout of that lock";
     Error::new(ErrorKind::Layout, operation, message).with("type", kind).with("known", dialect.marks.kind)

@@ -199,7 +199,7 @@ impl Lines {
         }
     }
 
-    /// Ready with what is wrong, or with nothing when whoever waits has to look around.
+    /// Ready with what is wrong, or with nothing when its task has to look around.
     pub(super) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
         let mut state = self.lock();
         let is_over = state.over.is_some();
@@ -255,7 +255,7 @@ impl Lines {
         self.bell.notify_one();
     }
 
-    /// Whoever waits has to see to a connection.
+    /// Those that wait have to see to a connection.
     pub(super) fn disconnected(&self) {
         self.lock().slots.values_mut().for_each(LineSlot::wake);
     }

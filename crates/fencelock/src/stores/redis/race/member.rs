@@ -16,7 +16,7 @@ use crate::store::{Loss, Opening, PlaceId};
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Run, Script, Server};
 use crate::time::Moment;
 
-/// Whoever looks at locks without a session.
+/// A client that looks at locks without a session.
 pub(super) struct Reader(pub(super) Arc<Dialect>);
 
 impl LinkUser for Reader {
@@ -166,7 +166,7 @@ impl LinkUser for Member {
                 self.lines.end(loss);
             }
             if confirmed.as_nanos() == 0 {
-                // As locks are renewed: whoever may not do that is told now, and not once a lock is held.
+                // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
                 connection.run("open session", &self.dialect.renew(&[], self.opening.ttl)).await?;
                 if let Some(channel) = self.channel() {
                     // As releases are told.

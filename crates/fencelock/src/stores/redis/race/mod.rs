@@ -1,4 +1,4 @@
-//! Layouts without a queue: whoever finds the key absent has the lock. Contenders of one session line up among themselves, and the first of
+//! Layouts without a queue: the client that finds the key absent has the lock. Contenders of one session line up among themselves, and the first of
 //! them tries again until it has it. What one layout is besides that is a [`Dialect`]. `NOTES.md` beside this file has the rest.
 
 mod channels;

@@ -257,7 +257,7 @@ impl RacePlace {
                 return Ok(self.standing());
             }
             let (core, id) = (&self.core, self.place.request);
-            // Registered first and looked around then: whoever ends the connection or the session wakes us afterwards.
+            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = core.member.lines.poll_news(id, cx);
                 if core.link.is_connected() { news } else { Poll::Ready(Ok(())) }

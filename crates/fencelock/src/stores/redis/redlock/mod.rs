@@ -44,7 +44,7 @@ static CAPABILITY: Capability = Capability {
     permits: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "redsync, npm redlock, rslock, pottery and whoever else sets a string of that name at a quorum of the same masters; with `prefix=mutex:` npm redis-semaphore's mutex",
+    excludes: "redsync, npm redlock, rslock, pottery and any other client that sets a string of that name at a quorum of the same masters; with `prefix=mutex:` npm redis-semaphore's mutex",
     residue: "for 30 days the records of breaks",
     pace: Pace::DEFAULT,
     blocking: false,

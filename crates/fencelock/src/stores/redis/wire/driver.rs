@@ -147,7 +147,7 @@ where
     }
 }
 
-/// Completes when somebody waits, and neither a question is answered nor anything that was asked before it. Whoever stands
+/// Completes when somebody waits, and neither a question is answered nor anything that was asked before it. A task that stands
 /// still and looks at no answer waits as well, so waiting alone proves nothing.
 async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
     let ping = || {

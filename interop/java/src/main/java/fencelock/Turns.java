@@ -37,7 +37,7 @@ final class Turns {
                 throw new IllegalStateException("two holders at once");
             }
             long number = number(file);
-            // Whoever else believes to hold the lock gets its chance here.
+            // Another client that believes to hold the lock gets its chance here.
             Thread.sleep(1);
             Files.writeString(file, Long.toString(number + 1));
             Files.delete(occupied);

@@ -229,7 +229,7 @@ pub(super) fn in_short(answer: Value) -> Result<InShort> {
 }
 
 pub(super) fn names(answer: Value) -> Result<Named> {
-    // What is no name is no lock, whoever wrote it there.
+    // What is no name is no lock, although somebody wrote it there.
     let name = |value: &Value| Name::new(text(value)?).ok();
     let key = |value: &Value| text(value).map(str::to_owned);
     let read = |answer| {

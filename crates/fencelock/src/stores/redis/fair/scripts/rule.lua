@@ -114,7 +114,7 @@ local function first_waiter(queue)
   end
 end
 
--- Removes whoever is dead and keeps the first waiter from being granted, or without waiters a newcomer of `weight` (nil
+-- Removes the dead that keep the first waiter from being granted, or without waiters a newcomer of `weight` (nil
 -- for no newcomer), grants what can be granted, and sets the boundary.
 local function sweep(queue, weight)
   while true do

@@ -17,7 +17,7 @@ local rank, found, dead, skipped, last = start(), {}, 0, 0, after
 while rank < queue.count and #found < limit and budget > 0 do
   local size = math.min(skip - skipped + limit - #found, budget, 256)
   for _, place in ipairs(places_at(queue, rank, math.min(rank + size, queue.count) - 1)) do
-    -- Whoever asks for the next page by this number would get the same places again, and never come to the end.
+    -- A reader that asks for the next page by this number would get the same places again, and never come to the end.
     if tonumber(place.seq) <= (tonumber(last) or 0) then unlike(queue.order, 'places in another order than their numbers') end
     rank, last, budget = rank + 1, place.seq, budget - 1
     if not lives_until(place.session) then

@@ -97,7 +97,7 @@ impl Core {
         if !may_be_there {
             return;
         }
-        // Whoever leaves the place later than this is heard later by the master, too.
+        // A contender that leaves the place later than this is heard later by the master, too.
         let is_late = !self.has(&bid);
         if is_late || fate.wait_for(|fate| *fate == Fate::Kept).await.is_err() {
             self.give_up(index, &bid).await;

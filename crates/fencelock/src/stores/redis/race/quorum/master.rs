@@ -150,7 +150,7 @@ impl LinkUser for MasterUser {
             }
             // Noted first and compared then: of two that are greeted at once, one at least sees the other.
             member.is_another(self.master, server)?;
-            // As locks are renewed: whoever may not do that is told now, and not once a lock is held.
+            // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
             connection.run("open session", &calls::renew(&member.dialect, &[], member.ttl())).await?;
             Ok(None)
         })

@@ -1,4 +1,4 @@
-//! A race layout over several masters that know nothing of each other: whoever has the key at a quorum of them has the lock. What goes
+//! A race layout over several masters that know nothing of each other: the client that has the key at a quorum of them has the lock. What goes
 //! wrong at a minority costs no lock. `../NOTES.md` has the rest.
 
 mod bidding;

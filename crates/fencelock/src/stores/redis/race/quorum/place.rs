@@ -37,7 +37,7 @@ impl QuorumPlace {
                 return Ok(self.standing());
             }
             let (core, id) = (&self.core, self.place.request);
-            // Registered first and looked around then: whoever ends the connections or the session wakes us afterwards.
+            // Registered first and looked around then: the end of the connections or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = core.member.lines.poll_news(id, cx);
                 if core.fleet.is_connected() { news } else { Poll::Ready(Ok(())) }

@@ -5,7 +5,7 @@
 -- How many fields are looked at in one hash, and how many holds of one field.
 local MOST = 4096
 
--- What a hash says; nothing where there is no hash. Whoever may not ask is told so, and not that nothing is there.
+-- What a hash says; nothing where there is no hash. A user that may not ask is told so, and not that nothing is there.
 local function of_hash(...)
   local answer = redis.pcall(...)
   if type(answer) ~= 'table' or not answer.err then

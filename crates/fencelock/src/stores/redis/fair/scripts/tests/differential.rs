@@ -362,7 +362,7 @@ fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
     for known in std::mem::take(&mut trial.line) {
         trial.bed.run(leave(&trial.layout, (&trial.name.clone(), known.id), Some(known.seq)));
     }
-    // Whoever takes all of it clears the dead away.
+    // A contender for all of it clears the dead away.
     let (all, session) = (Claim::new(trial.capacity, trial.capacity).unwrap(), some_session(trial.bed, dice));
     let entry = trial.bed.entry(&trial.name.clone(), all, true);
     assert!(matches!(trial.bed.run(enter(&trial.layout, session, 1_000_000, &entry)), Enter::Granted(_)));
