@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::{Site, Uses};
 use fencelock_conformance::scenes::Stage;
-use fencelock_torture::redis::experiment::{Experiment, HEAD, Layout};
+use fencelock_torture::redis::experiment::{Experiment, HEAD, Lock};
 use fencelock_torture::zookeeper::ZooKeeper;
 use fencelock_torture::{Bed, Rounds, Takeovers, Tally, redis};
 
@@ -43,6 +43,9 @@ struct Args {
     /// Instead of all that, shows what a Redis lock cannot promise: what happens while it is held.
     #[arg(long, value_enum, num_args = 1.., value_name = "WHAT")]
     experiment: Vec<Experiment>,
+    /// Whose locks these happen to; by default all that are possible.
+    #[arg(long, value_enum, num_args = 1.., value_name = "LOCK")]
+    lock: Vec<Lock>,
     /// How often each of these happens.
     #[arg(long, default_value = "20")]
     times: NonZeroUsize,
@@ -99,11 +102,10 @@ fn experiments(args: &Args) -> io::Result<bool> {
     println!("{HEAD}");
     let mut holds = true;
     for experiment in &args.experiment {
-        for layout in Layout::value_variants() {
-            let findings = experiment.run(*layout, args.times.get(), args.at_once.get())?;
+        for lock in experiment.locks().iter().filter(|lock| args.lock.is_empty() || args.lock.contains(lock)) {
+            let findings = experiment.run(*lock, args.times.get(), args.at_once.get())?;
             println!("{findings}");
-            let is_fenced = *layout == Layout::Fair && !experiment.is_of_quorum();
-            holds &= !is_fenced || findings.late_writes() == 0 && findings.tokens_rise();
+            holds &= !lock.is_fenced() || findings.late_writes() == 0 && findings.tokens_rise();
         }
     }
     Ok(holds)

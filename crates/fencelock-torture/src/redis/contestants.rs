@@ -25,40 +25,74 @@ const EXTEND: &str =
 
 /// Whose lock it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Layout {
-    /// Ours: the fair layout, with fencing tokens; of several masters Redlock, without.
+pub enum Lock {
+    /// fencelock's default layout on one server, with fencing tokens.
     Fair,
+    /// fencelock's layout `plain` on one server: the keys of `SET NX PX` clients, without tokens.
+    Plain,
+    /// fencelock's layout `redisson` on one server: the keys of Redisson's `getLock`, without tokens.
+    Redisson,
+    /// fencelock's Redlock over several masters, without tokens.
+    Redlock,
     /// `SET key value NX PX ttl`, kept alive and released by scripts that compare the value; without tokens. It counts its
     /// lease from before each request, as nothing but care makes a client do. Of several masters a quorum decides.
-    Plain,
+    ByHand,
 }
 
-impl Layout {
+impl Lock {
+    /// The locks that one server can hold.
+    pub(super) const OF_ONE: &[Self] = &[Self::Fair, Self::Plain, Self::Redisson, Self::ByHand];
+
+    /// The locks that a quorum of masters can hold.
+    pub(super) const OF_QUORUM: &[Self] = &[Self::Redlock, Self::ByHand];
+
     /// What it is called where one server holds the lock, or a quorum.
     pub(super) fn title(self, is_of_quorum: bool) -> &'static str {
-        match (self, is_of_quorum) {
-            (Self::Fair, false) => "`fair`",
-            (Self::Fair, true) => "`redlock:`",
-            (Self::Plain, false) => "`SET NX PX`",
-            (Self::Plain, true) => "Redlock by hand",
+        match self {
+            Self::Fair => "`fair`",
+            Self::Plain => "`plain`",
+            Self::Redisson => "`redisson`",
+            Self::Redlock => "`redlock:`",
+            Self::ByHand if is_of_quorum => "Redlock by hand",
+            Self::ByHand => "`SET NX PX`",
+        }
+    }
+
+    /// Whether it hands out tokens.
+    #[must_use]
+    pub fn is_fenced(self) -> bool {
+        self == Self::Fair
+    }
+
+    /// How fencelock connects to it; nothing where it is not fencelock's.
+    fn url(self, hosts: &str) -> Option<String> {
+        let ttl = TTL.as_millis();
+        match self {
+            Self::Fair => Some(format!("redis://{hosts}?ttl_ms={ttl}")),
+            Self::Plain => Some(format!("redis://{hosts}?layout=plain&ttl_ms={ttl}")),
+            Self::Redisson => Some(format!("redis://{hosts}?layout=redisson&ttl_ms={ttl}")),
+            Self::Redlock => Some(format!("redlock://{hosts}?ttl_ms={ttl}")),
+            Self::ByHand => None,
         }
     }
 }
 
 /// A lock that was granted.
 pub(super) enum Held {
-    Fair(Box<Guard>, #[expect(dead_code, reason = "it keeps the guard alive")] Client),
-    Plain(Arc<Plain>),
+    Ours(Box<Guard>, #[expect(dead_code, reason = "it keeps the guard alive")] Client),
+    ByHand(Arc<ByHand>),
 }
 
 impl Held {
     /// Takes the lock from the server at this address, or from a quorum of several, or gives up after `patience`.
-    pub(super) fn take(layout: Layout, addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Self>> {
+    pub(super) fn take(lock: Lock, addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Self>> {
+        let hosts = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
+        let url = lock.url(&hosts);
         let start = Instant::now();
         loop {
-            let taken = match layout {
-                Layout::Fair => fair(addresses, patience.saturating_sub(start.elapsed())),
-                Layout::Plain => Plain::take(addresses).map(|plain| plain.map(Self::Plain)),
+            let taken = match &url {
+                Some(url) => ours(url, patience.saturating_sub(start.elapsed())),
+                None => ByHand::take(addresses).map(|held| held.map(Self::ByHand)),
             };
             match taken {
                 Ok(Some(held)) => return Ok(Some(held)),
@@ -72,27 +106,24 @@ impl Held {
     /// Whether its holder takes itself for one.
     pub(super) fn believes(&self) -> bool {
         match self {
-            Self::Fair(guard, _) => guard.check().is_ok(),
-            Self::Plain(plain) => plain.believes(),
+            Self::Ours(guard, _) => guard.check().is_ok(),
+            Self::ByHand(held) => held.believes(),
         }
     }
 
     /// What it hands to a resource.
     pub(super) fn token(&self) -> Option<i64> {
         match self {
-            Self::Fair(guard, _) => guard.token().map(FencingToken::to_i64),
-            Self::Plain(_) => None,
+            Self::Ours(guard, _) => guard.token().map(FencingToken::to_i64),
+            Self::ByHand(_) => None,
         }
     }
 }
 
-fn fair(addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Held>> {
-    let scheme = if addresses.len() == 1 { "redis" } else { "redlock" };
-    let hosts = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
-    let url = format!("{scheme}://{hosts}?ttl_ms={}", TTL.as_millis());
-    let granted = Client::connect(&url).and_then(|client| {
+fn ours(url: &str, patience: Duration) -> io::Result<Option<Held>> {
+    let granted = Client::connect(url).and_then(|client| {
         let guard = client.mutex("job")?.acquire_within(patience)?;
-        Ok(Held::Fair(Box::new(guard), client))
+        Ok(Held::Ours(Box::new(guard), client))
     });
     match granted {
         Ok(held) => Ok(Some(held)),
@@ -102,7 +133,7 @@ fn fair(addresses: &[SocketAddr], patience: Duration) -> io::Result<Option<Held>
 }
 
 /// A holder of a key with a time to live.
-pub(super) struct Plain {
+pub(super) struct ByHand {
     addresses: Vec<SocketAddr>,
     value: String,
     start: Instant,
@@ -110,22 +141,22 @@ pub(super) struct Plain {
     until: AtomicU64,
 }
 
-impl Plain {
+impl ByHand {
     fn take(addresses: &[SocketAddr]) -> io::Result<Option<Arc<Self>>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let value = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let start = Instant::now();
         let ttl = TTL.as_millis().to_string();
-        let plain = Self { addresses: addresses.to_vec(), value, start, until: AtomicU64::new(nanos(TTL)) };
-        let (taken, _) = plain.votes(&["SET", "job", &plain.value, "NX", "PX", &ttl]);
-        if taken < plain.quorum() {
-            plain.votes(&["EVAL", DROP, "1", "job", &plain.value]);
+        let held = Self { addresses: addresses.to_vec(), value, start, until: AtomicU64::new(nanos(TTL)) };
+        let (taken, _) = held.votes(&["SET", "job", &held.value, "NX", "PX", &ttl]);
+        if taken < held.quorum() {
+            held.votes(&["EVAL", DROP, "1", "job", &held.value]);
             return Ok(None);
         }
-        let plain = Arc::new(plain);
-        let kept = Arc::downgrade(&plain);
+        let held = Arc::new(held);
+        let kept = Arc::downgrade(&held);
         thread::spawn(move || keep_alive(&kept));
-        Ok(Some(plain))
+        Ok(Some(held))
     }
 
     fn quorum(&self) -> usize {
@@ -163,10 +194,10 @@ impl Plain {
 }
 
 /// As often as fencelock renews, until it is lost or dropped.
-fn keep_alive(plain: &Weak<Plain>) {
+fn keep_alive(held: &Weak<ByHand>) {
     loop {
         thread::sleep(TTL / 4);
-        if !plain.upgrade().is_some_and(|plain| plain.extend()) {
+        if !held.upgrade().is_some_and(|held| held.extend()) {
             return;
         }
     }

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 
-pub use super::contestants::Layout;
+pub use super::contestants::Lock;
 use super::contestants::{Held, TTL};
 use super::findings::Round;
 pub use super::findings::{Findings, HEAD};
@@ -39,6 +39,8 @@ pub enum Experiment {
     RestartSnapshot,
     /// The same with an append-only file that is synced every second: the process dies, the machine does not.
     RestartEverysec,
+    /// The server has no memory left, and evicts every key.
+    Evicted,
     /// The server's wall clock jumps a minute ahead.
     ClockAhead,
     /// The server's wall clock jumps a minute back, and the holder dies.
@@ -68,16 +70,16 @@ const JUMP: i64 = 60;
 const STEP_BACK: i64 = 3600;
 
 impl Experiment {
-    /// Runs it so often, with locks of this layout, on servers of each round's own, several rounds at a time.
+    /// Runs it so often, with this lock, on servers of each round's own, several rounds at a time.
     ///
     /// # Errors
     /// When servers do not do what they are told, or nobody can take the lock where somebody must.
-    pub fn run(self, layout: Layout, times: usize, at_once: usize) -> io::Result<Findings> {
-        let (mut findings, mut left) = (Findings::new(self, layout), times);
+    pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
+        let (mut findings, mut left) = (Findings::new(self, lock), times);
         while left > 0 {
             let rounds: Vec<io::Result<Round>> = thread::scope(|scope| {
                 let running: Vec<_> =
-                    (0..left.min(at_once.max(1))).map(|_| scope.spawn(move || self.round(layout))).collect();
+                    (0..left.min(at_once.max(1))).map(|_| scope.spawn(move || self.round(lock))).collect();
                 running
                     .into_iter()
                     .map(|round| round.join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
@@ -91,12 +93,12 @@ impl Experiment {
         Ok(findings)
     }
 
-    fn round(self, layout: Layout) -> io::Result<Round> {
+    fn round(self, lock: Lock) -> io::Result<Round> {
         let scene = Scene::set(self)?;
         let ways: Vec<SocketAddr> = scene.ways().map(Proxy::address).collect();
-        let first = Held::take(layout, &ways, PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
+        let first = Held::take(lock, &ways, PATIENCE)?.ok_or_else(|| io::Error::other("no first grant"))?;
         let (addresses, patience) = (scene.second(), self.patience());
-        let take = move || Held::take(layout, &addresses, patience);
+        let take = move || Held::take(lock, &addresses, patience);
         let waiting = (self == Self::ClockBehindRenewed).then(|| thread::spawn(take.clone()));
         scene.happens(self)?;
         let happened = Instant::now();
@@ -138,9 +140,14 @@ impl Experiment {
         }
     }
 
-    /// Whether a quorum of three masters holds the lock: none of its layouts has tokens.
+    /// The locks that it can happen to.
     #[must_use]
-    pub fn is_of_quorum(self) -> bool {
+    pub fn locks(self) -> &'static [Lock] {
+        if self.is_of_quorum() { Lock::OF_QUORUM } else { Lock::OF_ONE }
+    }
+
+    /// Whether a quorum of three masters holds the lock.
+    pub(super) fn is_of_quorum(self) -> bool {
         use Experiment::{QuorumClockAhead, QuorumClockOfOne, QuorumHolderPaused, QuorumRestartEmpty};
         matches!(self, QuorumClockAhead | QuorumClockOfOne | QuorumHolderPaused | QuorumRestartEmpty)
     }
@@ -259,6 +266,7 @@ impl Scene {
                 self.primary.restart()?;
                 self.primary.wait_until_serving()
             }
+            Experiment::Evicted => self.evict(),
             Experiment::ClockAhead | Experiment::QuorumClockAhead | Experiment::QuorumClockOfOne => {
                 self.primary.set_clock(JUMP)
             }
@@ -280,6 +288,15 @@ impl Scene {
                 Ok(())
             }
         }
+    }
+
+    /// Takes the server's memory away until no key is left, and gives it back.
+    fn evict(&self) -> io::Result<()> {
+        let mut hands = self.primary.hands()?;
+        hands.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])?;
+        hands.ask(&["CONFIG", "SET", "maxmemory", "1"])?;
+        demand("an empty server", || hands.ask(&["DBSIZE"]).is_ok_and(|keys| keys.number() == Some(0)))?;
+        hands.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0"]).map(drop)
     }
 
     /// Whether the lock of the first one has a queue, or is one for which there is none.

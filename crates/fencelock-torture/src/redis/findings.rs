@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::contestants::Layout;
+use super::contestants::Lock;
 use super::experiment::Experiment;
 
 /// What came of one round; nothing where nobody else was granted the lock.
@@ -25,13 +25,13 @@ pub(super) struct Round {
 #[derive(Debug, Clone)]
 pub struct Findings {
     experiment: Experiment,
-    layout: Layout,
+    lock: Lock,
     rounds: Vec<Round>,
 }
 
 impl Findings {
-    pub(super) fn new(experiment: Experiment, layout: Layout) -> Self {
-        Self { experiment, layout, rounds: Vec::new() }
+    pub(super) fn new(experiment: Experiment, lock: Lock) -> Self {
+        Self { experiment, lock, rounds: Vec::new() }
     }
 
     pub(super) fn add(&mut self, round: Round) {
@@ -70,7 +70,7 @@ impl fmt::Display for Findings {
         let n = self.second_grants();
         let waited = spread(self.rounds.iter().filter_map(|round| round.waited));
         let both = spread(self.rounds.iter().filter_map(|round| round.both));
-        let lock = self.layout.title(self.experiment.is_of_quorum());
+        let lock = self.lock.title(self.experiment.is_of_quorum());
         write!(f, "| `{name}` | {lock} | {} | {n} | {waited} | ", self.rounds.len())?;
         write!(f, "{} | {both} | {} of {n} |", self.overlaps(), self.late_writes())?;
         if self.tokens_rise() { Ok(()) } else { f.write_str(" A TOKEN FELL") }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_row_counts_rounds_overlaps_and_late_writes() {
-        let mut findings = Findings::new(Experiment::ClockAhead, Layout::Fair);
+        let mut findings = Findings::new(Experiment::ClockAhead, Lock::Fair);
         let ms = Duration::from_millis;
         findings.add(Round::default());
         for (both, accepted) in [(Some(ms(5)), false), (None, true), (Some(ms(7)), false)] {

@@ -1,38 +1,57 @@
 //! What `docs/redis-what-it-cannot-promise.md` says of two holders at once, once each: the page has the counts.
 
-use fencelock_torture::redis::experiment::{Experiment, Layout};
+use fencelock_torture::redis::experiment::{Experiment, Lock};
 
 /// A second one is granted the lock. Whether the first still believes depends on how fast this machine is; whether its write
 /// is refused does not: so it is with ours, and without tokens it is accepted.
-fn is_granted_twice(experiment: Experiment, layout: Layout) {
-    let findings = experiment.run(layout, 1, 1).unwrap();
+fn is_granted_twice(experiment: Experiment, lock: Lock) {
+    let findings = experiment.run(lock, 1, 1).unwrap();
     assert_eq!(findings.second_grants(), 1, "{findings}");
-    assert_eq!(findings.late_writes(), usize::from(layout == Layout::Plain), "{findings}");
+    assert_eq!(findings.late_writes(), usize::from(!lock.is_fenced()), "{findings}");
     assert!(findings.tokens_rise(), "{findings}");
 }
 
 #[test]
 fn a_failover_that_lost_a_lock_grants_it_again_and_the_fence_refuses_the_older_one() {
-    is_granted_twice(Experiment::FailoverCutOff, Layout::Fair);
+    is_granted_twice(Experiment::FailoverCutOff, Lock::Fair);
 }
 
 #[test]
 fn a_failover_that_lost_a_lock_without_tokens_lets_two_write() {
-    is_granted_twice(Experiment::FailoverCutOff, Layout::Plain);
+    is_granted_twice(Experiment::FailoverCutOff, Lock::ByHand);
+}
+
+#[test]
+fn a_failover_that_lost_a_lock_of_another_clients_layout_lets_two_write() {
+    is_granted_twice(Experiment::FailoverCutOff, Lock::Plain);
+    is_granted_twice(Experiment::FailoverCutOff, Lock::Redisson);
+}
+
+#[test]
+fn a_lock_that_the_server_evicted_is_granted_again_and_the_fence_refuses_the_older_one() {
+    is_granted_twice(Experiment::Evicted, Lock::Fair);
+}
+
+#[test]
+fn a_holder_that_hears_nothing_stops_believing_before_its_lease_ends_in_every_layout() {
+    for lock in [Lock::Fair, Lock::Plain, Lock::Redisson] {
+        let findings = Experiment::HolderPaused.run(lock, 1, 1).unwrap();
+        assert_eq!((findings.second_grants(), findings.overlaps()), (1, 0), "{findings}");
+    }
 }
 
 #[test]
 fn a_primary_that_goes_on_beside_its_successor_grants_twice_and_the_fence_refuses_the_older_one() {
-    is_granted_twice(Experiment::Split, Layout::Fair);
+    is_granted_twice(Experiment::Split, Lock::Fair);
 }
 
 #[test]
 fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when_its_lease_is_over() {
-    is_granted_twice(Experiment::ClockBehindRenewed, Layout::Fair);
+    is_granted_twice(Experiment::ClockBehindRenewed, Lock::Fair);
 }
 
 #[test]
 fn a_master_that_forgot_what_it_granted_makes_no_second_quorum_while_the_first_one_believes() {
-    let findings = Experiment::QuorumRestartEmpty.run(Layout::Fair, 1, 1).unwrap();
+    let findings = Experiment::QuorumRestartEmpty.run(Lock::Redlock, 1, 1).unwrap();
     assert_eq!(findings.overlaps(), 0, "{findings}");
 }
