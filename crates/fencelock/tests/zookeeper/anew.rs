@@ -46,9 +46,9 @@ async fn what_was_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
     }
     lab.delete(&held).await;
     let _first = acquired(first).await;
-    // An operator clears the name, and other clients come first.
+    // An operator clears the name, the last one first, so that nobody is granted meanwhile; and other clients come first.
     proxy.hold(Way::Down);
-    for node in lab.children("job").await {
+    for node in lab.children("job").await.iter().rev() {
         lab.delete(&format!("job/{node}")).await;
     }
     lab.delete("job").await;
