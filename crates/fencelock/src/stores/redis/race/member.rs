@@ -183,8 +183,10 @@ impl LinkUser for Member {
         self.lines.heard(channel);
     }
 
+    /// A holder asks at once whether its locks are still there: the server may have been started anew.
     fn disconnected(&self, _: u64) {
         self.lines.disconnected();
+        self.lines.doubt();
     }
 
     /// Another server decides from now on, and may not know of what this one granted.
