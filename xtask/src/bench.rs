@@ -13,6 +13,7 @@ pub(crate) fn run(args: &[String]) -> Result {
         () if is("--peers") => packages::INTEROP,
         () => &[],
     };
-    packages::ensure(needs, if is("zookeeper") || is("redis") || is("defaults") { packages::SERVERS } else { &[] })?;
+    let has_servers = ["zookeeper", "redis", "postgres", "defaults"].into_iter().any(is);
+    packages::ensure(needs, if has_servers { packages::SERVERS } else { &[] })?;
     shell::run(cargo(&["run", "--release", "--package", "fencelock-bench", "--"]).args(args))
 }

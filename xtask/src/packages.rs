@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencelock_testbed::redis::CLOCK_SHIM;
-use fencelock_testbed::{Network, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+use fencelock_testbed::{
+    CLOCK_SHIM, Network, PGBOUNCER, POSTGRESQL, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
+    ZOOKEEPER_COMMAND,
+};
 
 use crate::shell::{self, Result};
 
@@ -26,8 +28,18 @@ pub(crate) const TESTS: &[Need] = &[
 ];
 
 /// The servers that the tests start, the network before them, and a server's own command.
-pub(crate) const SERVERS: &[Package] =
-    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, CLOCK_SHIM, Network::PACKAGE, TERMINAL_PROGRAMS, SSH, SUDO];
+pub(crate) const SERVERS: &[Package] = &[
+    ZOOKEEPER,
+    ZOOKEEPER_COMMAND,
+    REDIS,
+    POSTGRESQL,
+    PGBOUNCER,
+    CLOCK_SHIM,
+    Network::PACKAGE,
+    TERMINAL_PROGRAMS,
+    SSH,
+    SUDO,
+];
 
 /// What `bench` compares with: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[

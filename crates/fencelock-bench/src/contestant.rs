@@ -37,6 +37,13 @@ pub(crate) enum Contestant {
     PlainFloor,
     /// The bare scripts of `layout=redisson` on our connection: the hash, its end, the message of a release. Nobody waits.
     RedissonFloor,
+    /// The bare statements of a lock in PostgreSQL, on one connection: insert and delete; a release that is waited for gives the lock to the
+    /// next one, and tells it as it commits.
+    PgFloor,
+    /// A table with a unique key, an owner and an expiry, by hand: whoever finds it taken tries again after 50 ms.
+    PgTable,
+    /// PostgreSQL's advisory locks, by hand. Nothing is written.
+    PgAdvisory,
     /// The crate `rslock`.
     Rslock,
     /// Redisson's plain lock, for the client that hears of a release first.
@@ -61,13 +68,14 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
         Self::RedisFloor,
         Self::PlainFloor,
         Self::RedissonFloor,
+        Self::PgFloor,
         Self::Current,
         Self::CurrentListed,
         Self::CurrentPlain,
@@ -76,6 +84,8 @@ impl Contestant {
         Self::OwnApart,
         Self::ZkCrate,
         Self::Rslock,
+        Self::PgTable,
+        Self::PgAdvisory,
         Self::Curator,
         Self::GoZk,
         Self::Kazoo,
@@ -119,6 +129,9 @@ impl Contestant {
             Self::RedisFloor => "floor: the bare scripts",
             Self::PlainFloor => "floor of `layout=plain`: the bare commands",
             Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
+            Self::PgFloor => "floor: the bare statements",
+            Self::PgTable => "a table with a unique key, by hand",
+            Self::PgAdvisory => "advisory locks, by hand",
             Self::Rslock => "crate `rslock`",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair lock",
@@ -140,7 +153,7 @@ impl Contestant {
 
     /// Whether it is somebody else's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
-        matches!(self, Self::ZkCrate | Self::Rslock) || self.is_driven()
+        matches!(self, Self::ZkCrate | Self::Rslock | Self::PgTable | Self::PgAdvisory) || self.is_driven()
     }
 
     /// Whether it can lock on `store`.
@@ -150,6 +163,7 @@ impl Contestant {
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
             Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
+            Self::PgFloor | Self::PgTable | Self::PgAdvisory => matches!(store, Store::Postgres),
             Self::Rslock | Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
             Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
@@ -160,7 +174,7 @@ impl Contestant {
 
     /// Whether it can wait for a lock that somebody else of it holds.
     pub(crate) const fn waits(self) -> bool {
-        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Floor | Self::FlockOpening)
+        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::Floor | Self::FlockOpening)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.
@@ -176,6 +190,6 @@ impl Contestant {
 
     /// Whether it asks again and again while it waits: no server comes to rest then.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain | Self::PgTable)
     }
 }

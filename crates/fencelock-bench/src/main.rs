@@ -43,6 +43,8 @@ enum Command {
     Zookeeper(OnServer),
     /// The store `redis:` on a server of its own, the bare scripts, and other clients' locks.
     Redis(OnServer),
+    /// The store `postgres:` on a server of its own, the bare statements, a table and advisory locks by hand.
+    Postgres(OnServer),
     /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(defaults::Options),
     #[command(hide = true)]
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Memory(here) => here.measure(Store::Memory),
         Command::Zookeeper(server) => server.measure(Store::ZooKeeper),
         Command::Redis(server) => server.measure(Store::Redis),
+        Command::Postgres(server) => server.measure(Store::Postgres),
         Command::Defaults(options) => defaults::measure(&options),
         Command::Worker(args) => worker::run(args),
     };

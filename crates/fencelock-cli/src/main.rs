@@ -6,6 +6,7 @@ mod die_with_parent;
 mod guardian;
 mod job;
 mod kept_signals;
+mod libpq;
 mod locks;
 mod output;
 mod processes;

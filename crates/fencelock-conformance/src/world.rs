@@ -116,7 +116,11 @@ impl World {
 
     /// The same for a law that makes so many requests that a busy machine takes its time over them.
     pub(crate) async fn patient_client(&self) -> Verdict<Client> {
-        self.client_for(self.fixture.long_ttl() * 4).await
+        self.client_for(self.patience()).await
+    }
+
+    fn patience(&self) -> Duration {
+        (self.fixture.long_ttl() * 4).max(Duration::from_secs(600))
     }
 
     /// A client in a process of its own, unrenewed.
@@ -127,7 +131,7 @@ impl World {
     /// A client as [`World::patient_client`], and what it costs.
     pub(crate) async fn metered_client(&self) -> Verdict<(Client, Meter)> {
         let (process, meter) = Meter::on(self.fixture.process().await?);
-        Ok((self.client_of(process, self.fixture.long_ttl() * 4).await?, meter))
+        Ok((self.client_of(process, self.patience()).await?, meter))
     }
 
     async fn client_of(&self, process: Process, ttl: Duration) -> Verdict<Client> {

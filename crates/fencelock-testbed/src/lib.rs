@@ -4,9 +4,11 @@
 //! here listens on 127.0.0.1 alone, below the ephemeral ports, keeps its data in a scratch directory, and is stopped by its
 //! process id when it is dropped, or by the kernel when this process dies in whatever way.
 
+mod clock;
 mod network;
 mod packages;
 mod ports;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
@@ -16,8 +18,9 @@ pub mod versions;
 mod wait;
 pub mod zookeeper;
 
+pub use clock::CLOCK_SHIM;
 pub use network::Network;
-pub use packages::{Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+pub use packages::{PGBOUNCER, POSTGRESQL, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use server::{KINDS, Kind, Server, Shared};

@@ -31,6 +31,19 @@ pub const REDIS: Package = Package {
     files: &[("/usr/bin/redis-server", "redis-server"), ("/usr/bin/setpriv", "util-linux")],
 };
 
+/// PostgreSQL: the server, and its own command.
+pub const POSTGRESQL: Package = Package {
+    server: "PostgreSQL",
+    files: &[
+        ("/usr/bin/pg_createcluster", "postgresql"),
+        ("/usr/bin/psql", "postgresql-client"),
+        ("/usr/bin/setpriv", "util-linux"),
+    ],
+};
+
+/// PgBouncer, a pooler for PostgreSQL.
+pub const PGBOUNCER: Package = Package { server: "PgBouncer", files: &[("/usr/sbin/pgbouncer", "pgbouncer")] };
+
 /// Programs that want a terminal for themselves, under which the command is tried.
 pub const TERMINAL_PROGRAMS: Package = Package {
     server: "A program for terminals",

@@ -14,8 +14,15 @@ pub(crate) struct Scratch {
 }
 
 /// Waits for the end of its input, which only this process can write, and removes the directory. More than once, since
-/// servers die at the same time and may still write.
-const REAPER: &str = r#"trap '' INT TERM; read -r _; for _ in 1 2 3 4 5; do rm -rf "$0" && exit; sleep 0.1; done"#;
+/// servers die at the same time and may still write. First it kills what still works in there, such as the children of a
+/// PostgreSQL server that were paused when their parent died, and removes the shared memory that such a server leaves.
+const REAPER: &str = r#"trap '' INT TERM; read -r _
+for _ in 1 2 3 4 5; do
+    kill -9 $(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$0/*" | cut -d/ -f3)
+    [ -f "$0/data/postmaster.pid" ] && ipcrm -m $(sed -n '7s/.* //p' "$0/data/postmaster.pid")
+    rm -rf "$0" && exit
+    sleep 0.1
+done"#;
 
 impl Scratch {
     pub(crate) fn new() -> io::Result<Self> {

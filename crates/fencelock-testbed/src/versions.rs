@@ -1,6 +1,7 @@
 //! Which build of a server is started: Debian's, unless the environment names another one. `cargo xtask versions` names several.
 
 use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -34,4 +35,24 @@ pub(crate) fn asks_for_debug_commands() -> bool {
 /// The program that is the Redis server.
 pub(crate) fn redis_server() -> String {
     env::var(REDIS_SERVER).unwrap_or_else(|_| "redis-server".to_owned())
+}
+
+/// A directory of PostgreSQL's programs to use instead of Debian's newest.
+pub const POSTGRES_PROGRAMS: &str = "FENCELOCK_TEST_POSTGRES_PROGRAMS";
+
+/// A program of PostgreSQL's; one that the directory does not have is Debian's.
+pub(crate) fn postgres_program(name: &str) -> PathBuf {
+    let chosen = env::var(POSTGRES_PROGRAMS).map(|directory| PathBuf::from(directory).join(name));
+    chosen.ok().filter(|program| program.exists()).unwrap_or_else(|| debians_postgres().join(name))
+}
+
+fn debians_postgres() -> PathBuf {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    let newest = || {
+        let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let version = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let newest = installed.filter_map(version).max().unwrap_or_default();
+        format!("/usr/lib/postgresql/{newest}/bin").into()
+    };
+    PROGRAMS.get_or_init(newest).clone()
 }

@@ -5,6 +5,7 @@
 
 mod bed;
 mod hosts;
+pub mod postgres;
 pub mod redis;
 mod rounds;
 mod takeovers;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::{Site, Uses};
 use fencelock_conformance::scenes::Stage;
+use fencelock_torture::postgres::writers::{self, Check};
 use fencelock_torture::redis::experiment::{Experiment, HEAD, Lock};
 use fencelock_torture::zookeeper::ZooKeeper;
-use fencelock_torture::{Bed, Rounds, Takeovers, Tally, redis};
+use fencelock_torture::{Bed, Rounds, Takeovers, Tally, postgres, redis};
 
 /// Hurts real servers, the network before them and the processes that use them, in random order, and checks what the locks
 /// made of it.
@@ -46,6 +47,12 @@ struct Args {
     /// Whose locks these happen to; by default all that are possible.
     #[arg(long, value_enum, num_args = 1.., value_name = "LOCK")]
     lock: Vec<Lock>,
+    /// Instead of all that, in PostgreSQL: writers whose grant is part of their transaction, or who only look at it, hurt so often.
+    #[arg(long, value_enum, value_name = "CHECK")]
+    writers: Option<Check>,
+    /// How often these writers are hurt, at each isolation level.
+    #[arg(long, default_value_t = 100)]
+    faults: usize,
     /// How often each of these happens.
     #[arg(long, default_value = "20")]
     times: NonZeroUsize,
@@ -56,6 +63,7 @@ struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Store {
+    Postgres,
     Redis,
     Zookeeper,
 }
@@ -82,6 +90,11 @@ fn main() -> ExitCode {
     let tortured = match args.store {
         Store::Redis if !args.experiment.is_empty() => experiments(&args),
         Store::Redis => redis::Servers::both().and_then(|bed| torture(&bed, &args)),
+        Store::Postgres if !args.experiment.is_empty() => {
+            Err(io::Error::other("--experiment is there for redis alone"))
+        }
+        Store::Postgres if args.writers.is_some() => write(&args),
+        Store::Postgres => postgres::Servers::start().and_then(|bed| torture(&bed, &args)),
         Store::Zookeeper if !args.experiment.is_empty() => {
             Err(io::Error::other("--experiment is there for redis alone"))
         }
@@ -95,6 +108,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says whether no write was late, lost or beside another one; of those who only look, nothing is expected.
+fn write(args: &Args) -> io::Result<bool> {
+    let Some(check) = args.writers else { return Ok(true) };
+    let seed = args.seed.unwrap_or_else(fencelock_conformance::seed);
+    let mut is_clean = true;
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let writer = sibling("fencelock-torture-writer")?;
+        let outcome = writers::drill(&writer, check, level, 6, args.faults, seed)?;
+        println!("{check:?}, {level}: {outcome}");
+        is_clean &= check == Check::Look || outcome.is_clean();
+    }
+    Ok(is_clean)
 }
 
 /// Says whether fencing held: whatever else may go wrong is what is shown.

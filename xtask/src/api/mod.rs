@@ -19,8 +19,9 @@ pub(crate) struct Snapshot {
     pub(crate) list: &'static str,
 }
 
-pub(crate) const SNAPSHOTS: [Snapshot; 2] = [
+pub(crate) const SNAPSHOTS: [Snapshot; 3] = [
     Snapshot { package: "crates/fencelock", list: "docs/api/fencelock.txt" },
+    Snapshot { package: "crates/fencelock-sqlx", list: "docs/api/fencelock-sqlx.txt" },
     Snapshot { package: "crates/fencelock-zookeeper", list: "docs/api/fencelock-zookeeper.txt" },
 ];
 

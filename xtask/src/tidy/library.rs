@@ -60,8 +60,8 @@ pub(super) fn no_client_types(tree: &Tree) -> Vec<Violation> {
     tree.rust(LIBRARY).flat_map(|source| client_types(&source)).collect()
 }
 
-const CLIENTS: [&str; 7] =
-    ["redis", "sqlx", "etcd_client", "zookeeper_client", "fencelock_zookeeper", "rustix", "rustls"];
+const CLIENTS: [&str; 8] =
+    ["redis", "sqlx", "tokio_postgres", "etcd_client", "zookeeper_client", "fencelock_zookeeper", "rustix", "rustls"];
 
 fn client_types(source: &Source<'_>) -> Vec<Violation> {
     let imported = imported_types(source);
@@ -131,14 +131,15 @@ pub(super) fn redis_wire_knows_no_layout(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(super) fn kit_knows_no_store(tree: &Tree) -> Vec<Violation> {
-    const WORDS: [&str; 6] = ["stores", "engine", "primitives", "redis", "rustix", "fencelock_zookeeper"];
+    const WORDS: [&str; 7] = ["stores", "engine", "primitives", "redis", "postgres", "rustix", "fencelock_zookeeper"];
     let fix = "a part of kit/ says nothing about one store, nor about the engine: hand over what it needs";
     let kit = format!("{LIBRARY}kit/");
     tree.rust(&kit).flat_map(|source| find(source.path, source.shipped_lines(), &WORDS, fix)).collect()
 }
 
 pub(super) fn few_start_tasks(tree: &Tree) -> Vec<Violation> {
-    const PLACES: [&str; 4] = [
+    const PLACES: [&str; 5] = [
+        "stores/postgres/connection.rs",
         "stores/redis/wire/connection.rs",
         "stores/redis/race/quorum/fleet.rs",
         "stores/file/mail.rs",

@@ -15,6 +15,7 @@ pub(super) fn place(store: Store, network: Network) -> String {
         Store::File => return "`file:`".to_owned(),
         Store::ZooKeeper => "zk",
         Store::Redis => "redis",
+        Store::Postgres => "postgres",
         Store::Redlock => "redlock",
     };
     format!("`{scheme}:`, {}", network.title())

@@ -2,6 +2,7 @@
 //! its `measure` says who takes part, what a round is and what becomes of all rounds; its `tables` say the rows. Where
 //! stores differ, in the shapes of a scene or in what can be counted, the family says so.
 
+pub(crate) mod aged;
 pub(crate) mod contended;
 pub(crate) mod counts;
 pub(crate) mod cycle;
@@ -35,13 +36,15 @@ pub(crate) enum Family {
     Counts,
     Held,
     Renewal,
+    /// The cycle beside an open transaction.
+    Aged,
     /// The cycle on three masters.
     Redlock,
 }
 
 impl Family {
     /// In the order in which they are measured: those that leave most behind come last on their server.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Cycle,
         Self::Apart,
         Self::Together,
@@ -51,6 +54,7 @@ impl Family {
         Self::Counts,
         Self::Held,
         Self::Renewal,
+        Self::Aged,
         Self::Redlock,
     ];
 
@@ -60,6 +64,7 @@ impl Family {
             Self::Cycle | Self::Together | Self::HandOver | Self::Shared | Self::Held => true,
             Self::Processes => store != Store::Memory,
             Self::Apart | Self::Counts | Self::Renewal => store.has_server(),
+            Self::Aged => store == Store::Postgres,
             Self::Redlock => store == Store::Redis,
         })
     }
@@ -77,6 +82,7 @@ impl Family {
             Self::Counts => measured.counts = counts::measure(run)?,
             Self::Held => measured.held = held::measure(run)?,
             Self::Renewal => measured.renewal = renewal::measure(run)?,
+            Self::Aged => measured.aged = aged::measure(run)?,
             Self::Redlock => {
                 measured.redlock = run.on(Store::Redlock, |run| {
                     measured.said.extend(run.description()?);
@@ -103,6 +109,7 @@ pub(crate) struct Measured {
     pub(crate) counts: Vec<Row<counts::Counts>>,
     pub(crate) held: Vec<Row<held::Held>>,
     pub(crate) renewal: Vec<Row<renewal::Renewal>>,
+    pub(crate) aged: Vec<Row<aged::Aged>>,
 }
 
 impl Measured {
@@ -116,6 +123,7 @@ impl Measured {
         tables.extend(counts::tables(&self.counts));
         tables.extend(held::tables(run, &self.held));
         tables.extend(renewal::tables(run, &self.renewal));
+        tables.extend((!self.aged.is_empty()).then(|| aged::tables(&self.aged)).into_iter().flatten());
         tables.retain(|table| !table.is_empty());
         tables
     }

@@ -1,6 +1,7 @@
 //! What the figures are held to; a goal that is missed is said as plainly as one that is met.
 
 mod here;
+mod postgres;
 mod redis;
 mod zookeeper;
 
@@ -46,6 +47,7 @@ pub(crate) fn table(store: Store, measured: &Measured, is_whole: bool) -> Table 
         Store::Memory => here::memory(measured),
         Store::ZooKeeper => zookeeper::all(measured),
         Store::Redis | Store::Redlock => redis::all(measured),
+        Store::Postgres => postgres::all(measured),
     };
     goals.retain(|goal| is_whole || goal.value.is_some());
     verdicts(goals)

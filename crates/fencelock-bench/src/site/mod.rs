@@ -1,12 +1,13 @@
 //! Where the store of a run is, mostly a server of its own: what is between it and its clients, and what it says of them.
 
 mod here;
+mod postgres;
 mod redis;
 mod zookeeper;
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use fencelock_testbed::{Proxy, wait_until};
 
 use crate::bench::{Bench, Store};
@@ -28,6 +29,7 @@ pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
     Ok(match bench.store {
         Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
         Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
+        Store::Postgres => Box::new(postgres::Postgres::start(bench.cores)?),
         Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
         store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
     })
@@ -99,6 +101,18 @@ impl Traffic {
     }
 }
 
+/// A program of the server's that has begun a transaction, and goes with this.
+#[derive(Debug)]
+pub(crate) struct OpenTransaction(pub(crate) std::process::Child);
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Where a store is: a server and the proxy before it, or [this machine](here::Here).
 pub(crate) trait Site {
     /// What the server is, for the line that says what was measured.
@@ -134,6 +148,11 @@ pub(crate) trait Site {
     /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
     fn own_watches(&self) -> Result<usize> {
         Ok(0)
+    }
+
+    /// A transaction of somebody else that has seen what is there, and ends when it is dropped.
+    fn open_transaction(&self) -> Result<OpenTransaction> {
+        bail!("there are no transactions here")
     }
 
     /// Bytes of memory that the data take there, where it says so.

@@ -3,6 +3,7 @@
 mod flock;
 mod floor;
 mod ours;
+mod postgres_floor;
 mod redis_floor;
 mod rslock;
 mod workload;
@@ -114,6 +115,7 @@ enum Contender {
     ZooKeeperFloor(Workload<zookeeper_floor::Floor>),
     ZooKeeperCrate(Workload<zookeeper_crate::Crate>),
     RedisFloor(Workload<redis_floor::Floor>),
+    PostgresFloor(Workload<postgres_floor::Floor>),
     Rslock(Workload<rslock::Rslock>),
     Flock(flock::Flock),
     Floor(floor::Floor),
@@ -145,6 +147,10 @@ impl Contender {
             Contestant::RedisFloor | Contestant::PlainFloor | Contestant::RedissonFloor => {
                 let floor = redis_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::RedisFloor(Workload::new(floor))
+            }
+            Contestant::PgFloor | Contestant::PgTable | Contestant::PgAdvisory => {
+                let floor = postgres_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
+                Self::PostgresFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
@@ -182,6 +188,7 @@ impl Contender {
             (Self::ZooKeeperFloor(floor), order) => floor.obey(order, log).await,
             (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,
             (Self::RedisFloor(floor), order) => floor.obey(order, log).await,
+            (Self::PostgresFloor(floor), order) => floor.obey(order, log).await,
             (Self::Rslock(lock), order) => lock.obey(order, log).await,
         }
     }
@@ -192,6 +199,7 @@ impl Contender {
             Self::ZooKeeperFloor(floor) => floor.close().await,
             Self::ZooKeeperCrate(lock) => lock.close().await,
             Self::RedisFloor(floor) => floor.close().await,
+            Self::PostgresFloor(floor) => floor.close().await,
             Self::Rslock(lock) => lock.close().await,
             Self::Flock(_) | Self::Floor(_) => Ok(()),
         }

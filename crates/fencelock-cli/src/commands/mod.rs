@@ -4,6 +4,7 @@ mod bench;
 mod beside;
 mod r#break;
 mod ls;
+mod migrate;
 mod run;
 mod show;
 mod stores;
@@ -19,6 +20,7 @@ use tracing::level_filters::LevelFilter;
 use crate::arguments;
 use crate::die_with_parent::Bound;
 use crate::guardian::Guard;
+use crate::libpq;
 use crate::output::{Failure, Outcome, code, say};
 use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
 use crate::warnings::{self, LOG_VARIABLE};
@@ -60,6 +62,7 @@ enum Verb {
     Show(show::Show),
     Break(r#break::Break),
     Stores(stores::Stores),
+    Migrate(migrate::Migrate),
     Bench(bench::Bench),
     #[command(hide = true)]
     BenchWorkers(bench::Workers),
@@ -86,6 +89,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Show(show) => show.run(store).await,
         Verb::Break(order) => order.run(store).await,
         Verb::Stores(stores) => stores.run(),
+        Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
         Verb::Bound(bound) => bound.run(),
@@ -107,7 +111,7 @@ impl StoreArguments {
 
     /// The store that is meant; warns of what its user may not expect, unless `quiet`.
     fn choose(&self, quiet: bool) -> Outcome<Chosen> {
-        let chosen = settings::choose(self.store.as_deref(), &Surroundings::of_this_process())?;
+        let mut chosen = settings::choose(self.store.as_deref(), &Surroundings::of_this_process())?;
         if chosen.origin == Origin::Default {
             if self.require_store {
                 return Err(settings::none_is_named());
@@ -124,6 +128,7 @@ impl StoreArguments {
                 "the password in --store can be read in the list of processes: use {STORE_VARIABLE} or a file"
             ));
         }
+        chosen.url = libpq::complete(&chosen.url)?;
         Ok(chosen)
     }
 

@@ -8,6 +8,7 @@ mod guardian;
 mod hostile;
 mod ls;
 mod outage;
+mod postgres;
 mod redis;
 mod run;
 mod servers;

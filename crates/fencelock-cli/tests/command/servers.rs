@@ -43,7 +43,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!(redis zookeeper);
+on_each!(postgres redis zookeeper);
 
 /// A session that no slowness of a test ends, in a part of the server that nobody else uses.
 fn place(kind: &'static Kind) -> Place {

@@ -167,7 +167,8 @@ impl Drill {
     /// nanoseconds it may take a dead process for a living one.
     async fn census(&self) -> Result<(Laws, u64), String> {
         let in_words = |error: fencelock::Error| format!("census: {error}");
-        let client = Client::connect(&self.site.url(self.processes)).await.map_err(in_words)?;
+        let builder = Client::builder().connect_timeout(self.patience);
+        let client = builder.connect(&self.site.url(self.processes)).await.map_err(in_words)?;
         for lock in 0..self.locks {
             let whole = Lock::new(&client, &lock_name(lock), self.uses.whole(lock)).map_err(in_words)?;
             let held = whole.acquire_within(self.patience).await.map_err(in_words)?;

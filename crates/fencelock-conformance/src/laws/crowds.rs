@@ -9,11 +9,11 @@ use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits};
 
 /// A thousand who wait at once are all served, one after the other, in the order in which they came.
 pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
+    world.client().await?.needs_order()?;
     let (job, mut clients) = (name("job")?, Vec::new());
     for _ in 0..4 {
         clients.push(world.patient_client().await?);
     }
-    clients[0].needs_order()?;
     let (reporter, mut news) = mpsc::unbounded_channel();
     let mut line = vec![(
         RequestId { client: 0, number: 0 },
@@ -65,9 +65,11 @@ pub async fn hundreds_of_readers_hold_together_between_writers(world: World) -> 
 /// Lets all of them queue, and leave by chance, holders mostly. After every step exactly those hold the lock whom the rule
 /// admits; so many do at first.
 async fn serve(world: &World, text: &str, line: &[Claim], at_first: usize) -> Verdict {
+    let client = world.client().await?;
+    client.needs_order()?;
+    client.needs_shared_claims()?;
+    drop(client);
     let mut schedule = Schedule::new(world.clone(), world.seed, line.to_vec(), text).await?;
-    schedule.clients[0].needs_order()?;
-    schedule.clients[0].needs_shared_claims()?;
     for claim in line {
         schedule.join(*claim, true).await?;
     }

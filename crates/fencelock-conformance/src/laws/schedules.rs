@@ -147,7 +147,7 @@ impl Schedule {
     pub(super) async fn new(world: World, seed: u64, claims: Vec<Claim>, text: &str) -> Verdict<Self> {
         let mut clients = Vec::new();
         for _ in 0..3 {
-            clients.push(world.client().await?);
+            clients.push(world.patient_client().await?);
         }
         let (reporter, news) = mpsc::unbounded_channel();
         let model = Model { queue: Vec::new(), known_granted: Vec::new() };

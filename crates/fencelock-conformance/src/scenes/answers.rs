@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencelock::store::{Entry, Opening, Owner, RequestId, Session, open_url};
 use fencelock::{Claim, ErrorKind, Name, StoreUrl, SystemClock};
 
-use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, until_contenders};
+use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, release, until_contenders};
 use crate::harness::{Outage, Rng};
 
 /// How many cuts there are besides those between two fields.
@@ -23,7 +23,7 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
     stage.block_on(async {
         let (client, other) = (stage.connect(0).await, stage.connect(1).await);
         // What only the first one is answered comes before the first cut.
-        mutex(&client).acquire().await.unwrap().release().await.unwrap();
+        release(mutex(&client).acquire().await.unwrap()).await;
         for (number, after) in cuts.into_iter().enumerate() {
             let before = stage.site.cuts();
             stage.strike(Outage::AnswerCut, 0, after);
@@ -31,18 +31,14 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
             if number >= fields.len() && number % 3 == 0 {
                 drop(tokio::time::timeout(Duration::from_millis(2), mutex.acquire()).await);
             } else {
-                let mut guard =
-                    mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
+                let guard = mutex.acquire().await.unwrap_or_else(|error| panic!("cut after {after} bytes: {error}"));
                 if after <= surely_answered {
                     assert!(stage.site.cuts() > before, "nothing was cut after {after} bytes of the answer");
                 }
                 let there = contenders(&other).await;
                 assert_eq!(there, 1, "cut after {after} bytes: there are ghosts");
-                // A release whose own answer is cut says so, and has forgotten nothing.
-                while let Err(failed) = guard.release().await {
-                    assert!(failed.error().is_retryable(), "cut after {after} bytes: {failed}");
-                    guard = failed.into_guard();
-                }
+                // Whose own answer is cut.
+                release(guard).await;
             }
             until_contenders(&other, 0).await;
             // What an acquire was not answered, a renewal is.
@@ -78,7 +74,7 @@ pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &
             }
             // A session that was not renewed meanwhile may be over.
             let _ = session.close().await;
-            mutex(&other).acquire().await.unwrap().release().await.unwrap();
+            release(mutex(&other).acquire().await.unwrap()).await;
         }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::Client;
 use tokio::sync::Mutex as Registry;
 
-use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, until_contenders};
+use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, release, until_contenders};
 use crate::harness::Outage;
 
 /// How many wait at once. Each of them reads the queue when it comes and after the reset, so the cost grows with the square
@@ -15,19 +15,15 @@ const WAITERS: usize = 300;
 pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {
     stage.block_on(async {
         let (client, other) = (stage.connect_for(LONG, 0).await, stage.connect_for(LONG, 1).await);
-        let mut first = mutex(&other).acquire().await.unwrap();
+        let first = mutex(&other).acquire().await.unwrap();
         let granted: Arc<Registry<Vec<_>>> = Arc::default();
         let waiters: Vec<_> = (0..WAITERS)
             .map(|number| {
                 let (mutex, granted) = (mutex(if number % 2 == 0 { &client } else { &other }), Arc::clone(&granted));
                 tokio::spawn(async move {
-                    let mut guard = mutex.acquire().await.expect("a grant");
+                    let guard = mutex.acquire().await.expect("a grant");
                     granted.lock().await.push(guard.token());
-                    // A release whose answer is lost says so, and has forgotten nothing.
-                    while let Err(failed) = guard.release().await {
-                        assert!(failed.error().is_retryable(), "a release: {failed}");
-                        guard = failed.into_guard();
-                    }
+                    release(guard).await;
                 })
             })
             .collect();
@@ -43,10 +39,7 @@ pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_conne
             pass(LOOK_AGAIN).await;
         }
         stage.strike(Outage::ConnectionsReset, 0, 0);
-        while let Err(failed) = first.release().await {
-            assert!(failed.error().is_retryable(), "a release: {failed}");
-            first = failed.into_guard();
-        }
+        release(first).await;
         for waiter in waiters {
             waiter.await.unwrap();
         }

@@ -2,7 +2,7 @@
 
 use fencelock::{GuardState, Loss};
 
-use super::{LONG, LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
+use super::{LONG, LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
 use crate::harness::Outage;
 
 pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stage) {
@@ -24,10 +24,10 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
         assert_eq!(guard.state(), GuardState::Held);
         assert!(!waiting.is_finished());
         let token = guard.token();
-        guard.release().await.unwrap();
+        release(guard).await;
         let (granted, _) = waiting.await.unwrap();
         assert!(granted.token() > token);
-        granted.release().await.unwrap();
+        release(granted).await;
     });
 }
 
@@ -57,8 +57,8 @@ fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
         assert!(granted.token() > guard.token());
         stage.heal();
         // The holder's client is as good as new.
-        granted.release().await.unwrap();
-        mutex(&holder).acquire().await.unwrap().release().await.unwrap();
+        release(granted).await;
+        release(mutex(&holder).acquire().await.unwrap()).await;
         until_contenders(&other, 0).await;
     });
 }
@@ -75,9 +75,9 @@ pub(super) fn a_lock_outlives_a_restart_of_every_connection(stage: &Stage) {
             until_contenders(&other, 2).await;
             guard.check().unwrap();
         }
-        guard.release().await.unwrap();
+        release(guard).await;
         // The watch that tells the rival survived its connections.
-        waiting.await.unwrap().0.release().await.unwrap();
+        release(waiting.await.unwrap().0).await;
         until_contenders(&other, 0).await;
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencelock::{Client, Guard, Io};
 use tokio::time::timeout;
 
-use super::{Stage, mutex, until_contenders};
+use super::{PATIENCE, Stage, mutex, release, until_contenders};
 
 pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
     stage.block_on(async {
@@ -16,7 +16,7 @@ pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
             let granted = acquire_with_polls(&client, polls).await;
             let is_granted = granted.is_some();
             if let Some(guard) = granted {
-                guard.release().await.unwrap();
+                release(guard).await;
             }
             until_contenders(&other, 0).await;
             if is_granted {
@@ -34,7 +34,7 @@ pub(super) fn an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing(stag
             let guard = mutex(&other).acquire().await.unwrap();
             let mut waiting = Box::pin(acquire_with_polls(&client, polls));
             let dropped = timeout(stage.site.ttl() / 8, &mut waiting).await;
-            guard.release().await.unwrap();
+            release(guard).await;
             if dropped.is_err() {
                 // Dropped in the middle of the hand-over, sooner or later.
                 let _ = timeout(Duration::from_micros(200 * polls as u64), waiting).await;
@@ -45,7 +45,12 @@ pub(super) fn an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing(stag
 }
 
 async fn on_this_runtime(stage: &Stage) -> Client {
-    Client::builder().io(Io::CurrentRuntime).connect(&stage.site.url(0)).await.expect("a client")
+    Client::builder()
+        .io(Io::CurrentRuntime)
+        .connect_timeout(PATIENCE)
+        .connect(&stage.site.url(0))
+        .await
+        .expect("a client")
 }
 
 /// Acquires, and drops the attempt when it is not granted after so many polls.

@@ -92,7 +92,8 @@ fn hold(url: &str, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (_client, guard) = runtime.block_on(async {
-        let client = Client::connect(url).await?;
+        // A busy machine may let a single attempt run out of time.
+        let client = Client::builder().connect_timeout(PATIENCE).connect(url).await?;
         let guard = client.mutex(LOCK)?.acquire().await?;
         Ok::<_, fencelock::Error>((client, guard))
     })?;

@@ -201,6 +201,16 @@ fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
     })
 }
 
+/// Gives it up, and again where the answer does not come: after an outage, or on a busy machine within the little time that there is. A release
+/// that fails says so, and has forgotten nothing.
+async fn release<K>(mut guard: Guard<K>) {
+    let start = Instant::now();
+    while let Err(failed) = guard.release().await {
+        assert!(failed.error().is_retryable() && start.elapsed() < PATIENCE, "a release: {failed}");
+        guard = failed.into_guard();
+    }
+}
+
 /// How many contenders there are.
 async fn contenders(client: &Client) -> usize {
     let name = Name::new(LOCK).expect("a name");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencelock::FencingToken;
 
 use super::holder::Holder;
-use super::{LOCK, Stage, now, pass, rival, until_contenders};
+use super::{LOCK, Stage, now, pass, release, rival, until_contenders};
 use crate::harness::{Outage, Resource};
 
 /// How a lock went on after its holder was killed.
@@ -35,7 +35,7 @@ pub fn takeover(stage: &Stage) -> Takeover {
         let (guard, granted) = waiting.await.unwrap();
         let (ttl, capability) = (other.timing().ttl, other.capability());
         let bound = ttl + capability.detection_slack + capability.wake_bound;
-        guard.release().await.unwrap();
+        release(guard).await;
         other.close().await.unwrap();
         Takeover { took: granted.since(killed), ttl, bound }
     })
@@ -68,6 +68,6 @@ pub(super) fn a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_
         stage.heal();
         pass(stage.site.ttl() / 4).await;
         guard.check().unwrap();
-        guard.release().await.unwrap();
+        release(guard).await;
     });
 }

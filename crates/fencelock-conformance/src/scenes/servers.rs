@@ -2,7 +2,7 @@
 
 use fencelock::GuardState;
 
-use super::{LOOK_AGAIN, Stage, mutex, now, pass, rival, until_contenders};
+use super::{LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
 use crate::harness::Outage;
 
 /// How many sessions of the site those of the two clients live for: an election, and the way to another server, are to fit into
@@ -43,10 +43,10 @@ fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
         assert_eq!(guard.state(), GuardState::Held);
         assert!(!waiting.is_finished(), "the rival was granted beside a holder");
         let token = guard.token();
-        guard.release().await.unwrap();
+        release(guard).await;
         let (granted, _) = waiting.await.unwrap();
         assert!(granted.token() > token);
-        granted.release().await.unwrap();
+        release(granted).await;
         until_contenders(&other, 0).await;
     });
 }

@@ -3,6 +3,7 @@
 mod file;
 mod memory;
 mod network;
+mod postgres;
 mod redis;
 mod redlock;
 mod zookeeper;

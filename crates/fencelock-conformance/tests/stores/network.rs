@@ -16,18 +16,25 @@ pub(crate) struct Namespace {
     name: String,
     options: &'static str,
     ttl: Duration,
+    ends_with_connections: bool,
 }
 
 impl Namespace {
     /// `ttl` is for the laws about expiry.
     pub(crate) fn of(kind: &'static Kind, options: &'static str, ttl: Duration) -> Self {
-        Self { kind, name: kind.shared().namespace(), options, ttl }
+        Self { kind, name: kind.shared().namespace(), options, ttl, ends_with_connections: false }
+    }
+
+    /// The same for a session that ends with its connection: what is lost or held back on one is the end of the other.
+    pub(crate) fn ends_with_connections(self) -> Self {
+        Self { ends_with_connections: true, ..self }
     }
 }
 
 impl Fixture for Namespace {
     fn process(&self) -> BoxFuture<'_, Result<Process>> {
-        let (faults, address) = Network::to(self.kind.shared().address());
+        let (network, address) = Network::to(self.kind.shared().address());
+        let faults: Arc<dyn Faults> = if self.ends_with_connections { Arc::new(Frail(network)) } else { network };
         let url = self.kind.url(address, &self.name, self.options);
         Box::pin(async move { Ok(Process { store: open_url(StoreUrl::parse(&url)?).await?, faults }) })
     }
@@ -36,9 +43,9 @@ impl Fixture for Namespace {
         self.ttl
     }
 
-    /// A silent connection is given up after a third of it.
+    /// A silent connection is given up after a third of it, where a session outlives that.
     fn long_ttl(&self) -> Duration {
-        Duration::from_secs(15)
+        Duration::from_secs(if self.ends_with_connections { 60 } else { 15 })
     }
 }
 
@@ -102,6 +109,19 @@ impl Faults for Network {
     fn delay_next(&self, _: Request) -> Option<Box<dyn Delayed>> {
         self.0.iter().for_each(|proxy| proxy.hold_existing(Way::Up));
         Some(Box::new(Self(self.0.clone())))
+    }
+}
+
+/// A network to a session that ends with its connection: no answer is lost and no request held back without the end of both.
+struct Frail(Arc<Network>);
+
+impl Faults for Frail {
+    fn crash(&self) {
+        self.0.crash();
+    }
+
+    fn traffic(&self) -> Option<(u64, u64)> {
+        self.0.traffic()
     }
 }
 

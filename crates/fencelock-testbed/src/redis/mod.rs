@@ -1,12 +1,11 @@
 //! Redis servers: one alone, a replica, a Sentinel or a node of a cluster, and everything that breaks them.
 
-mod clock;
 mod hands;
 mod server;
 mod settings;
 mod shared;
 
 pub use hands::{Hands, Reply};
-pub use server::{CLOCK_SHIM, Server};
+pub use server::Server;
 pub use settings::{Role, Settings, Tls};
 pub use shared::{KIND, shared};

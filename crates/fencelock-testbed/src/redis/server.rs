@@ -7,21 +7,15 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::clock::Clock;
 use super::hands::{Hands, Reply};
 use super::settings::{Role, Settings};
+use crate::clock::{CLOCK_SHIM, Clock};
 use crate::packages::REDIS;
 use crate::ports::Port;
 use crate::process::{Process, bound};
 use crate::scratch::Scratch;
 use crate::versions::redis_server;
 use crate::{PATIENCE, wait_until};
-
-/// What has to be installed for [`Settings::own_clock`], besides the server.
-pub const CLOCK_SHIM: crate::Package = crate::Package {
-    server: "a clock that jumps",
-    files: &[("/usr/bin/cc", "gcc"), ("/usr/include/time.h", "libc6-dev")],
-};
 
 /// One server. Dropping it kills it and removes its data.
 #[derive(Debug)]

@@ -2,6 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod postgres_drills;
+mod postgres_scenes;
+mod postgres_writers;
 mod redis_drills;
 mod redis_experiments;
 mod redis_scenes;

@@ -1,6 +1,6 @@
 //! What stores are made of: parts that more than one store needs, and that say nothing about any.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod address;
 #[cfg(any(feature = "file", feature = "zookeeper"))]
 #[cfg_attr(
@@ -8,9 +8,9 @@ pub(crate) mod address;
     allow(dead_code, reason = "a store may need a part of it")
 )]
 pub(crate) mod bell;
-#[cfg(any(feature = "file", feature = "redis"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres"))]
 pub(crate) mod bucket;
-#[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod fault;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
@@ -20,16 +20,22 @@ pub(crate) mod number;
 )]
 pub(crate) mod own_places;
 pub(crate) mod pause;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod reconnect;
-#[cfg(any(feature = "file", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod record;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg_attr(
+    not(all(feature = "redis", feature = "postgres")),
+    allow(dead_code, unused_imports, reason = "a store may need a part of it")
+)]
+pub(crate) mod served;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "zookeeper"))]
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "on Redis, no call is closed to others"))]
 pub(crate) mod share_call;
-#[cfg(feature = "redis-tls")]
+#[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]
 pub(crate) mod tls;
-#[cfg(all(feature = "redis", not(feature = "redis-tls")))]
+#[cfg(all(any(feature = "redis", feature = "postgres"), not(any(feature = "redis-tls", feature = "postgres-tls"))))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
 #[cfg(any(feature = "file", feature = "memory"))]

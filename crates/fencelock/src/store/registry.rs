@@ -54,6 +54,14 @@ static STORES: &[StoreInfo] = &[
     crate::stores::memory::INFO,
     #[cfg(not(feature = "memory"))]
     StoreInfo::off("memory", "memory", "memory:test"),
+    #[cfg(feature = "postgres")]
+    crate::stores::postgres::INFO,
+    #[cfg(feature = "postgres")]
+    crate::stores::postgres::LONG_INFO,
+    #[cfg(not(feature = "postgres"))]
+    StoreInfo::off("postgres", "postgres", "postgres://user:password@host:5432/database"),
+    #[cfg(not(feature = "postgres"))]
+    StoreInfo::off("postgresql", "postgres", "postgresql://user:password@host1,host2/database"),
     #[cfg(feature = "redis")]
     crate::stores::redis::INFO,
     #[cfg(feature = "redis-tls")]
@@ -91,7 +99,7 @@ static STORES: &[StoreInfo] = &[
 ];
 
 /// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
-const PLANNED: &[&str] = &["postgres", "postgresql", "mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster"];
+const PLANNED: &[&str] = &["mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster"];
 
 /// What others call the schemes that there are.
 const ALIASES: &[(&str, &str)] = &[
@@ -101,6 +109,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("valkeys", "rediss"),
     ("redis+tls", "rediss"),
     ("unix", "redis+unix"),
+    ("pg", "postgres"),
+    ("pgsql", "postgres"),
     ("redsync", "redlock"),
     ("redlock+tls", "redlocks"),
 ];

@@ -114,13 +114,25 @@ async fn names_are_listed_at_the_first_time_beside_any_number_that_crashed_clien
     let holder = client(&server.url(), 600_000).await;
     let _held = holder.mutex("job").unwrap().acquire().await.unwrap();
     assert_eq!(queued(&holder, "job").await, 1);
-    // A request has less time than all of them take together, and far more than one portion takes.
-    let start = Instant::now();
-    let builder = Client::builder().session_when_needed(true).request_deadline(Duration::from_millis(1500));
-    let patient = builder.connect(&format!("{}?ttl_ms=600000", server.url())).await.unwrap();
-    let names = patient.names("", None, usize::MAX).await.unwrap();
-    println!("{DEAD} dead names were passed over in {:?}", start.elapsed());
-    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["job"]);
+    let list = async |deadline: Duration| {
+        let builder = Client::builder().session_when_needed(true).request_deadline(deadline);
+        let looks = builder.connect(&format!("{}?ttl_ms=600000", server.url())).await.unwrap();
+        let start = Instant::now();
+        let names = looks.names("", None, usize::MAX).await?;
+        assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["job"]);
+        Ok::<_, fencelock::Error>(start.elapsed())
+    };
+    let mut failed = Vec::new();
+    loop {
+        let all = list(Duration::from_secs(60)).await.unwrap();
+        // A request has less time than all of them take together on this machine, and far more than one portion takes. A machine that has
+        // become slower meanwhile is measured anew: who asked for all of them at once would never be told in time.
+        match list((all / 2).max(Duration::from_millis(1500))).await {
+            Ok(_) => return,
+            Err(error) => failed.push((all, error)),
+        }
+        assert!(failed.len() < 8, "{DEAD} dead names, and what came of half the time that they take: {failed:?}");
+    }
 }
 
 /// What a stranger does to the lock of that number, which one holds and another waits for; `{0}` is its bucket, `{1}` its order,

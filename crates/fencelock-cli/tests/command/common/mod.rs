@@ -110,7 +110,7 @@ impl Place {
     /// `run --try` and `run --wait` say who holds what they do not get, and leave nothing.
     pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
         let holder = self.holder("job");
-        for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "50ms"]] {
+        for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "1s"]] {
             let (code, text) = ended(&mut self.run(&[limit, &["job"]].concat(), "true"));
             assert_eq!(code, 75);
             assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");

@@ -8,14 +8,15 @@ use redis::RedisError;
 
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
-use super::push::{Hub, Over};
 use super::refusal::{self, NEEDED, NEEDED_TO_LOOK};
-use super::repair::repair;
 use super::scripts::{self, Open};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::store::{Loss, Opening};
-use crate::stores::redis::wire::{Chores, Connection, LinkUser, Run, Script, Server, forbidden};
+use crate::kit::served::{Enter, Hub, Lightened, Over, Places, Served, Withdrawn, repair};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entry, Loss, Opening, PlaceId};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, Run, Script, Server, forbidden};
 use crate::time::Moment;
 
 /// A client that looks at queues without a session.
@@ -87,13 +88,8 @@ impl Member {
         }
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
-    }
-
-    /// The session has this epoch, at least.
-    pub(super) fn raise(&self, epoch: u64) {
-        self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
     /// When the newest request was sent that was answered with the session alive.
@@ -150,11 +146,49 @@ impl Member {
     fn chores(&self, connection: &Arc<Connection>) -> Chores {
         let weak = Arc::downgrade(connection);
         let clear_up = clear_up(weak.clone(), Arc::clone(&self.layout), Arc::clone(&self.janitor));
-        let (layout, hub, clock) = (Arc::clone(&self.layout), Arc::clone(&self.hub), Arc::clone(&self.opening.clock));
-        let repair = repair(weak, layout, self.session, hub, clock);
+        let (layout, session) = (Arc::clone(&self.layout), self.session);
+        let look = async move |connection: &Connection, asked: &Places| {
+            connection.run("look", &scripts::look(&layout, session, asked, false)).await
+        };
+        let repair = repair(weak, Arc::clone(&self.hub), Arc::clone(&self.opening.clock), look);
         Box::pin(async move {
             futures_util::future::join(repair, clear_up).await;
         })
+    }
+}
+
+impl Served for Member {
+    type Dial = Dialler;
+
+    fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    fn bucket_of(&self, name: &Name) -> u16 {
+        self.layout.bucket_of(name)
+    }
+
+    fn raise(&self, epoch: u64) {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// The script looks whether the request is there already, in any case.
+    async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
+        connection.run("enter", &scripts::enter(&self.layout, self.session, self.epoch(), entry)).await
+    }
+
+    async fn leave(&self, connection: &Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
+        connection.run("leave", &scripts::leave(&self.layout, (&place.name, place.request), seq)).await
+    }
+
+    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+        let lighten = scripts::lighten(&self.layout, self.session, (&place.name, place.request), seq, claim);
+        connection.run("downgrade", &lighten).await
+    }
+
+    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
+        let withdraw = scripts::withdraw(&self.layout, self.session, (&place.name, place.request));
+        connection.run("cancel", &withdraw).await
     }
 }
 

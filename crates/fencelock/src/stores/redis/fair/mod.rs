@@ -1,17 +1,12 @@
 //! The layout of our own: queues that scripts keep, one record for each name. `NOTES.md` in the folder above has keys, scripts and states.
 
-mod enter;
 mod janitor;
 mod layout;
 mod member;
-mod place;
-mod push;
 mod refusal;
-mod repair;
 mod scripts;
 mod session;
 mod show;
-mod slot;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,9 +19,9 @@ use tokio::sync::mpsc;
 
 use self::layout::{LAYOUT_NAME, Layout};
 use self::member::{Member, Reader, probe};
-use self::push::{Hub, REPAIR};
-use self::session::{Core, RedisSession};
+use self::session::RedisSession;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::served::{Core, Hub, REPAIR};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens,
@@ -63,7 +58,7 @@ struct RedisStore {
     config: Arc<Config>,
     layout: Arc<Layout>,
     /// The session opened last: queues are read through it.
-    newest: Mutex<Weak<Core>>,
+    newest: Mutex<Weak<Core<Member>>>,
     /// What queues are read through when there is no session.
     reader: Mutex<Option<Arc<Link>>>,
 }

@@ -2,7 +2,6 @@
 //! sends.
 
 mod answers;
-mod messages;
 mod replies;
 
 use std::sync::LazyLock;
@@ -10,12 +9,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
-pub(super) use self::answers::{
-    Broken, Enter, InShort, Lightened, Look, Looked, Named, Open, Page, Probed, Renewed, Seen, Shown, Swept, Withdrawn,
-};
-pub(super) use self::messages::{News, news};
+pub(super) use self::answers::{InShort, Named, Open, Page, Probed, Renewed, Shown, Swept};
 use super::layout::{Layout, VERSION, push_hex, push_id};
 use crate::error::Result;
+use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Entry, Owner, PlaceId, RequestId};
@@ -93,14 +90,6 @@ pub(super) fn renew(
         .fold(call, |call, (place, grant)| call.arg(format!("{}\n{}", place.name, place.request)).arg(*grant))
 }
 
-/// A bucket in which a session holds places, and the lowest and the highest number of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HeldIn {
-    pub(super) bucket: u16,
-    pub(super) lowest: u64,
-    pub(super) highest: u64,
-}
-
 /// Joins a queue at its tail, with the epoch that the session had last.
 pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
     let keys = [&*layout.bucket_key(layout.bucket_of(&entry.name)), &layout.session_key(session)];
@@ -141,9 +130,6 @@ fn places<R>(
     }
     call
 }
-
-/// How many names and how many places [`look`] and [`close`] should be given at most, so that no script takes long.
-pub(super) const PLACES_PER_CALL: usize = 256;
 
 /// How places of a session stand; with `exact`, also how many are ahead of each.
 pub(super) fn look(layout: &Layout, session: u64, asked: &[(Name, Vec<RequestId>)], exact: bool) -> Call<Look> {
@@ -285,5 +271,7 @@ fn moment(text: &str) -> Option<std::time::SystemTime> {
 
 #[cfg(test)]
 use self::answers::LostBucket;
+#[cfg(test)]
+use crate::kit::served::{Broken, News, Seen, news};
 #[cfg(test)]
 mod tests;

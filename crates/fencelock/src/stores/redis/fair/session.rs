@@ -5,48 +5,20 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use futures_util::future;
 
-use super::enter;
 use super::member::Member;
-use super::push::Over;
-use super::repair::portions;
-use super::scripts::{self, BUCKETS_PER_CALL, HeldIn, Renewed};
+use super::scripts::{self, BUCKETS_PER_CALL, Renewed};
 use crate::error::{ErrorKind, Result};
 use crate::kit::own_places::over;
+use crate::kit::served::{Core, HeldIn, Over, Places, enter, portions};
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
-use crate::stores::redis::wire::{Connection, Link};
+use crate::stores::redis::wire::Connection;
 
 /// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
 /// takes in a few of these at a time, at 8 KiB and a millisecond each.
 const CLOSES: usize = 8;
 
-/// What a session and its places share.
-pub(super) struct Core {
-    pub(super) link: Arc<Link>,
-    pub(super) member: Arc<Member>,
-}
-
-impl Core {
-    /// Refuses what only a living session can do.
-    pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.member.hub.over() {
-            Over::No => Ok(()),
-            Over::Here | Over::There => Err(over(operation)),
-        }
-    }
-
-    async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        // Nothing takes effect in a session that the server has no more.
-        if self.member.hub.over() != Over::There {
-            let connection = self.link.connection().await?;
-            let withdraw = scripts::withdraw(&self.member.layout, self.member.session, (name, id));
-            let withdrawn = connection.run("cancel", &withdraw).await?;
-            withdrawn.epoch.into_iter().for_each(|epoch| self.member.raise(epoch));
-        }
-        self.member.hub.forget(id);
-        Ok(())
-    }
-
+impl Core<Member> {
     async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
@@ -86,7 +58,7 @@ impl Core {
 
     /// Gives up these places, and the session with the last of them. What was given up is not asked for again when this is cut off and
     /// tried once more.
-    async fn give_up(&self, connection: &Connection, mut left: Vec<Vec<(Name, Vec<RequestId>)>>) -> Result<()> {
+    async fn give_up(&self, connection: &Connection, mut left: Vec<Places>) -> Result<()> {
         let last = left.pop().unwrap_or_default();
         for batch in left.chunks(CLOSES) {
             future::try_join_all(batch.iter().map(|portion| self.give_up_portion(connection, portion, false))).await?;
@@ -125,7 +97,7 @@ impl Core {
     }
 }
 
-pub(super) struct RedisSession(pub(super) Arc<Core>);
+pub(super) struct RedisSession(pub(super) Arc<Core<Member>>);
 
 impl Session for RedisSession {
     fn over(&self) -> Option<Loss> {
@@ -133,7 +105,7 @@ impl Session for RedisSession {
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        Box::pin(enter::enter(&self.0, entry))
+        Box::pin(enter(&self.0, entry))
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {

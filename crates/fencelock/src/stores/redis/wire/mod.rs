@@ -19,7 +19,7 @@ pub(super) use self::connection::Connection;
 #[cfg(test)]
 pub(super) use self::fault::is_of_a_replica;
 pub(super) use self::fault::{forbidden, is_denied};
-pub(super) use self::link::{Link, link};
+pub(super) use self::link::{Dialler, Link, link};
 pub(super) use self::run::{Run, without_info};
 pub(super) use self::script::{Call, Script};
 pub(super) use self::server::Server;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::kit::served::Broken;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Ahead, Owner, PlaceId, RequestId};
+use crate::store::{Owner, RequestId};
 
 /// The answer to `open`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,87 +38,6 @@ pub(in crate::stores::redis::fair) struct LostBucket {
     pub(in crate::stores::redis::fair) index: usize,
     /// The first number that was drawn in the new one.
     pub(in crate::stores::redis::fair) born: Option<u64>,
-}
-
-/// A grant that somebody broke.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Broken {
-    pub(in crate::stores::redis::fair) place: PlaceId,
-    pub(in crate::stores::redis::fair) grant: u64,
-    pub(in crate::stores::redis::fair) reason: Arc<str>,
-}
-
-/// The answer to `enter`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum Enter {
-    /// The place is granted; this is its number.
-    Granted(u64),
-    /// It waits.
-    Waiting {
-        /// Its number, which its grant will have.
-        seq: u64,
-        /// Who is ahead.
-        ahead: Ahead,
-        /// In what time somebody ahead could be found dead.
-        look_in: Option<Duration>,
-    },
-    /// Somebody is ahead, and nothing was left behind.
-    Busy,
-    /// All who were looked at are dead, and gone now; there are more. To be sent again.
-    Again,
-    /// Somebody ahead believes in another capacity; nothing was left behind.
-    Conflict(Claim),
-    /// The session has this higher epoch; nothing was done.
-    Stale(u64),
-    /// The session is over; nothing was done.
-    Gone,
-}
-
-/// The answer to `look`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Look {
-    /// Whether the session lives; if not, nothing else is told.
-    pub(in crate::stores::redis::fair) alive: bool,
-    /// What was asked for, in the same order.
-    pub(in crate::stores::redis::fair) names: Vec<Looked>,
-}
-
-/// How the places under one name stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Looked {
-    /// In what time somebody could be found dead who keeps others waiting; `None` when nobody waits.
-    pub(in crate::stores::redis::fair) look_in: Option<Duration>,
-    /// The places asked for, in the same order.
-    pub(in crate::stores::redis::fair) places: Vec<Seen>,
-}
-
-/// How one place stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum Seen {
-    /// It is granted, with this number.
-    Granted(u64),
-    /// It waits with this number; who is ahead, if that was asked for.
-    Waiting(u64, Option<Ahead>),
-    /// It is not there.
-    Missing,
-}
-
-/// The answer to `lighten`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum Lightened {
-    /// The grant has the claim.
-    Done,
-    /// There is no such grant.
-    Missing,
-}
-
-/// The answer to `withdraw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Withdrawn {
-    /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
-    pub(in crate::stores::redis::fair) epoch: Option<u64>,
-    /// Whether the place was there.
-    pub(in crate::stores::redis::fair) was_there: bool,
 }
 
 /// One contender of a queue.

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::answers::{
-    Broken, Enter, InShort, Lightened, Look, Looked, LostBucket, Named, Open, Page, Probed, Renewed, Seen, Shown,
-    Swept, Withdrawn,
-};
-use super::messages::{place_id, request_id};
+use super::answers::{InShort, LostBucket, Named, Open, Page, Probed, Renewed, Shown, Swept};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::served::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn, place_id, request_id};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Ahead, Owner};
@@ -107,7 +104,7 @@ pub(super) fn enter(answer: Value) -> Result<Enter> {
         Some(match (text(answer.first()?)?, &answer[1..]) {
             ("granted", [seq]) => Enter::Granted(number(seq)?),
             ("waiting", [seq, holders, waiters, boundary]) => {
-                Enter::Waiting { seq: number(seq)?, ahead: ahead(holders, waiters)?, look_in: look_in(boundary)? }
+                Enter::Waiting { seq: number(seq)?, ahead: Some(ahead(holders, waiters)?), look_in: look_in(boundary)? }
             }
             ("busy", []) => Enter::Busy,
             ("again", []) => Enter::Again,

@@ -159,6 +159,7 @@ impl Trial<'_> {
                 assert!(look_in.is_some_and(|look_in| look_in <= LONG * 2), "{steps}");
                 let holders = self.line.iter().filter(|known| known.granted).count() as u32;
                 // Dead ones may still be counted, unless they keep somebody from being granted.
+                let ahead = ahead.unwrap();
                 assert!(ahead.holders >= holders && ahead.waiters >= self.line.len() as u32 - holders, "{steps}");
                 (seq, false)
             }

@@ -6,25 +6,23 @@ use std::task::Poll;
 
 use futures_core::future::BoxFuture;
 
-use super::push::Over;
-use super::scripts::{self, Lightened};
-use super::session::Core;
 use super::slot::Slot;
+use super::{Core, Lightened, Over, Served};
 use crate::error::Result;
 use crate::kit::own_places::not_there;
 use crate::queue::Claim;
 use crate::store::{Left, Place, PlaceId, Standing};
 use crate::time::Moment;
 
-pub(super) struct RedisPlace {
-    core: Arc<Core>,
+pub(crate) struct ServedPlace<S: Served> {
+    core: Arc<Core<S>>,
     slot: Arc<Slot>,
     /// The caller was told of an outage, and is to be told of its end: while it waits quietly it hears of no success.
     is_troubled: bool,
 }
 
-impl RedisPlace {
-    pub(super) fn new(core: &Arc<Core>, slot: Arc<Slot>) -> Self {
+impl<S: Served> ServedPlace<S> {
+    pub(crate) fn new(core: &Arc<Core<S>>, slot: Arc<Slot>) -> Self {
         Self { core: Arc::clone(core), slot, is_troubled: false }
     }
 
@@ -48,7 +46,7 @@ impl RedisPlace {
             // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = slot.poll_news(cx);
-                let alone = !core.link.is_connected() || core.member.hub.over() != Over::No;
+                let alone = !core.link.is_connected() || core.member.hub().over() != Over::No;
                 if alone { Poll::Ready(()) } else { news }
             })
             .await;
@@ -56,19 +54,19 @@ impl RedisPlace {
     }
 }
 
-impl Drop for RedisPlace {
+impl<S: Served> Drop for ServedPlace<S> {
     fn drop(&mut self) {
-        self.core.member.hub.dropped(&self.slot);
+        self.core.member.hub().dropped(&self.slot);
     }
 }
 
-impl Place for RedisPlace {
+impl<S: Served> Place for ServedPlace<S> {
     fn id(&self) -> PlaceId {
         self.slot.place.clone()
     }
 
     fn standing(&self) -> Standing {
-        self.core.member.hub.cause().map_or_else(|| self.slot.standing(), Standing::Lost)
+        self.core.member.hub().cause().map_or_else(|| self.slot.standing(), Standing::Lost)
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
@@ -90,9 +88,7 @@ impl Place for RedisPlace {
             self.core.alive("downgrade")?;
             let seq = self.slot.seq().ok_or_else(gone)?;
             let connection = self.core.link.connection().await?;
-            let (layout, session) = (&self.core.member.layout, self.core.member.session);
-            let lighten = scripts::lighten(layout, session, (&place.name, place.request), seq, claim);
-            match connection.run("downgrade", &lighten).await? {
+            match self.core.member.lighten(&connection, place, seq, claim).await? {
                 Lightened::Done => Ok(()),
                 Lightened::Missing => Err(gone()),
             }
@@ -101,14 +97,12 @@ impl Place for RedisPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            if self.core.member.hub.over() == Over::There {
+            if self.core.member.hub().over() == Over::There {
                 return Ok(Left::AlreadyGone);
             }
-            let PlaceId { name, request } = &self.slot.place;
             let connection = self.core.link.connection().await?;
-            let leave = scripts::leave(&self.core.member.layout, (name, *request), self.slot.seq());
-            let was_there = connection.run("leave", &leave).await?;
-            self.core.member.hub.left(&self.slot);
+            let was_there = self.core.member.leave(&connection, &self.slot.place, self.slot.seq()).await?;
+            self.core.member.hub().left(&self.slot);
             Ok(if was_there { Left::Released } else { Left::AlreadyGone })
         })
     }

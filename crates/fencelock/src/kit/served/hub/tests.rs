@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::Standing;
 
-const AHEAD: Ahead = Ahead { holders: 1, waiters: 0 };
+const AHEAD: Option<Ahead> = Some(Ahead { holders: 1, waiters: 0 });
 
 struct Heard {
     hub: Hub,
@@ -20,7 +20,7 @@ impl Heard {
     }
 
     fn begin(&self, number: u64) -> Arc<Slot> {
-        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5)
+        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5).0
     }
 
     fn waits(&self, number: u64, seq: u64) -> Arc<Slot> {
@@ -60,7 +60,7 @@ fn a_message_with_another_number_or_of_an_older_connection_is_nothing() {
     heard.granted(1, &slot, 7);
     heard.hub.connected(2);
     heard.granted(1, &slot, 7);
-    assert_eq!(slot.standing(), Standing::Waiting(Some(AHEAD)));
+    assert_eq!(slot.standing(), Standing::Waiting(AHEAD));
     heard.granted(2, &slot, 7);
     assert_eq!(token(slot.standing()), Some(7));
 }
@@ -75,7 +75,7 @@ fn a_message_that_overtakes_the_answer_counts_once_that_tells_the_number() {
     heard.hub.waits(&right, 7, AHEAD, Moment::NEVER);
     heard.hub.waits(&wrong, 8, AHEAD, Moment::NEVER);
     assert_eq!(token(right.standing()), Some(7));
-    assert_eq!(wrong.standing(), Standing::Waiting(Some(AHEAD)));
+    assert_eq!(wrong.standing(), Standing::Waiting(AHEAD));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn the_break_of_an_earlier_grant_of_a_request_without_an_answer_is_not_that_of_a
     heard.hub.granted(&granted, 8);
     heard.hub.waits(&waits, 9, AHEAD, Moment::NEVER);
     assert_eq!(granted.seq(), Some(8));
-    assert_eq!(waits.standing(), Standing::Waiting(Some(AHEAD)));
+    assert_eq!(waits.standing(), Standing::Waiting(AHEAD));
     // Both are grants that the server goes on telling of, and each is known by itself.
     heard.hub.heard(1, format!("n job\nb {} 8 again", granted.place.request).as_bytes());
     assert_eq!(granted.standing(), Standing::Lost(Loss::Broken));

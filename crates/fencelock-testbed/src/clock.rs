@@ -12,16 +12,22 @@ const SOURCE: &str = include_str!("clock.c");
 /// The environment variable by which it finds its file.
 const VARIABLE: &str = "FENCELOCK_TESTBED_CLOCK";
 
+/// What has to be installed for it, besides the server.
+pub const CLOCK_SHIM: crate::Package = crate::Package {
+    server: "a clock that jumps",
+    files: &[("/usr/bin/cc", "gcc"), ("/usr/include/time.h", "libc6-dev")],
+};
+
 /// The clock of one server.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     library: PathBuf,
     offset: PathBuf,
 }
 
 impl Clock {
     /// Compiles what is preloaded into `directory`, with the C compiler that Rust links with.
-    pub(super) fn new(directory: &Path) -> io::Result<Self> {
+    pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let clock = Self { library: directory.join("clock.so"), offset: directory.join("clock") };
         fs::write(&clock.offset, [0; 8])?;
         let mut cc = Command::new("cc");
@@ -37,12 +43,12 @@ impl Clock {
     }
 
     /// Makes the program that `command` runs read this clock.
-    pub(super) fn give_to(&self, command: &mut Command) {
+    pub(crate) fn give_to(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env(VARIABLE, &self.offset);
     }
 
     /// Sets how far it is off the true one.
-    pub(super) fn set(&self, seconds: i64) -> io::Result<()> {
+    pub(crate) fn set(&self, seconds: i64) -> io::Result<()> {
         File::options().write(true).open(&self.offset)?.write_all_at(&seconds.to_ne_bytes(), 0)
     }
 }

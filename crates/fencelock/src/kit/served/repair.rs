@@ -3,26 +3,28 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::layout::Layout;
-use super::push::{Hub, REPAIR};
-use super::scripts::{self, PLACES_PER_CALL};
-use crate::error::ErrorKind;
+use super::answers::Look;
+use super::hub::{Hub, REPAIR};
+use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::store::RequestId;
-use crate::stores::redis::wire::Connection;
 use crate::time::Clock;
 
 /// How many names one request asks for.
 const NAMES: usize = 64;
+/// How many places one request asks for, so that no server takes long over it.
+pub(crate) const PLACES_PER_CALL: usize = 256;
+
+/// Places of one session, by name.
+pub(crate) type Places = Vec<(Name, Vec<RequestId>)>;
 
 /// Looks at all waiting places once, since messages may have been lost before this connection, and from then on at each
-/// when it is due. Ends with the connection.
-pub(super) async fn repair(
-    connection: Weak<Connection>,
-    layout: Arc<Layout>,
-    session: u64,
+/// when it is due. Ends with the connection. `look` asks the server.
+pub(crate) async fn repair<C: Send + Sync>(
+    connection: Weak<C>,
     hub: Arc<Hub>,
     clock: Arc<dyn Clock>,
+    look: impl AsyncFn(&C, &Places) -> Result<Look>,
 ) {
     let mut all = true;
     loop {
@@ -37,7 +39,7 @@ pub(super) async fn repair(
             }
             Ok(names) => {
                 let Some(connection) = connection.upgrade() else { return };
-                if look(&connection, &layout, session, &hub, &*clock, names).await {
+                if look_at(&*connection, &hub, &*clock, names, &look).await {
                     all = false;
                 } else {
                     // The connection is at its end, or the server refuses for a while.
@@ -50,18 +52,16 @@ pub(super) async fn repair(
 }
 
 /// Says whether the server answered. What is wrong with one name is of no consequence for the others.
-async fn look(
-    connection: &Connection,
-    layout: &Layout,
-    session: u64,
+async fn look_at<C>(
+    connection: &C,
     hub: &Hub,
     clock: &dyn Clock,
     names: HashMap<Name, Vec<RequestId>>,
+    look: &impl AsyncFn(&C, &Places) -> Result<Look>,
 ) -> bool {
     let mut requests = portions(names);
     while let Some(request) = requests.pop() {
-        let answer = connection.run("look", &scripts::look(layout, session, &request, false)).await;
-        match answer {
+        match look(connection, &request).await {
             Ok(look) => hub.looked(&request, look, clock.now()),
             Err(error) if error.kind() == ErrorKind::Unreachable => {
                 tracing::debug!(%error, "waiting places could not be looked at");
@@ -78,8 +78,8 @@ async fn look(
 }
 
 /// Requests of a bounded size for these places.
-pub(super) fn portions(names: HashMap<Name, Vec<RequestId>>) -> Vec<Vec<(Name, Vec<RequestId>)>> {
-    let mut portions: Vec<Vec<(Name, Vec<RequestId>)>> = Vec::new();
+pub(crate) fn portions(names: HashMap<Name, Vec<RequestId>>) -> Vec<Places> {
+    let mut portions: Vec<Places> = Vec::new();
     let mut room = 0;
     for (name, ids) in names {
         for ids in ids.chunks(PLACES_PER_CALL) {

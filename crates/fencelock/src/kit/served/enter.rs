@@ -1,11 +1,10 @@
-//! Joining a queue: one script.
+//! Joining a queue: one request.
 
 use std::sync::Arc;
 
-use super::place::RedisPlace;
-use super::push::{Over, due};
-use super::scripts::{self, Enter};
-use super::session::Core;
+use super::hub::due;
+use super::place::ServedPlace;
+use super::{Core, Enter, Over, Served};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::own_places::over;
 use crate::store::{Entered, Entry, Loss};
@@ -13,33 +12,33 @@ use crate::store::{Entered, Entry, Loss};
 /// How often a request is sent that was overtaken by the withdrawal of another one.
 const TRIES: usize = 8;
 
-pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
+pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
     core.alive("enter")?;
-    let slot = core.member.hub.begin(&entry.name, entry.id, core.member.layout.bucket_of(&entry.name));
-    let mut overtaken = 0;
+    let (slot, was_sent_before) = core.member.hub().begin(&entry.name, entry.id, core.member.bucket_of(&entry.name));
+    let (mut again, mut overtaken) = (was_sent_before, 0);
     while overtaken < TRIES {
-        let reply = match ask(core, &entry).await {
+        let reply = match ask(core, &entry, std::mem::replace(&mut again, true)).await {
             Ok(reply) => reply,
             Err(error) => {
-                // A request that certainly did nothing need not be withdrawn.
-                if error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
-                    core.member.hub.forget(entry.id);
+                // A request that certainly did nothing need not be withdrawn. Of one that was sent before, this says nothing.
+                if !was_sent_before && error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
+                    core.member.hub().forget(entry.id);
                 }
                 return Err(error);
             }
         };
         match reply {
-            Enter::Granted(grant) => core.member.hub.granted(&slot, grant),
+            Enter::Granted(grant) => core.member.hub().granted(&slot, grant),
             Enter::Waiting { seq, ahead, look_in } => {
                 let due = due(core.link.clock.now(), look_in);
-                core.member.hub.waits(&slot, seq, ahead, due);
+                core.member.hub().waits(&slot, seq, ahead, due);
             }
             Enter::Busy => {
-                core.member.hub.forget(entry.id);
+                core.member.hub().forget(entry.id);
                 return Ok(Entered::Busy);
             }
             Enter::Conflict(claim) => {
-                core.member.hub.forget(entry.id);
+                core.member.hub().forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
             // Each time a thousand of the dead are gone, so this ends.
@@ -50,20 +49,19 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
                 continue;
             }
             Enter::Gone => {
-                core.member.hub.end(Over::There, Loss::Expired);
+                core.member.hub().end(Over::There, Loss::Expired);
                 return Err(over("enter"));
             }
         }
-        return Ok(Entered::In(Box::new(RedisPlace::new(core, slot))));
+        return Ok(Entered::In(Box::new(ServedPlace::new(core, slot))));
     }
     let message = "withdrawals of other requests keep coming in between";
     Err(Error::new(ErrorKind::Unreachable, "enter", message).retryable())
 }
 
-async fn ask(core: &Core, entry: &Entry) -> Result<Enter> {
+async fn ask<S: Served>(core: &Core<S>, entry: &Entry, again: bool) -> Result<Enter> {
     let connection = core.link.connection().await?;
     // Connecting may have told that it is over.
     core.alive("enter")?;
-    let call = scripts::enter(&core.member.layout, core.member.session, core.member.epoch(), entry);
-    connection.run("enter", &call).await
+    core.member.enter(&connection, entry, again).await
 }

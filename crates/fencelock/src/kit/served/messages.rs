@@ -1,4 +1,4 @@
-//! What scripts publish to the sessions that they concern.
+//! What a server tells the sessions that it concerns.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::store::{PlaceId, RequestId};
 
 /// One thing that a session is told. A hint: the standing is what a look shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum News {
+pub(crate) enum News {
     /// A waiting place was granted, with this number.
     Granted(PlaceId, u64),
     /// Somebody broke the grant with this number.
@@ -16,7 +16,7 @@ pub(in crate::stores::redis::fair) enum News {
 
 /// The news in one message: lines, of which `n` says the name that the next ones are about. What is not understood is
 /// passed over, since nothing may hang on a message alone.
-pub(in crate::stores::redis::fair) fn news(message: &[u8]) -> Vec<News> {
+pub(crate) fn news(message: &[u8]) -> Vec<News> {
     let Ok(message) = std::str::from_utf8(message) else { return Vec::new() };
     let mut name = None;
     let mut news = Vec::new();
@@ -42,14 +42,14 @@ fn one(name: &Name, kind: &str, about: &str) -> Option<News> {
 }
 
 /// A request id as it stands in keys and messages.
-pub(super) fn request_id(text: &str) -> Option<RequestId> {
+pub(crate) fn request_id(text: &str) -> Option<RequestId> {
     let (client, number) = text.split_once('-')?;
     let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
     Some(RequestId { client: hexadecimal(client)?, number: hexadecimal(number)? })
 }
 
 /// A name and a request id, as the fields of places are called.
-pub(super) fn place_id(field: &str) -> Option<PlaceId> {
+pub(crate) fn place_id(field: &str) -> Option<PlaceId> {
     let (name, id) = field.split_once('\n')?;
     Some(PlaceId { name: Name::new(name).ok()?, request: request_id(id)? })
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_sends_is_passed_over() {
+    fn what_no_server_sends_is_passed_over() {
         for message in ["", "g 1-1 5", "n a\ng 1-1", "n a\ng x 5", "n ..\ng 1-1 5", "n a\nz 1-1 5", "\u{0}"] {
             assert_eq!(news(message.as_bytes()), [], "{message:?}");
         }

@@ -9,12 +9,12 @@ use crate::token::FencingToken;
 
 /// What one place is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(crate) enum Stand {
     /// It was sent and not answered; a message may have told of a grant already, and of the break of one, which may be
     /// another.
     Sent { told: Option<u64>, broken: Option<u64> },
-    /// It waits, under this number.
-    Waiting { seq: u64, ahead: Ahead },
+    /// It waits, under this number; who is ahead, where the server tells.
+    Waiting { seq: u64, ahead: Option<Ahead> },
     /// It holds, under this number.
     Granted { seq: u64 },
     /// It is gone, unasked.
@@ -22,54 +22,54 @@ pub(super) enum Stand {
 }
 
 /// One place of the session, shared with the task that waits for it.
-pub(super) struct Slot {
-    pub(super) place: PlaceId,
+pub(crate) struct Slot {
+    pub(crate) place: PlaceId,
     /// The bucket of the name.
-    pub(super) bucket: u16,
+    pub(crate) bucket: u16,
     state: Mutex<SlotState>,
 }
 
-pub(super) struct SlotState {
-    pub(super) stand: Stand,
-    pub(super) waker: Option<Waker>,
+pub(crate) struct SlotState {
+    pub(crate) stand: Stand,
+    pub(crate) waker: Option<Waker>,
     /// When to look at it again, while it waits.
-    pub(super) due: Moment,
+    pub(crate) due: Moment,
 }
 
 impl Slot {
     /// A place whose request is about to be sent.
-    pub(super) fn new(place: PlaceId, bucket: u16) -> Self {
+    pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
         let state = SlotState { stand: Stand::Sent { told: None, broken: None }, waker: None, due: Moment::NEVER };
         Self { place, bucket, state: Mutex::new(state) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, SlotState> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn stand(&self) -> Stand {
+    pub(crate) fn stand(&self) -> Stand {
         self.lock().stand
     }
 
     /// The number that the place has, once it is known.
-    pub(super) fn seq(&self) -> Option<u64> {
+    pub(crate) fn seq(&self) -> Option<u64> {
         match self.stand() {
             Stand::Waiting { seq, .. } | Stand::Granted { seq } => Some(seq),
             Stand::Sent { .. } | Stand::Gone(_) => None,
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         match self.stand() {
             Stand::Sent { .. } => Standing::Waiting(None),
-            Stand::Waiting { ahead, .. } => Standing::Waiting(Some(ahead)),
+            Stand::Waiting { ahead, .. } => Standing::Waiting(ahead),
             Stand::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq, 0))),
             Stand::Gone(loss) => Standing::Lost(loss),
         }
     }
 
     /// Ready once the place does not wait any more, or when its task has to look around.
-    pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
             return Poll::Ready(());
@@ -82,7 +82,7 @@ impl Slot {
     }
 
     /// Changes the state; gives back whom to wake.
-    pub(super) fn change(&self, change: impl FnOnce(&mut SlotState) -> bool) -> Option<Waker> {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut SlotState) -> bool) -> Option<Waker> {
         let mut state = self.lock();
         if change(&mut state) { state.waker.take() } else { None }
     }

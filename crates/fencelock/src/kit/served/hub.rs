@@ -1,6 +1,6 @@
 //! What a session knows of its own places, and the messages that change it.
 //!
-//! A message says that a place was granted, with its number: the script that granted it sent it, so that nothing has to be
+//! A message says that a place was granted, with its number: the request that granted it sent it, so that nothing has to be
 //! asked. It counts only on the connection of the moment, and only for the number that the place has. Messages may be lost;
 //! every so often, and whenever a lease of somebody ahead may be over, waiting places are looked at anew.
 
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use super::scripts::{self, Broken, HeldIn, Look, Looked, News, Seen};
+use super::answers::{Broken, Look, Looked, Seen};
+use super::messages::{News, news};
 use super::slot::{Slot, Stand};
 use crate::kit::own_places;
 use crate::name::Name;
@@ -21,11 +22,19 @@ use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// A waiting place is looked at this often: a message that was lost delays a grant by no more.
-pub(super) const REPAIR: Duration = Duration::from_secs(2);
+pub(crate) const REPAIR: Duration = Duration::from_secs(2);
+
+/// A bucket in which a session holds places, and the lowest and the highest number of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldIn {
+    pub(crate) bucket: u16,
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
+}
 
 /// How far a session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// It lives.
     No = 0,
     /// We gave it up; the server may have it still.
@@ -35,7 +44,7 @@ pub(super) enum Over {
 }
 
 /// The places of one session.
-pub(super) struct Hub {
+pub(crate) struct Hub {
     inner: Mutex<Inner>,
     events: mpsc::UnboundedSender<SessionEvent>,
     over: AtomicU8,
@@ -56,7 +65,7 @@ struct Inner {
 }
 
 impl Hub {
-    pub(super) fn new(events: mpsc::UnboundedSender<SessionEvent>) -> Self {
+    pub(crate) fn new(events: mpsc::UnboundedSender<SessionEvent>) -> Self {
         Self {
             inner: Mutex::default(),
             events,
@@ -77,7 +86,7 @@ impl Hub {
         let _ = self.events.send(event);
     }
 
-    pub(super) fn over(&self) -> Over {
+    pub(crate) fn over(&self) -> Over {
         match self.over.load(Ordering::Acquire) {
             0 => Over::No,
             1 => Over::Here,
@@ -86,12 +95,12 @@ impl Hub {
     }
 
     /// Why the session is over, if it is. The first cause stays.
-    pub(super) fn cause(&self) -> Option<Loss> {
+    pub(crate) fn cause(&self) -> Option<Loss> {
         self.cause.get().copied()
     }
 
     /// The session is over; says whether it was not before. Everybody who waits looks around.
-    pub(super) fn end(&self, over: Over, loss: Loss) -> bool {
+    pub(crate) fn end(&self, over: Over, loss: Loss) -> bool {
         let is_first = self.cause.set(loss).is_ok();
         self.over.fetch_max(over as u8, Ordering::AcqRel);
         if is_first {
@@ -107,12 +116,12 @@ impl Hub {
     }
 
     /// From now on the messages of this connection count, and no others'.
-    pub(super) fn connected(&self, connection: u64) {
+    pub(crate) fn connected(&self, connection: u64) {
         self.connection.store(connection, Ordering::Release);
     }
 
     /// This connection ended: its messages may have been lost, and so may have been what the server knew.
-    pub(super) fn disconnected(&self, connection: u64) {
+    pub(crate) fn disconnected(&self, connection: u64) {
         let ended = self.connection.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if ended && self.over() == Over::No {
             self.tell(SessionEvent::Doubtful);
@@ -120,18 +129,20 @@ impl Hub {
         }
     }
 
-    /// Notes that a request is about to be sent.
-    pub(super) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> Arc<Slot> {
+    /// Notes that a request is about to be sent, and says whether it may have been sent before.
+    pub(crate) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> (Arc<Slot>, bool) {
+        let mut is_known = true;
         let mut inner = self.lock();
         let slot = inner.slots.entry(id).or_insert_with(|| {
+            is_known = false;
             let place = PlaceId { name: name.clone(), request: id };
             Arc::new(Slot::new(place, bucket))
         });
-        Arc::clone(slot)
+        (Arc::clone(slot), is_known)
     }
 
     /// Nothing of the request is in the store.
-    pub(super) fn forget(&self, id: RequestId) {
+    pub(crate) fn forget(&self, id: RequestId) {
         let mut inner = self.lock();
         inner.waiting.remove(&id);
         let slot = inner.slots.remove(&id);
@@ -143,12 +154,12 @@ impl Hub {
     }
 
     /// The place was granted, as its own request was told.
-    pub(super) fn granted(&self, slot: &Slot, seq: u64) {
+    pub(crate) fn granted(&self, slot: &Slot, seq: u64) {
         self.set(slot, Stand::Granted { seq });
     }
 
     /// The place waits, as its own request was told; a message that came before may know better.
-    pub(super) fn waits(&self, slot: &Arc<Slot>, seq: u64, ahead: Ahead, due: Moment) {
+    pub(crate) fn waits(&self, slot: &Arc<Slot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
         self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
         slot.change(|state| {
@@ -174,14 +185,14 @@ impl Hub {
     }
 
     /// Nobody asks for the place any more. One that is gone will not be left, so nobody else would forget it.
-    pub(super) fn dropped(&self, slot: &Slot) {
+    pub(crate) fn dropped(&self, slot: &Slot) {
         if matches!(slot.stand(), Stand::Gone(_)) {
             self.forget(slot.place.request);
         }
     }
 
     /// The place was left, and is of no interest any more.
-    pub(super) fn left(&self, slot: &Slot) {
+    pub(crate) fn left(&self, slot: &Slot) {
         slot.change(|state| {
             state.stand = Stand::Gone(Loss::Removed);
             false
@@ -190,7 +201,7 @@ impl Hub {
     }
 
     /// The session was closed: nothing of it is there any more, and nobody is to be told.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let _ = self.cause.set(Loss::Closed);
         self.over.store(Over::There as u8, Ordering::Release);
         self.wake_all();
@@ -214,7 +225,7 @@ impl Hub {
     }
 
     /// The buckets in which the session holds places, in their order.
-    pub(super) fn held_in(&self) -> Vec<HeldIn> {
+    pub(crate) fn held_in(&self) -> Vec<HeldIn> {
         let mut held: BTreeMap<u16, HeldIn> = BTreeMap::new();
         for slot in self.lock().slots.values() {
             let Stand::Granted { seq } = slot.stand() else { continue };
@@ -227,7 +238,7 @@ impl Hub {
 
     /// The bucket of these places is gone; if there is another one, `born` is its first number. What was granted since they
     /// were counted is not meant.
-    pub(super) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
+    pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
         let is_lost = |slot: &&Arc<Slot>| {
             let Stand::Granted { seq } = slot.stand() else { return false };
             slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
@@ -236,8 +247,40 @@ impl Hub {
         lost.iter().for_each(|slot| self.set(slot, Stand::Gone(Loss::Removed)));
     }
 
+    /// The places that it holds, by name.
+    pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
+        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
+        for (id, slot) in self.lock().slots.iter().filter(|(_, slot)| matches!(slot.stand(), Stand::Granted { .. })) {
+            names.entry(slot.place.name.clone()).or_default().push(*id);
+        }
+        names
+    }
+
+    /// Whether it holds, waits or asks for anything.
+    pub(crate) fn has_places(&self) -> bool {
+        !self.lock().slots.is_empty()
+    }
+
+    /// Whether it waits for anything.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
+    /// The number of a place, once it is known.
+    pub(crate) fn seq(&self, id: RequestId) -> Option<u64> {
+        self.lock().slots.get(&id).and_then(|slot| slot.seq())
+    }
+
+    /// The server does not have this grant any more.
+    pub(crate) fn missing(&self, id: RequestId) {
+        let slot = self.lock().slots.get(&id).cloned();
+        if let Some(slot) = slot {
+            self.set(&slot, Stand::Gone(Loss::Removed));
+        }
+    }
+
     /// Which of `places` are gone, and why.
-    pub(super) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
+    pub(crate) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
         own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.stand()) {
             None => Some(Loss::Removed),
             Some(Stand::Gone(loss)) => Some(loss),
@@ -246,7 +289,7 @@ impl Hub {
     }
 
     /// All places of the session, by name.
-    pub(super) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
+    pub(crate) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
         let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
         for (id, slot) in &self.lock().slots {
             names.entry(slot.place.name.clone()).or_default().push(*id);
@@ -255,11 +298,11 @@ impl Hub {
     }
 
     /// A message came on this connection.
-    pub(super) fn heard(&self, connection: u64, message: &[u8]) {
+    pub(crate) fn heard(&self, connection: u64, message: &[u8]) {
         if self.connection.load(Ordering::Acquire) != connection {
             return;
         }
-        for news in scripts::news(message) {
+        for news in news(message) {
             match news {
                 News::Granted(place, grant) => self.told_granted(place.request, grant),
                 News::Broken(place, grant, reason) => self.told_broken(Broken { place, grant, reason }),
@@ -284,7 +327,7 @@ impl Hub {
     }
 
     /// Somebody broke a grant of ours, as a message or a renewal tells.
-    pub(super) fn told_broken(&self, broken: Broken) {
+    pub(crate) fn told_broken(&self, broken: Broken) {
         let known = (broken.place, broken.grant);
         let mut inner = self.lock();
         let slot = inner.slots.get(&known.0.request).cloned();
@@ -317,17 +360,17 @@ impl Hub {
     }
 
     /// The broken grants that the server may stop to tell of.
-    pub(super) fn broken(&self) -> Vec<(PlaceId, u64)> {
+    pub(crate) fn broken(&self) -> Vec<(PlaceId, u64)> {
         self.lock().broken.clone()
     }
 
     /// The server heard of these.
-    pub(super) fn acknowledged(&self, grants: &[(PlaceId, u64)]) {
+    pub(crate) fn acknowledged(&self, grants: &[(PlaceId, u64)]) {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
     /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
-    pub(super) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
+    pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let inner = self.lock();
         let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
         let mut next = Moment::NEVER;
@@ -344,19 +387,19 @@ impl Hub {
     }
 
     /// Completes when somebody is to be looked at earlier than was planned.
-    pub(super) async fn rung(&self) {
+    pub(crate) async fn rung(&self) {
         self.bell.notified().await;
     }
 
     /// A look at these told nothing; there is to be another one then.
-    pub(super) fn put_off(&self, asked: &[(Name, Vec<RequestId>)], due: Moment) {
+    pub(crate) fn put_off(&self, asked: &[(Name, Vec<RequestId>)], due: Moment) {
         let inner = self.lock();
         let slots = asked.iter().flat_map(|(_, ids)| ids).filter_map(|id| inner.waiting.get(id));
         slots.for_each(|slot| slot.lock().due = due);
     }
 
     /// What a look at `asked` told; `at` is when the answer came.
-    pub(super) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
+    pub(crate) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {
             self.end(Over::There, Loss::Expired);
             return;
@@ -375,7 +418,7 @@ impl Hub {
             Seen::Granted(grant) => self.granted(&slot, grant),
             Seen::Missing => self.set(&slot, Stand::Gone(Loss::Removed)),
             Seen::Waiting(_, ahead) => {
-                let ahead = ahead.unwrap_or(known_ahead);
+                let ahead = ahead.or(known_ahead);
                 slot.change(|state| {
                     // A message may have come since.
                     if matches!(state.stand, Stand::Waiting { seq, .. } if seq == known) {
@@ -390,7 +433,7 @@ impl Hub {
 }
 
 /// When to look at a waiter again whose queue was told at `at` to have this boundary.
-pub(super) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
+pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     at.after(boundary.map_or(REPAIR, |boundary| boundary.min(REPAIR)))
 }
 

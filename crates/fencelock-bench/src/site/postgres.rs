@@ -1,0 +1,91 @@
+//! The PostgreSQL server of the run.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result};
+use fencelock_testbed::Proxy;
+use fencelock_testbed::postgres::{OWNER, Server, Settings};
+
+use super::{Kept, Network, OpenTransaction, Site, Traffic};
+use crate::crew::Target;
+use crate::machine::{self, Cores};
+
+#[derive(Debug)]
+pub(super) struct Postgres {
+    server: Server,
+    proxies: [Proxy; 1],
+    cores: Cores,
+    made: AtomicU64,
+}
+
+impl Postgres {
+    pub(super) fn start(cores: Cores) -> Result<Self> {
+        let settings = Settings::default().with("shared_preload_libraries = 'pg_stat_statements'");
+        let server = Server::start(settings).context("no PostgreSQL")?;
+        server.sql("postgres", "CREATE EXTENSION pg_stat_statements")?;
+        let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?))?;
+        let site = Self { server, proxies: [proxy], cores, made: AtomicU64::new(0) };
+        site.keep(Kept::Second)?;
+        Ok(site)
+    }
+
+    fn number(&self, sql: &str) -> Result<u64> {
+        let said = self.server.sql("postgres", sql)?;
+        said.trim().parse().with_context(|| said.clone())
+    }
+}
+
+impl Site for Postgres {
+    fn describe(&self) -> Result<Option<String>> {
+        let version = self.server.sql("postgres", "SHOW server_version")?;
+        Ok(Some(format!("one PostgreSQL {} that writes to the disk what it says (`fsync` on)", version.trim())))
+    }
+
+    fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+
+    /// A schema of its own for ours; what others lock is a row.
+    fn target(&self, network: Network) -> Target {
+        let address = match network {
+            Network::OneCore | Network::Loopback => self.server.address(),
+            Network::Delay => self.proxies[0].address(),
+        };
+        let name = format!("bench_{}", self.made.fetch_add(1, Ordering::Relaxed));
+        Target { url: format!("postgres://{OWNER}:secret@{address}/{OWNER}?schema={name}"), file: name.into() }
+    }
+
+    /// Processes that the server starts later keep to the same cores.
+    fn keep(&self, to: Kept) -> Result<()> {
+        self.server.processes().into_iter().try_for_each(|id| {
+            let pinned = machine::pin_process(id, &to.among(self.cores));
+            // Those that clear up come and go.
+            if Path::new(&format!("/proc/{id}")).exists() { pinned } else { Ok(()) }
+        })
+    }
+
+    fn open_transaction(&self) -> Result<OpenTransaction> {
+        let address = self.server.address();
+        let mut psql = Command::new("psql");
+        psql.args(["-XAtq", "-U", "postgres", "-h", "127.0.0.1", "-d", OWNER, "-p", &address.port().to_string()]);
+        let mut child = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no psql")?;
+        let mut transaction = child.stdin.take().context("psql has no input")?;
+        // A snapshot that stays, and a number of its own.
+        writeln!(transaction, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current();")?;
+        transaction.flush()?;
+        let mut began = String::new();
+        BufReader::new(child.stdout.take().context("psql has no output")?).read_line(&mut began)?;
+        child.stdin = Some(transaction);
+        Ok(OpenTransaction(child))
+    }
+
+    /// Statements that clients sent. Notifications are not counted by the server.
+    fn traffic(&self) -> Result<Traffic> {
+        let counted = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
+        let requests = self.number(counted)?;
+        Ok(Traffic { requests, sent: requests })
+    }
+}

@@ -1,0 +1,12 @@
+//! PostgreSQL servers, and everything that breaks them.
+
+mod pooler;
+mod server;
+mod settings;
+mod shared;
+mod template;
+
+pub use pooler::Pooler;
+pub use server::Server;
+pub use settings::{Settings, Tls};
+pub use shared::{KIND, OWNER, shared};

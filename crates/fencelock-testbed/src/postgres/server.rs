@@ -1,0 +1,323 @@
+//! One server: its files, its processes, and what is done to it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::settings::Settings;
+use super::shared::OWNER;
+use super::template::{Runner, open_scratch, run, template};
+use crate::clock::{CLOCK_SHIM, Clock};
+use crate::packages::POSTGRESQL;
+use crate::ports::Port;
+use crate::process::{Process, bound};
+use crate::scratch::Scratch;
+use crate::versions::postgres_program;
+use crate::{PATIENCE, wait_until};
+
+/// One server. Dropping it kills it and removes its data.
+#[derive(Debug)]
+pub struct Server {
+    settings: Settings,
+    port: Port,
+    clock: Option<Clock>,
+    process: Mutex<Option<Process>>,
+    directory: Scratch,
+}
+
+impl Server {
+    /// Starts a server and waits until it serves. The role [`OWNER`] is there, and a database that it owns and that is called so, too.
+    ///
+    /// # Errors
+    /// When it does not, with the end of its log.
+    ///
+    /// # Panics
+    /// When PostgreSQL is not installed, with the command that installs it.
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        let server = Self::prepare(settings)?;
+        server.restart()?;
+        server.wait_until_serving()?;
+        if server.settings.standby_of.is_none() {
+            server.sql("postgres", &format!("CREATE ROLE {OWNER} LOGIN PASSWORD 'secret'"))?;
+            server.sql("postgres", &format!("CREATE DATABASE {OWNER} OWNER {OWNER}"))?;
+        }
+        Ok(server)
+    }
+
+    fn prepare(settings: Settings) -> io::Result<Self> {
+        POSTGRESQL.require();
+        let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::get()?);
+        let clock = if settings.own_clock {
+            CLOCK_SHIM.require();
+            Some(Clock::new(directory.path())?)
+        } else {
+            None
+        };
+        let data = directory.path().join("data");
+        match settings.standby_of {
+            None => {
+                run(Command::new("cp").arg("-a").arg(template()?).arg(&data))?;
+            }
+            Some(primary) => {
+                DirBuilder::new().mode(0o700).create(&data)?;
+                runner.give(&data)?;
+                let mut copy = runner.command("pg_basebackup");
+                copy.args(["-h", &primary.ip().to_string(), "-p", &primary.port().to_string(), "-U", "postgres"]);
+                copy.args(["--checkpoint=fast", "--no-sync", "-R", "-D"]).arg(&data);
+                run(&mut copy)?;
+            }
+        }
+        let sockets = directory.path().join("sockets");
+        fs::create_dir(&sockets)?;
+        runner.give(&sockets)?;
+        let tls = match &settings.tls {
+            None => None,
+            Some(tls) => Some((own_copy(runner, &tls.certificate, &data)?, own_copy(runner, &tls.key, &data)?)),
+        };
+        let server = Self { settings, port, clock, process: Mutex::default(), directory };
+        let tls = tls.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let config = server.settings.config(server.port.number(), &sockets.to_string_lossy(), tls);
+        for (file, text) in [("postgresql.auto.conf", config), ("pg_hba.conf", server.settings.access())] {
+            fs::write(data.join(file), text)?;
+            runner.give(&data.join(file))?;
+        }
+        Ok(server)
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The directory of its socket file.
+    #[must_use]
+    pub fn sockets(&self) -> PathBuf {
+        self.directory.path().join("sockets")
+    }
+
+    /// The URL of a store in the database that [`Server::start`] makes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgres://{OWNER}:secret@{}/{OWNER}", self.address())
+    }
+
+    /// Runs statements as the superuser, and returns what `psql` prints of them, unadorned.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
+        sql_at(self.address(), database, statements)
+    }
+
+    /// Kills the server with all its processes, as `kill -9` does. Repeatable.
+    ///
+    /// # Panics
+    /// When the system refuses to.
+    pub fn kill(&self) {
+        if let Some(mut process) = self.process().take() {
+            // Stopped first, so that it starts no other one meanwhile.
+            let children = process.pause().map(|()| children(process.id())).unwrap_or_default();
+            signal(&children, Signal::KILL);
+            process.kill().expect("killing a child");
+            wait_until(PATIENCE, || children.iter().all(|child| !is_there(*child)));
+        }
+    }
+
+    /// Ends it as an immediate shutdown does: without a word, and without anything that was not on disk yet.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop_immediately(&self) -> io::Result<()> {
+        let Some(mut process) = self.process().take() else { return Ok(()) };
+        signal(&[process.id()], Signal::QUIT);
+        match wait_until(PATIENCE, || matches!(process.ended(), Ok(Some(_)))) {
+            true => Ok(()),
+            false => Err(io::Error::other("the server does not end")),
+        }
+    }
+
+    /// Stops the server with all its processes, as SIGSTOP does; its sockets stay.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pause(&self) {
+        let mut process = self.process();
+        let process = process.as_mut().expect("a server that runs");
+        process.pause().expect("stopping a child");
+        signal(&children(process.id()), Signal::STOP);
+    }
+
+    /// Lets a paused server go on.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        let mut process = self.process();
+        let process = process.as_mut().expect("a server that runs");
+        signal(&children(process.id()), Signal::CONT);
+        process.resume().expect("continuing a child");
+    }
+
+    /// Starts the server again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn restart(&self) -> io::Result<()> {
+        self.kill();
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let mut words = Runner::get()?.words();
+        // The kernel forgets whom to kill with us when the user changes.
+        words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
+        words.push(postgres_program("postgres").to_string_lossy().into_owned());
+        let mut command = bound(&words[0]);
+        command.args(&words[1..]).arg("-D").arg(self.data()).current_dir("/");
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        *self.process() = Some(Process::start(command)?);
+        Ok(())
+    }
+
+    /// Its processes: the first one, and those that it started.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let id = self.process().as_ref().map(Process::id);
+        id.into_iter().flat_map(|id| [id].into_iter().chain(children(id))).collect()
+    }
+
+    /// Makes a standby take writes from now on.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn promote(&self) -> io::Result<()> {
+        self.sql("postgres", "SELECT pg_promote(true, 60)").map(drop)
+    }
+
+    /// Sets how many seconds its wall clock is off, from now on; [`Settings::own_clock`] gives it one.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    ///
+    /// # Panics
+    /// When it has no clock of its own.
+    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
+        self.clock.as_ref().expect("a server with a clock of its own, see Settings::own_clock").set(seconds)
+    }
+
+    /// Whether it runs, paused or not.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+    }
+
+    /// Lets everything go on: a paused server, one that is dead, a clock that is off.
+    ///
+    /// # Errors
+    /// As [`Server::wait_until_serving`].
+    pub fn heal(&self) -> io::Result<()> {
+        if let Some(clock) = &self.clock {
+            clock.set(0)?;
+        }
+        if self.is_running() {
+            self.resume();
+        } else {
+            self.restart()?;
+        }
+        self.wait_until_serving()
+    }
+
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    pub fn wait_until_serving(&self) -> io::Result<()> {
+        let mut runs = true;
+        let settled = wait_until(PATIENCE, || {
+            runs = self.is_running();
+            !runs || self.sql("postgres", "SELECT 1").is_ok()
+        });
+        if settled && runs {
+            return Ok(());
+        }
+        let why = if runs { "does not serve" } else { "ended" };
+        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{}", self.address(), self.log_end())))
+    }
+
+    fn log_end(&self) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs statements as the superuser of the server at `address`.
+pub(super) fn sql_at(address: SocketAddr, database: &str, statements: &str) -> io::Result<String> {
+    let mut psql = Command::new(postgres_program("psql"));
+    psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database]).args(["-c", statements]);
+    psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).env("PGCONNECT_TIMEOUT", "10");
+    run(psql.stdin(Stdio::null()).current_dir("/"))
+}
+
+/// A copy that the server's user alone can read, as the server wants it of a key.
+fn own_copy(runner: Runner, file: &Path, data: &Path) -> io::Result<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let copy = data.join(file.file_name().unwrap_or_default());
+    fs::copy(file, &copy)?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o600))?;
+    runner.give(&copy)?;
+    Ok(copy.to_string_lossy().into_owned())
+}
+
+/// The children of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_child = |id: &u32| stat(*id).is_some_and(|(_, of)| of == parent);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
+/// The state of a process, and its parent.
+fn stat(id: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn is_there(id: u32) -> bool {
+    stat(id).is_some_and(|(state, _)| state != 'Z')
+}
+
+/// Sends it to those that are still there.
+fn signal(processes: &[u32], signal: Signal) {
+    let pids = processes.iter().filter_map(|id| Pid::from_raw(i32::try_from(*id).ok()?));
+    for pid in pids {
+        // It may have ended meanwhile.
+        let _ = kill_process(pid, signal);
+    }
+}

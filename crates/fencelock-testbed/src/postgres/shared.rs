@@ -1,0 +1,70 @@
+//! PostgreSQL, as one kind of server among others.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::server::{self, Server};
+use super::settings::Settings;
+use crate::packages::POSTGRESQL;
+use crate::server::{Kind, Shared};
+
+/// The role that owns the databases of tests; no superuser.
+pub const OWNER: &str = "fencelock";
+
+/// PostgreSQL.
+pub static KIND: Kind = Kind {
+    scheme: "postgres",
+    other_schemes: &["postgresql"],
+    variable: "FENCELOCK_TEST_POSTGRES",
+    package: POSTGRESQL,
+    options: "user=fencelock",
+    start: || Ok(Box::new(Server::start(Settings::default())?)),
+    namespace: database,
+    shared: OnceLock::new(),
+};
+
+/// The server that all tests share: [`Kind::shared`].
+///
+/// # Panics
+/// When it cannot be started.
+pub fn shared() -> &'static Shared {
+    KIND.shared()
+}
+
+/// A database that no other test uses, as in `/t1a2b_7`.
+fn database(server: SocketAddr) -> io::Result<String> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let name = format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    server::sql_at(server, "postgres", &format!("CREATE DATABASE {name} OWNER {OWNER}"))?;
+    Ok(format!("/{name}"))
+}
+
+impl crate::server::Server for Server {
+    fn address(&self) -> SocketAddr {
+        self.address()
+    }
+
+    fn kill(&self) {
+        self.kill();
+    }
+
+    fn pause(&self) {
+        self.pause();
+    }
+
+    fn resume(&self) {
+        self.resume();
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        self.restart()?;
+        self.wait_until_serving()
+    }
+
+    fn requests(&self) -> io::Result<u64> {
+        let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
+        self.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
+    }
+}

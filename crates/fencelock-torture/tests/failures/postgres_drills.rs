@@ -1,0 +1,88 @@
+//! A hundred workers contend for locks in PostgreSQL while server, network, clock and workers fail.
+//!
+//! Two of them may believe in their locks at once only where a jump of the clock lies between their grants, and resources refuse the older
+//! one; see `fencelock_torture::postgres`. `FENCELOCK_SEED=<number>` decides the schedules.
+
+use std::sync::Arc;
+
+use crate::common::{Servers, drill, drill_at};
+use fencelock_conformance::harness::{Outage, Site, Strategy};
+use fencelock_torture::postgres;
+
+static ONE: Servers<postgres::Servers> = Servers::new(postgres::Servers::start);
+
+#[test]
+fn workers_that_nobody_hurts_share_their_locks() {
+    drill(&ONE, Strategy::Calm, 5);
+}
+
+#[test]
+fn a_server_that_is_killed_grants_nothing_twice() {
+    drill(&ONE, Strategy::Brief(Outage::LeaderKilled), 2);
+}
+
+#[test]
+fn a_server_that_is_restarted_grants_nothing_twice() {
+    drill(&ONE, Strategy::Brief(Outage::ServerRestarted), 3);
+}
+
+#[test]
+fn a_server_that_is_paused_and_goes_on_grants_nothing_twice() {
+    drill(&ONE, Strategy::Long(Outage::LeaderPaused), 1);
+}
+
+#[test]
+fn a_server_that_swallows_everything_grants_nothing_twice() {
+    drill(&ONE, Strategy::Long(Outage::ServerHoled), 1);
+}
+
+#[test]
+fn workers_cut_grant_nothing_twice() {
+    drill(&ONE, Strategy::Brief(Outage::WorkerCut), 3);
+    drill(&ONE, Strategy::Long(Outage::WorkerCut), 1);
+}
+
+#[test]
+fn workers_whose_connections_swallow_everything_grant_nothing_twice() {
+    drill(&ONE, Strategy::Long(Outage::WorkerHoled), 1);
+}
+
+#[test]
+fn connections_may_be_reset() {
+    drill(&ONE, Strategy::Brief(Outage::ConnectionsReset), 4);
+}
+
+#[test]
+fn answers_may_be_cut_anywhere() {
+    let servers = ONE.take();
+    let site = Arc::new(servers.site(5));
+    let verdict = drill_at(Arc::clone(&site) as Arc<dyn Site>, Strategy::Brief(Outage::AnswerCut), 8);
+    let struck = verdict.toll.outages[&Outage::AnswerCut] as u64;
+    assert!(site.cuts() >= struck, "{} cuts: {verdict}", site.cuts());
+}
+
+#[test]
+fn bytes_that_were_held_back_for_longer_than_a_session_take_no_effect() {
+    drill(&ONE, Strategy::Long(Outage::WorkerHeldBack), 1);
+}
+
+#[test]
+fn holders_that_are_killed_block_nobody() {
+    drill(&ONE, Strategy::KillHolders, 3);
+}
+
+#[test]
+fn holders_stopped_past_their_session_write_nothing_late() {
+    drill(&ONE, Strategy::StopHoldersPastTheirSession, 1);
+}
+
+#[test]
+fn a_clock_that_jumps_lets_tokens_rise_and_resources_refuse_the_older_ones() {
+    drill(&ONE, Strategy::Brief(Outage::ClockAhead), 2);
+    drill(&ONE, Strategy::Brief(Outage::ClockBehind), 2);
+}
+
+#[test]
+fn a_storm_of_everything_breaks_no_law() {
+    drill(&ONE, Strategy::Storm, 2);
+}

@@ -1,0 +1,85 @@
+//! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
+
+use crate::error::{Error, ErrorKind};
+use crate::kit::fault::{Meaning, passing, refused};
+
+/// What became of a request that failed with `error`, which is told as the cause in words.
+pub(super) fn fault(operation: &'static str, error: &tokio_postgres::Error) -> Error {
+    let Some(said) = error.as_db_error() else {
+        return happened(error).of(operation).with("cause", chain(error));
+    };
+    let told: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
+    meant(said.code().code()).of(operation).with("cause", told).with("sqlstate", said.code().code())
+}
+
+/// What the server said: the table of its error codes is in appendix A of its documentation. An error ends the transaction, so nothing
+/// was done, but for those that end the connection.
+fn meant(code: &str) -> Meaning {
+    use ErrorKind::{Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
+    let ended = |message| Meaning { unknown: true, ..passing(Unreachable, message) };
+    match code {
+        "28P01" | "28000" => refused(
+            Denied,
+            "the server refused the user, the password, or this host (its pg_hba.conf says who may connect from where, and whether encrypted)",
+        ),
+        "42704" => refused(Config, "there is no role of that name"),
+        "3D000" => refused(Config, "the server has no database of that name"),
+        "42501" => refused(
+            Denied,
+            "the user may not do that: it needs USAGE on the schema and EXECUTE on its functions, which `fencelock migrate --grant` gives",
+        ),
+        "25006" => passing(Unreachable, "the server takes no writes: it is a standby, or read-only"),
+        "3F000" | "42883" | "42P01" | "42P02" | "42703" | "42804" => refused(
+            Layout,
+            "the schema is not what this release makes: it is damaged, or of another program (`fencelock migrate` makes it)",
+        ),
+        "2200H" => refused(Exhausted, "the numbers are past the last fencing token"),
+        "40001" | "40P01" => passing(Unreachable, "the server undid the request in favour of another one"),
+        "55P03" => {
+            passing(Unreachable, "another transaction keeps what the request needs, such as the rows of this lock")
+        }
+        "57014" => passing(Unreachable, "somebody cancelled the request at the server"),
+        "53300" => passing(
+            Exhausted,
+            "the server has as many connections as it takes (its max_connections, or the user's limit)",
+        ),
+        "53100" => passing(Exhausted, "the server's disk is full"),
+        "53200" => passing(Exhausted, "the server has no memory left"),
+        "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
+        "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
+        "0A000" | "26000" => refused(Unsupported, "the server, or a pooler before it, cannot do what this store needs"),
+        "57P03" => passing(Unreachable, "the server is starting up, shutting down or recovering"),
+        "57P01" | "57P02" | "57P05" | "25P03" | "57P04" => ended("the server ended the connection"),
+        code if code.starts_with("53") => passing(Exhausted, "the server has no room"),
+        code if code.starts_with("08") => ended("the connection was lost before the answer came"),
+        code if code.starts_with("58") => ended("the server's disk or operating system failed"),
+        _ => Meaning {
+            unknown: true,
+            ..refused(ErrorKind::Internal, "the server answered with an error that this release does not know")
+        },
+    }
+}
+
+/// What happened without a word of the server.
+fn happened(error: &tokio_postgres::Error) -> Meaning {
+    let text = error.to_string();
+    if text.contains("invalid configuration") || text.contains("authentication") {
+        return refused(
+            ErrorKind::Denied,
+            "the server asks for a password, or for a way to prove who we are that this release does not know",
+        );
+    }
+    let message =
+        "the connection was lost before the answer came, or what answered does not speak as a PostgreSQL server does";
+    Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
+}
+
+fn chain(error: &tokio_postgres::Error) -> String {
+    let mut told = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        told = format!("{told}: {error}");
+        source = error.source();
+    }
+    told.chars().filter(|c| !c.is_control()).take(300).collect()
+}

@@ -1,0 +1,88 @@
+//! Locks in PostgreSQL: the schema that they are kept in, for those who make it by hand or for others.
+//!
+//! A client makes the schema by itself when its role may create one. Where it may not, somebody who may runs [`Schema::migrate`], or the
+//! statements of [`Schema::statements`], or `fencelock migrate`, and grants the role of the clients the right to call the functions.
+//!
+//! What the functions `hold`, `fence` and `in_transaction` do for transactions of one's own is told in `docs/locks-in-postgresql.md`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::link::bare;
+use super::setup::{Tables, ddl, grants, make};
+use super::url::Config;
+use crate::engine::options::URL_OPTIONS;
+use crate::error::Result;
+use crate::store::StoreUrl;
+
+/// The statement that makes the grant of a lock part of the transaction that it is run in: its parameters are the name of the lock and its
+/// token ([`FencingToken::to_i64`](crate::FencingToken::to_i64)). For the default schema.
+///
+/// It fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
+pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
+
+/// The schema in which a `postgres:` URL keeps its locks.
+#[derive(Clone)]
+pub struct Schema {
+    config: Arc<Config>,
+    tables: Tables,
+}
+
+/// What [`Schema::migrate`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Migration {
+    /// There was none, and it was made.
+    Made,
+    /// It was there, and is that of this release.
+    UpToDate,
+}
+
+impl Schema {
+    /// The schema of this store URL; options of clients, such as `ttl_ms`, are passed over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) that names what is wrong.
+    pub fn of(url: &str) -> Result<Self> {
+        let mut url = StoreUrl::parse(url)?;
+        URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
+        Ok(Self { config: Arc::new(Config::from_url(url)?), tables: Tables::Logged })
+    }
+
+    /// Made with unlogged tables: acquiring and releasing hardly wait for the disk. The price is a crash of the server, which ends every lock; after it
+    /// nobody is granted one for as long as the longest ttl of a client was, so that no holder is still at work. What was made is not changed.
+    #[must_use]
+    pub fn unlogged(self) -> Self {
+        Self { tables: Tables::Unlogged, ..self }
+    }
+
+    /// The statements that make it, and let these roles use it: in the order in which they are to be run, in one transaction.
+    #[must_use]
+    pub fn statements(&self, roles: &[&str]) -> String {
+        let schema = &self.config.schema;
+        let granted: String = roles.iter().map(|role| grants(schema, role)).collect();
+        format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.tables))
+    }
+
+    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a role to be granted that there is not, and where tables are to be unlogged that are
+    /// there and are not,
+    /// [`ErrorKind::Layout`](crate::ErrorKind::Layout) for a schema of another release or program.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time.
+    pub async fn migrate(&self, roles: &[&str]) -> Result<Migration> {
+        let connection = bare(&self.config).await?;
+        let is_new = make(&connection, &self.config.schema, self.tables, roles).await?;
+        Ok(if is_new { Migration::Made } else { Migration::UpToDate })
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:?}", self.config.schema.quoted(), self.config)
+    }
+}

@@ -1,0 +1,910 @@
+-- Locks in PostgreSQL, layout `fair`, version 1: tables that only the functions below touch.
+--
+-- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, and {check} for the refusal of every isolation level
+-- but read committed.
+-- NOTES.md beside this file says why each lock is taken in the order in which it is.
+
+-- One that is there, and empty, asks for no right to make others.
+DO $$ BEGIN
+    IF to_regnamespace($name${schema}$name$) IS NULL THEN
+        CREATE SCHEMA IF NOT EXISTS {schema};
+    END IF;
+END $$;
+
+-- One row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nobody is granted, for at most
+-- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session.
+CREATE TABLE {schema}.layout (
+    version integer NOT NULL, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
+);
+INSERT INTO {schema}.layout VALUES (1, NULL, 'epoch', '0', '0');
+
+-- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
+CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
+INSERT INTO {schema}.bucket SELECT number, 0 FROM generate_series(0, 4095) AS number;
+
+CREATE {kept} TABLE {schema}.place (
+    bucket integer NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    granted boolean NOT NULL,
+    weight bigint NOT NULL,
+    capacity bigint NOT NULL,
+    session bigint NOT NULL,
+    client bigint NOT NULL,
+    number bigint NOT NULL,
+    since timestamptz NOT NULL,
+    lease_ms bigint,
+    purpose text,
+    CHECK (weight >= 1 AND weight <= capacity),
+    PRIMARY KEY (bucket, name, seq)
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
+
+CREATE {kept} TABLE {schema}.session (
+    id bigint PRIMARY KEY,
+    expires timestamptz NOT NULL,
+    ttl interval NOT NULL,
+    epoch bigint NOT NULL,
+    bell text NOT NULL CHECK (bell ~ '^fencelock_[0-9a-f]{16}$'),
+    host text NOT NULL,
+    pid bigint NOT NULL,
+    client bigint NOT NULL,
+    -- The advisory lock that the session's connection holds, where the session ends with its connection.
+    bound bigint
+) WITH (fillfactor = 30, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE {schema}.broken (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    session bigint NOT NULL,
+    client bigint NOT NULL,
+    number bigint NOT NULL,
+    reason text NOT NULL,
+    record text NOT NULL,
+    at timestamptz NOT NULL,
+    told boolean NOT NULL
+);
+CREATE INDEX ON {schema}.broken (name, id);
+CREATE INDEX ON {schema}.broken (session) WHERE NOT told;
+
+CREATE TABLE {schema}.fence (resource text COLLATE "C" PRIMARY KEY, token bigint NOT NULL);
+
+-- Order and token in one. The end is where fencing tokens end.
+CREATE SEQUENCE {schema}.number AS bigint MINVALUE 1 MAXVALUE 2251799813685247;
+
+CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$ SELECT version FROM layout $$;
+
+-- Functions whose names begin with `_` are called by the others alone, and find things by the path that those have.
+
+-- The first 12 bits of the name's SHA-256.
+CREATE FUNCTION {schema}._home(p_name text) RETURNS integer LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE digest bytea := sha256(convert_to(p_name, 'UTF8'));
+BEGIN
+    RETURN (get_byte(digest, 0) << 4) | (get_byte(digest, 1) >> 4);
+END $$;
+
+-- Numbers never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups. The step ahead is more than can be
+-- drawn between the two statements.
+CREATE FUNCTION {schema}._raise() RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE clock bigint := floor(extract(epoch FROM clock_timestamp()) * 128000)::bigint;
+BEGIN
+    IF nextval('number') < clock THEN
+        PERFORM 1 FROM layout FOR UPDATE;
+        IF nextval('number') < clock THEN
+            PERFORM setval('number', clock + 10000);
+        END IF;
+    END IF;
+END $$;
+
+-- Another one after a failover, after a restored backup, and where a dump was read in: grants may be missing that their holders believe in.
+CREATE FUNCTION {schema}._mark() RETURNS text LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    place_id oid := 'place'::regclass;
+    cluster text := '';
+BEGIN
+    BEGIN
+        cluster := (SELECT system_identifier FROM pg_control_system()) || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN OTHERS THEN
+        -- A server of a kind that does not tell.
+    END;
+    RETURN place_id || ' ' || (SELECT oid FROM pg_database WHERE datname = current_database()) || ' ' || cluster;
+END $$;
+
+-- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some.
+CREATE FUNCTION {schema}._heed(p_ttl interval) RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE
+    now_mark text := _mark();
+    is_empty boolean;
+BEGIN
+    IF (SELECT count(DISTINCT relpersistence) > 1 FROM pg_class WHERE oid IN ('bucket'::regclass, 'place'::regclass, 'session'::regclass)) THEN
+        -- That some of them are empty after a crash would not be noticed.
+        RAISE EXCEPTION USING ERRCODE = 'FL004', MESSAGE = 'the tables bucket, place and session are logged in part: ALTER TABLE ... SET makes them alike';
+    END IF;
+    IF EXISTS (SELECT FROM layout WHERE mark = now_mark AND longest >= p_ttl) AND EXISTS (SELECT FROM bucket WHERE bucket = 0) THEN
+        RETURN;
+    END IF;
+    PERFORM 1 FROM layout FOR UPDATE;
+    -- As unlogged tables are after a crash.
+    is_empty := NOT EXISTS (SELECT FROM bucket WHERE bucket = 0);
+    -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
+    UPDATE layout SET quiet_for = greatest(longest, p_ttl, least(quiet_until - clock_timestamp(), quiet_for)),
+            longest = coalesce((SELECT max(ttl) FROM session), '0')
+        WHERE mark <> now_mark OR is_empty;
+    IF FOUND THEN
+        UPDATE layout SET quiet_until = clock_timestamp() + quiet_for;
+    END IF;
+    INSERT INTO bucket SELECT number, 0 FROM generate_series(0, 4095) AS number WHERE is_empty;
+    UPDATE layout SET mark = now_mark, longest = greatest(longest, p_ttl);
+END $$;
+
+-- Whether the connection is gone that a session is bound to: its advisory lock is free. To look takes that lock for a moment beside others
+-- who look, and leaves nothing behind. A connection would get its own lock, so it says which that is. No standby knows the locks of its
+-- primary. NULL where a session is bound to none.
+CREATE FUNCTION {schema}._is_gone(p_bound bigint) RETURNS boolean LANGUAGE plpgsql STRICT
+AS $$
+BEGIN
+    IF p_bound::text = current_setting('fencelock.bound', true) OR pg_is_in_recovery() THEN
+        RETURN false;
+    END IF;
+    IF pg_try_advisory_lock_shared(p_bound) THEN
+        PERFORM pg_advisory_unlock_shared(p_bound);
+        RETURN true;
+    END IF;
+    RETURN false;
+END $$;
+
+CREATE FUNCTION {schema}._id(p_client bigint, p_number bigint) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT pg_catalog.lpad(pg_catalog.to_hex(p_client), 16, '0') || '-' || pg_catalog.to_hex(p_number) $$;
+
+-- Tells a session something: at the commit, or, `late`, by the call of ring() that follows in the same message.
+CREATE FUNCTION {schema}._tell(p_bell text, p_payload text, p_late boolean) RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_late THEN
+        PERFORM set_config('fencelock.rings',
+            coalesce(current_setting('fencelock.rings', true), '') || p_bell || chr(31) || p_payload || chr(30), false);
+    ELSE
+        PERFORM pg_notify(p_bell, p_payload);
+    END IF;
+END $$;
+
+-- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk. Names and
+-- reasons are too short for it to refuse one.
+CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    rings text := current_setting('fencelock.rings', true);
+    one text;
+BEGIN
+    IF rings IS NULL OR rings = '' THEN
+        RETURN;
+    END IF;
+    PERFORM set_config('fencelock.rings', '', false);
+    FOREACH one IN ARRAY string_to_array(rtrim(rings, chr(30)), chr(30)) LOOP
+        PERFORM pg_notify(split_part(one, chr(31), 1), split_part(one, chr(31), 2));
+    END LOOP;
+END $$;
+
+-- Hears what is told to a session from now on. Whoever knows its bell can tell it things, and pg_stat_activity shows the text of a LISTEN.
+CREATE FUNCTION {schema}.listen(p_bell text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    EXECUTE format('LISTEN %I', p_bell);
+END $$;
+
+-- Those whose death would let somebody in: the first who hold, and the first who waits.
+CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint, granted boolean) LANGUAGE sql STABLE AS $$
+    -- Those who hold are the first ones, so nobody looks through all who wait.
+    SELECT f.session, f.granted FROM (
+        SELECT p.session, p.granted FROM {schema}.place AS p
+        WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low ORDER BY p.seq LIMIT 64) AS f
+    WHERE f.granted
+    UNION ALL
+    (SELECT p.session, p.granted FROM {schema}.place AS p
+        WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND NOT p.granted ORDER BY p.seq LIMIT 1)
+$$;
+
+-- All that a session asks of them, in one look: whether one is dead, when the next of them could be, whether one has longer to live than a
+-- ttl, whether another session that is bound to its connection holds, and which session waits first.
+CREATE FUNCTION {schema}._front(p_bucket integer, p_name text, p_low bigint, p_session bigint, p_moment timestamptz)
+RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, is_bound boolean, waits bigint) LANGUAGE sql STABLE AS $$
+    SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment OR {schema}._is_gone(s.bound)), min(coalesce(s.expires, p_moment)),
+        bool_or(s.expires > p_moment + s.ttl), bool_or(f.granted AND f.session <> p_session AND s.bound IS NOT NULL),
+        max(f.session) FILTER (WHERE NOT f.granted)
+    FROM {schema}._first(p_bucket, p_name, p_low) AS f LEFT JOIN {schema}.session AS s ON s.id = f.session
+$$;
+
+-- The clock went back: what it was ahead by keeps nobody for longer than a ttl. By the clock as it is when a row is locked: this may have
+-- waited, and a session may have been renewed meanwhile.
+CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) RETURNS void LANGUAGE sql AS $$
+    UPDATE {schema}.session SET expires = pg_catalog.clock_timestamp() + ttl WHERE expires > pg_catalog.clock_timestamp() + ttl AND id IN (
+        SELECT s.id FROM {schema}.session AS s WHERE s.id IN (SELECT session FROM {schema}._first(p_bucket, p_name, p_low))
+        FOR NO KEY UPDATE SKIP LOCKED)
+$$;
+
+-- In how many milliseconds the owner of the place `p_mine` looks again, where somebody could be found dead at `p_boundary`; -1 for never,
+-- and 0 for at any time: nobody tells when a connection ends, so the first who waits behind a session that is bound to one has to look.
+CREATE FUNCTION {schema}._look_in(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz, p_is_next boolean)
+RETURNS bigint LANGUAGE plpgsql STABLE
+AS $$
+DECLARE moment timestamptz := clock_timestamp();
+BEGIN
+    IF p_boundary IS NULL THEN
+        RETURN -1;
+    END IF;
+    IF p_is_next THEN
+        RETURN 0;
+    END IF;
+    -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end. Those behind it look in
+    -- case that one stands still, and so seldom that a crowd of them is no burden.
+    IF p_boundary <= moment THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM place
+            WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
+    END IF;
+    RETURN greatest(100, ceil(extract(epoch FROM p_boundary - moment) * 1000)::bigint + 1);
+END $$;
+
+-- The same, by a look of its own.
+CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_session bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
+AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    front record;
+BEGIN
+    SELECT * INTO front FROM _front(p_bucket, p_name, p_low, p_session, moment);
+    IF front.is_ahead THEN
+        PERFORM _shorten(p_bucket, p_name, p_low);
+    END IF;
+    RETURN _look_in(p_bucket, p_name, p_low, p_mine, least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment)),
+        front.is_bound AND front.waits = p_session);
+END $$;
+
+-- Takes sessions out that expired, or whose connection is gone, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing may
+-- be renewed already: it counts as living until that is over. Only who is not there any more is dead.
+CREATE FUNCTION {schema}._bury(p_sessions bigint[]) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM {schema}.session WHERE id IN (
+        SELECT id FROM {schema}.session WHERE id = ANY (p_sessions)
+            AND (expires <= pg_catalog.clock_timestamp() OR {schema}._is_gone(bound)) FOR UPDATE SKIP LOCKED)
+$$;
+
+-- Whether the first who waits is admitted: a departure that lets in more than are granted at once leaves the others to their looks, and so
+-- does a time in which nobody is granted.
+CREATE FUNCTION {schema}._has_room(p_bucket integer, p_name text, p_low bigint) RETURNS boolean LANGUAGE plpgsql
+AS $$
+DECLARE waits record;
+BEGIN
+    SELECT seq, weight, capacity INTO waits FROM place
+        WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND NOT granted ORDER BY seq LIMIT 1;
+    RETURN FOUND AND waits.weight + (SELECT coalesce(sum(weight), 0) FROM place
+        WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < waits.seq) <= waits.capacity;
+END $$;
+
+-- Removes the dead who hold, and grants what is admitted from the front on. The bucket is locked. Rows that a transaction holds stay.
+-- The number of the places that were granted.
+CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_late boolean) RETURNS integer LANGUAGE plpgsql
+AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    used numeric;
+    is_dead boolean;
+    is_quiet boolean;
+    from_seq bigint := p_low;
+    waits record;
+    one record;
+    news integer := 0;
+BEGIN
+    FOR looked IN 1 .. 1000 LOOP
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires, s.bound INTO waits
+            FROM place AS p LEFT JOIN session AS s ON s.id = p.session
+            WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
+        IF used IS NULL THEN
+            -- Those who hold are the first ones: what comes behind the first who waits is not looked at.
+            from_seq := coalesce(waits.seq, 9223372036854775807);
+            SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment OR _is_gone(s.bound)),
+                    (SELECT quiet_until FROM layout) > moment
+                INTO used, is_dead, is_quiet
+                FROM place AS p LEFT JOIN session AS s ON s.id = p.session
+                WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq;
+            IF is_dead THEN
+                PERFORM _bury(ARRAY(SELECT session FROM place
+                    WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < from_seq));
+                FOR one IN SELECT p.seq, p.weight FROM place AS p
+                    WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq
+                        AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session)
+                    ORDER BY p.seq LIMIT 1000 FOR UPDATE OF p SKIP LOCKED
+                LOOP
+                    DELETE FROM place WHERE bucket = p_bucket AND name = p_name AND seq = one.seq;
+                    used := used - one.weight;
+                END LOOP;
+            END IF;
+        END IF;
+        IF waits.seq IS NULL OR is_quiet THEN
+            RETURN news;
+        END IF;
+        IF waits.expires <= moment OR _is_gone(waits.bound) THEN
+            PERFORM _bury(ARRAY[waits.session]);
+            waits.bell := (SELECT bell FROM session WHERE id = waits.session);
+        END IF;
+        IF waits.bell IS NULL THEN
+            DELETE FROM place WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+        ELSIF used + waits.weight > waits.capacity THEN
+            RETURN news;
+        ELSE
+            UPDATE place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+            PERFORM _tell(waits.bell, 'n ' || p_name || chr(10) || 'g ' || _id(waits.client, waits.number) || ' ' || waits.seq, p_late);
+            used := used + waits.weight;
+            news := news + 1;
+            IF used >= waits.capacity THEN
+                RETURN news;
+            END IF;
+        END IF;
+        from_seq := waits.seq + 1;
+    END LOOP;
+    RETURN news;
+END $$;
+
+-- Opens a session that nobody had before, or again when the answer was lost: its epoch. With `p_bound`, a number that nobody had before
+-- either, the session ends with this connection, and is not opened again: 0 for one that is there.
+CREATE FUNCTION {schema}.open(p_session bigint, p_bell text, p_ttl_ms bigint, p_host text, p_pid bigint, p_client bigint, p_bound bigint)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
+BEGIN
+    {check}
+    PERFORM _raise();
+    PERFORM _heed(lives);
+    IF p_bound IS NOT NULL THEN
+        IF NOT pg_try_advisory_lock(p_bound) THEN
+            RETURN 0;
+        END IF;
+        PERFORM set_config('fencelock.bound', p_bound::text, false);
+    END IF;
+    INSERT INTO session VALUES (p_session, clock_timestamp() + lives, lives, 1, p_bell, p_host, p_pid, p_client, p_bound)
+        ON CONFLICT (id) DO UPDATE SET expires = clock_timestamp() + lives WHERE session.bound IS NULL AND p_bound IS NULL;
+    RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;
+END $$;
+
+-- Goes on with a session on another connection: the epoch from now on, 0 when the session is over, or bound to the connection that it had.
+CREATE FUNCTION {schema}.resume(p_session bigint, p_ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    lives interval := p_ttl_ms * interval '1 millisecond';
+    now_epoch bigint;
+BEGIN
+    {check}
+    PERFORM _raise();
+    PERFORM _heed(lives);
+    UPDATE session SET expires = clock_timestamp() + lives, ttl = lives, epoch = epoch + 1
+        WHERE id = p_session AND expires > clock_timestamp() AND bound IS NULL RETURNING epoch INTO now_epoch;
+    RETURN coalesce(now_epoch, 0);
+END $$;
+
+-- Places of a session whose requests are not among these.
+CREATE FUNCTION {schema}.unknown(p_session bigint, p_numbers bigint[])
+RETURNS TABLE (r_name text, r_client bigint, r_number bigint, r_seq bigint) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT name, client, number, seq FROM place WHERE session = p_session AND number <> ALL (p_numbers);
+END $$;
+
+-- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
+-- of a number below 0: the session is over.
+CREATE FUNCTION {schema}.renew(p_session bigint, p_ttl_ms bigint, p_heard bigint[])
+RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint, r_reason text) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
+BEGIN
+    {check}
+    -- It may come on another connection than the one that a session is bound to.
+    UPDATE session SET expires = clock_timestamp() + lives
+        WHERE id = p_session AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT -1::bigint, ''::text, 0::bigint, 0::bigint, ''::text;
+        RETURN;
+    END IF;
+    IF cardinality(p_heard) > 0 THEN
+        UPDATE broken SET told = true WHERE session = p_session AND NOT told AND seq = ANY (p_heard);
+    END IF;
+    RETURN QUERY SELECT seq, name, client, number, reason FROM broken WHERE session = p_session AND NOT told ORDER BY id LIMIT 1000;
+END $$;
+
+-- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
+-- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
+CREATE FUNCTION {schema}.enter(
+    p_session bigint, p_epoch bigint, p_name text, p_client bigint, p_number bigint, p_weight bigint, p_capacity bigint,
+    p_wait boolean, p_again boolean, p_lease_ms bigint, p_purpose text
+) RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+    quiet timestamptz;
+    moment timestamptz;
+    own record;
+    tail record;
+    front record;
+    drawn bigint;
+    admitted boolean;
+    let_in integer := 0;
+    looks_anew boolean;
+    unused text;
+BEGIN
+    {check}
+    SELECT b.low, l.quiet_until INTO floor_seq, quiet FROM bucket AS b, layout AS l WHERE b.bucket = home FOR NO KEY UPDATE OF b;
+    moment := clock_timestamp();
+    admitted := quiet <= moment;
+    looks_anew := NOT admitted;
+    SELECT epoch, expires, bound INTO own FROM session WHERE id = p_session;
+    IF NOT FOUND OR own.expires <= moment OR _is_gone(own.bound) THEN
+        RETURN ARRAY[5];
+    END IF;
+    IF own.epoch > p_epoch THEN
+        RETURN ARRAY[4, own.epoch];
+    END IF;
+    IF p_again THEN
+        SELECT seq, granted INTO tail FROM place
+            WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
+        IF FOUND AND tail.granted THEN
+            RETURN ARRAY[0, tail.seq];
+        ELSIF FOUND THEN
+            RETURN ARRAY[1, tail.seq, _again(home, p_name, floor_seq, p_session, tail.seq)];
+        END IF;
+    END IF;
+    SELECT seq, granted, weight, capacity, session INTO tail FROM place
+        WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
+    IF FOUND THEN
+        SELECT * INTO front FROM _front(home, p_name, floor_seq, p_session, moment);
+        looks_anew := looks_anew OR front.is_dead OR front.is_ahead;
+        IF front.is_dead THEN
+            let_in := _settle(home, p_name, floor_seq, false);
+            SELECT seq, granted, weight, capacity, session INTO tail FROM place
+                WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
+        END IF;
+        IF tail.seq IS NOT NULL AND tail.capacity <> p_capacity THEN
+            -- Of the dead, none stands for a capacity.
+            PERFORM _bury(ARRAY(SELECT DISTINCT session FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1000));
+            DELETE FROM place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted AND p.seq IN
+                (SELECT w.seq FROM place AS w LEFT JOIN session AS s ON s.id = w.session
+                 WHERE w.bucket = home AND w.name = p_name AND w.seq >= floor_seq AND NOT w.granted AND s.id IS NULL
+                 LIMIT 1000);
+            IF FOUND THEN
+                RETURN ARRAY[6];
+            END IF;
+            RETURN ARRAY[3, tail.weight, tail.capacity];
+        END IF;
+        IF tail.seq IS NOT NULL THEN
+            admitted := admitted AND tail.granted AND tail.weight + p_weight <= p_capacity;
+            IF admitted THEN
+                admitted := p_weight + (SELECT sum(weight) FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
+            END IF;
+        END IF;
+    END IF;
+    IF NOT admitted AND NOT p_wait THEN
+        RETURN ARRAY[2];
+    END IF;
+    drawn := nextval('number');
+    INSERT INTO place VALUES (home, p_name, drawn, admitted, p_weight, p_capacity, p_session, p_client, p_number, clock_timestamp(), p_lease_ms, p_purpose);
+    IF admitted THEN
+        RETURN ARRAY[0, drawn];
+    END IF;
+    IF let_in = 0 THEN
+        -- What a crash takes of those who wait, they ask for again.
+        unused := set_config('synchronous_commit', 'off', true);
+    END IF;
+    IF looks_anew THEN
+        RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, p_session, drawn)];
+    END IF;
+    -- What was seen before this place was there says it too: if nobody waited then, this is the first.
+    RETURN ARRAY[1, drawn, _look_in(home, p_name, floor_seq, drawn, front.boundary, front.is_bound AND coalesce(front.waits, p_session) = p_session)];
+END $$;
+
+-- A place of this name was removed: locks the bucket, unless that is done, and grants what is admitted now.
+CREATE FUNCTION {schema}._left(p_bucket integer, p_name text) RETURNS integer LANGUAGE plpgsql
+AS $$
+DECLARE
+    floor_seq bigint;
+    unused text;
+BEGIN
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = p_bucket FOR NO KEY UPDATE;
+    IF _settle(p_bucket, p_name, floor_seq, true) = 0 THEN
+        -- Nobody waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
+        unused := set_config('synchronous_commit', 'off', true);
+    END IF;
+    IF random() < 0.004 THEN
+        UPDATE bucket SET low = coalesce((SELECT min(seq) FROM place WHERE bucket = p_bucket), nextval('number')) WHERE bucket = p_bucket;
+    END IF;
+    RETURN 1;
+END $$;
+
+-- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it · 3 to be sent again.
+-- `p_patient` waits for such a transaction.
+CREATE FUNCTION {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+    mine record;
+BEGIN
+    {check}
+    IF p_seq IS NOT NULL AND NOT p_patient THEN
+        -- Mostly it is this: a grant of known number.
+        DELETE FROM place WHERE ctid = (
+            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
+                AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED);
+        IF FOUND THEN
+            RETURN _left(home, p_name);
+        END IF;
+    END IF;
+    IF p_seq IS NULL THEN
+        SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
+        SELECT seq, granted INTO mine FROM place
+            WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
+    ELSE
+        SELECT seq, granted INTO mine FROM place
+            WHERE bucket = home AND name = p_name AND seq = p_seq AND client = p_client AND number = p_number AND session = p_session;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    IF mine.granted THEN
+        -- The row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
+        IF p_patient THEN
+            DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq;
+        ELSE
+            DELETE FROM place WHERE ctid = (
+                SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
+        END IF;
+        IF NOT FOUND THEN
+            RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq) THEN 2 ELSE 0 END;
+        END IF;
+    ELSE
+        PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq AND NOT granted;
+        IF NOT FOUND THEN
+            RETURN 3;
+        END IF;
+    END IF;
+    RETURN _left(home, p_name);
+END $$;
+
+-- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it.
+CREATE FUNCTION {schema}.lighten(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_weight bigint)
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+BEGIN
+    {check}
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    UPDATE place SET weight = p_weight WHERE ctid = (
+        SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number AND session = p_session) THEN 2 ELSE 0 END;
+    END IF;
+    PERFORM _settle(home, p_name, floor_seq, true);
+    RETURN 1;
+END $$;
+
+-- Takes a request back, so that it has no effect from now on, whenever it arrives: the epoch that requests need from now on, 0 when the
+-- session is over, and what leave() says of the place.
+CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
+RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+    now_epoch bigint;
+    mine record;
+BEGIN
+    {check}
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
+    SELECT seq INTO mine FROM place
+        WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
+    IF NOT FOUND THEN
+        RETURN ARRAY[coalesce(now_epoch, 0), 0];
+    END IF;
+    DELETE FROM place WHERE ctid = (
+        SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        RETURN ARRAY[coalesce(now_epoch, 0), 2];
+    END IF;
+    PERFORM _settle(home, p_name, floor_seq, false);
+    RETURN ARRAY[coalesce(now_epoch, 0), 1];
+END $$;
+
+-- How places of a session stand. Answers: whether the session lives, then for each name when to look again and for each of its places
+-- 0 granted, 1 waiting, 2 missing.
+CREATE FUNCTION {schema}.look(p_session bigint, p_names text[], p_counts integer[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[])
+RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    answer bigint[];
+    home integer;
+    floor_seq bigint;
+    at integer := 0;
+    stands boolean;
+BEGIN
+    {check}
+    IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE) THEN
+        RETURN ARRAY[0];
+    END IF;
+    answer := ARRAY[1];
+    FOR which IN 1 .. cardinality(p_names) LOOP
+        home := _home(p_names[which]);
+        SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
+        IF (SELECT is_dead FROM _front(home, p_names[which], floor_seq, p_session, clock_timestamp())) OR _has_room(home, p_names[which], floor_seq) THEN
+            -- Buckets of several names are locked in any order, so none is waited for.
+            PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                PERFORM _settle(home, p_names[which], floor_seq, false);
+            END IF;
+        END IF;
+        answer := answer || _again(home, p_names[which], floor_seq, p_session,
+            (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
+        FOR unused IN 1 .. p_counts[which] LOOP
+            at := at + 1;
+            SELECT granted INTO stands FROM place WHERE bucket = home AND name = p_names[which] AND seq = p_seqs[at]
+                AND client = p_clients[at] AND number = p_numbers[at] AND session = p_session;
+            answer := answer || CASE WHEN NOT FOUND THEN 2::bigint WHEN stands THEN 0 ELSE 1 END;
+        END LOOP;
+    END LOOP;
+    RETURN answer;
+END $$;
+
+-- A queue in short: how many of the living are in it, how many of them hold, and where these stand, 0 for nowhere.
+CREATE FUNCTION {schema}.contention(p_name text, p_clients bigint[], p_numbers bigint[])
+RETURNS bigint[] LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+    moment timestamptz := clock_timestamp();
+    answer bigint[];
+BEGIN
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
+    SELECT ARRAY[count(*), count(*) FILTER (WHERE p.granted)] INTO answer
+        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment AND _is_gone(s.bound) IS NOT TRUE
+        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq;
+    IF cardinality(p_clients) > 0 THEN
+        RETURN answer || (
+            SELECT array_agg(coalesce(q.position, 0) ORDER BY asked.ordinality)
+            FROM unnest(p_clients, p_numbers) WITH ORDINALITY AS asked (client, number, ordinality)
+            LEFT JOIN (
+                SELECT p.client, p.number, row_number() OVER (ORDER BY p.seq) AS position
+                FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment AND _is_gone(s.bound) IS NOT TRUE
+                WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq
+            ) AS q ON q.client = asked.client AND q.number = asked.number);
+    END IF;
+    RETURN answer;
+END $$;
+
+-- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
+CREATE FUNCTION {schema}.show(p_name text, p_after bigint, p_skip bigint, p_limit bigint)
+RETURNS TABLE (
+    r_seq bigint, r_client bigint, r_number bigint, r_granted boolean, r_weight bigint, r_capacity bigint, r_since_us bigint,
+    r_lease_ms bigint, r_purpose text, r_host text, r_pid bigint, r_owner bigint
+) LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+BEGIN
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
+    RETURN QUERY SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, floor(extract(epoch FROM p.since) * 1000000)::bigint,
+            p.lease_ms, p.purpose, s.host, s.pid, s.client
+        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp() AND _is_gone(s.bound) IS NOT TRUE
+        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND p.seq > p_after
+        ORDER BY p.seq OFFSET p_skip LIMIT p_limit;
+END $$;
+
+-- The names of up to p_limit places behind this one, in the order of the buckets, and whether their contenders live.
+CREATE FUNCTION {schema}.names(p_bucket integer, p_name text, p_limit integer)
+RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT few.bucket, few.name, bool_or(s.expires IS NOT NULL AND s.expires > clock_timestamp() AND _is_gone(s.bound) IS NOT TRUE)
+        FROM (SELECT bucket, name, session FROM place WHERE (bucket, name) > (p_bucket, p_name COLLATE "C") ORDER BY bucket, name, seq LIMIT p_limit) AS few
+        LEFT JOIN session AS s ON s.id = few.session
+        GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name;
+END $$;
+
+-- Breaks exactly this grant, and keeps the record: 0 it was not there · 1 it was, or this record is kept already · 2 a transaction holds it.
+CREATE FUNCTION {schema}.break_grant(
+    p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text, p_patient boolean
+) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    home integer := _home(p_name);
+    floor_seq bigint;
+    whose bigint;
+    known text;
+BEGIN
+    {check}
+    IF p_reason ~ '[[:cntrl:]]' OR octet_length(p_reason) > 512 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a reason is one line of at most 512 bytes';
+    END IF;
+    PERFORM 1 FROM broken WHERE name = p_name AND seq = p_seq AND record = p_record;
+    IF FOUND THEN
+        RETURN 1;
+    END IF;
+    IF p_patient THEN
+        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
+            RETURNING session INTO whose;
+    ELSE
+        DELETE FROM place WHERE ctid = (
+            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
+            FOR UPDATE SKIP LOCKED) RETURNING session INTO whose;
+    END IF;
+    IF whose IS NULL THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number) THEN 2 ELSE 0 END;
+    END IF;
+    INSERT INTO broken (name, seq, session, client, number, reason, record, at, told)
+        VALUES (p_name, p_seq, whose, p_client, p_number, p_reason, p_record, clock_timestamp(), false);
+    DELETE FROM broken WHERE name = p_name AND at < clock_timestamp() - interval '30 days';
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    PERFORM _settle(home, p_name, floor_seq, true);
+    SELECT bell INTO known FROM session WHERE id = whose;
+    IF FOUND THEN
+        PERFORM _tell(known, 'n ' || p_name || chr(10) || 'b ' || _id(p_client, p_number) || ' ' || p_seq || ' ' || p_reason, true);
+    END IF;
+    RETURN 1;
+END $$;
+
+-- Who keeps rows of these tables and waits for nobody: processes of the server, or the names of prepared transactions.
+CREATE FUNCTION {schema}.keepers() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+    SELECT string_agg(DISTINCT CASE WHEN l.pid IS NOT NULL THEN 'process ' || l.pid ELSE 'a prepared transaction (pg_prepared_xacts)' END, ', ')
+    FROM pg_locks AS l
+    WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.relation = ANY (ARRAY['bucket', 'place', 'session', 'layout']::regclass[])
+        AND l.granted AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') AND l.pid IS DISTINCT FROM pg_backend_pid()
+        AND NOT EXISTS (SELECT FROM pg_locks AS w WHERE w.pid = l.pid AND NOT w.granted)
+$$;
+
+-- The records of broken grants, oldest first.
+CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT record FROM broken WHERE name = p_name ORDER BY id;
+END $$;
+
+-- Ends a session. What is still in its queues is dead from now on.
+CREATE FUNCTION {schema}.close(p_session bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+BEGIN
+    {check}
+    DELETE FROM session WHERE id = p_session;
+END $$;
+
+-- Clears away what the dead left in some buckets, and old records: where to go on. It waits for nobody.
+CREATE FUNCTION {schema}.clear_up(p_from integer) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    upto integer := least(p_from + 256, 4096);
+    left_over record;
+    floor_seq bigint;
+BEGIN
+    {check}
+    PERFORM set_config('synchronous_commit', 'off', true);
+    IF p_from = 0 THEN
+        -- Once a round: these walk over all sessions, and over every row of them that a transaction elsewhere keeps from being vacuumed.
+        -- The clock went back: what it was ahead by is nobody's. By the clock as it is when a row is locked, as in _shorten().
+        UPDATE session SET expires = clock_timestamp() + ttl WHERE id IN (
+            SELECT id FROM session WHERE expires > clock_timestamp() + ttl LIMIT 1000 FOR UPDATE SKIP LOCKED);
+        UPDATE layout SET quiet_until = clock_timestamp() + quiet_for WHERE quiet_until > clock_timestamp() + quiet_for;
+        DELETE FROM session WHERE id IN (SELECT id FROM session WHERE expires <= moment LIMIT 1000 FOR UPDATE SKIP LOCKED);
+        DELETE FROM broken WHERE id IN (SELECT id FROM broken WHERE at < moment - interval '30 days' LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    END IF;
+    PERFORM _bury(ARRAY(SELECT DISTINCT p.session FROM place AS p JOIN session AS s ON s.id = p.session
+        WHERE p.bucket >= p_from AND p.bucket < upto AND s.expires <= moment LIMIT 1000));
+    FOR left_over IN SELECT DISTINCT p.bucket, p.name FROM place AS p LEFT JOIN session AS s ON s.id = p.session
+        WHERE p.bucket >= p_from AND p.bucket < upto AND s.id IS NULL ORDER BY p.bucket, p.name LIMIT 100
+    LOOP
+        SELECT low INTO floor_seq FROM bucket WHERE bucket = left_over.bucket FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        DELETE FROM place AS p WHERE p.bucket = left_over.bucket AND p.name = left_over.name AND p.seq >= floor_seq AND NOT p.granted
+            AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session);
+        IF _settle(left_over.bucket, left_over.name, floor_seq, false) > 0 THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+        upto := left_over.bucket + 1;
+    END LOOP;
+    RETURN upto % 4096;
+END $$;
+
+-- For users' own transactions -----------------------------------------------------------------------------------------------------------
+
+-- Fails unless this grant is current, and keeps it from ending until the transaction does: a release, an expiry and a break wait. The token
+-- is that of the guard, as a number. With p_limit, a transaction that is idle for so long is ended by the server.
+CREATE FUNCTION {schema}.hold(p_name text, p_token bigint, p_limit interval DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    whose bigint;
+BEGIN
+    IF p_limit IS NOT NULL THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', ceil(extract(epoch FROM p_limit) * 1000)::bigint::text, true);
+    END IF;
+    SELECT session INTO whose FROM place WHERE bucket = _home(p_name) AND name = p_name AND seq = p_token >> 12 AND granted FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'FL001', MESSAGE = format('the lock %s is not held under the token %s', p_name, p_token),
+            HINT = 'It was released, broken or lost, or, above READ COMMITTED, it was granted after the first statement of this transaction.';
+    END IF;
+    -- Above read committed, the row of the session is as old as the snapshot. The grant is kept either way.
+    IF current_setting('transaction_isolation') = 'read committed'
+        AND NOT EXISTS (SELECT FROM session WHERE id = whose AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE) THEN
+        RAISE EXCEPTION USING ERRCODE = 'FL001', MESSAGE = format('the session that held the lock %s is over', p_name);
+    END IF;
+END $$;
+
+-- Refuses a token that is lower than one that was seen for this resource, and remembers the highest.
+CREATE FUNCTION {schema}.fence(p_resource text, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+BEGIN
+    INSERT INTO fence AS f VALUES (p_resource, p_token) ON CONFLICT (resource) DO UPDATE SET token = p_token WHERE f.token <= p_token;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'FL002', MESSAGE = format('the token %s for %s is older than one that was seen', p_token, p_resource);
+    END IF;
+END $$;
+
+-- A trigger for tables that keep the token of the last write in a column, whose name is the trigger's argument: BEFORE UPDATE, FOR EACH ROW.
+CREATE FUNCTION {schema}.fenced() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before bigint;
+    after bigint;
+BEGIN
+    -- What is not there would refuse nobody.
+    IF jsonb_exists(to_jsonb(NEW), TG_ARGV[0]) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('the trigger %I: the table %I has no column %s', TG_NAME, TG_TABLE_NAME,
+            coalesce(quote_ident(TG_ARGV[0]), 'to compare')), HINT = 'The argument of the trigger is the column with the token of the last write.';
+    END IF;
+    before := (to_jsonb(OLD) ->> TG_ARGV[0])::bigint;
+    after := (to_jsonb(NEW) ->> TG_ARGV[0])::bigint;
+    IF before IS NOT NULL AND (after IS NULL OR after < before) THEN
+        RAISE EXCEPTION USING ERRCODE = 'FL002', MESSAGE = format('the token %s is older than %s, by which the row was written', coalesce(after::text, 'null'), before);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- A lock that begins and ends with the transaction. It excludes its own kind alone, not the locks of clients.
+CREATE FUNCTION {schema}.in_transaction(p_name text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'a lock has a name';
+    END IF;
+    PERFORM pg_advisory_xact_lock(('x' || substr(encode(sha256(convert_to('fencelock ' || p_name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
+
+-- What the defaults of the database give to others is not for these: who reads the tables sees the sessions, and who creates something here
+-- could have it called with the rights of the owner.
+DO $$
+DECLARE
+    ours regnamespace := $name${schema}$name$;
+    other record;
+BEGIN
+    FOR other IN SELECT DISTINCT a.grantee FROM (
+            SELECT relowner, relacl FROM pg_class WHERE relnamespace = ours
+            UNION ALL SELECT proowner, proacl FROM pg_proc WHERE pronamespace = ours
+            UNION ALL SELECT nspowner, nspacl FROM pg_namespace WHERE oid = ours
+        ) AS made (owner, acl), aclexplode(made.acl) AS a WHERE a.grantee NOT IN (made.owner, current_user::regrole)
+    LOOP
+        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s; REVOKE ALL ON ALL SEQUENCES IN SCHEMA %1$s FROM %2$s; '
+            'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %1$s FROM %2$s; REVOKE CREATE ON SCHEMA %1$s FROM %2$s',
+            ours, CASE other.grantee WHEN 0 THEN 'PUBLIC' ELSE other.grantee::regrole::text END);
+    END LOOP;
+END $$;

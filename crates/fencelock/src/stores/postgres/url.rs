@@ -1,0 +1,313 @@
+//! What a `postgres:` URL may say.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::{HostPort, NoServer};
+use crate::kit::tls::Tls;
+use crate::store::StoreUrl;
+
+/// The options of a `postgres:` URL, besides those that every store takes.
+pub(super) const OPTIONS: &[&str] = &[
+    "layout",
+    "schema",
+    "liveness",
+    "user",
+    "password",
+    "host",
+    "port",
+    "sslmode",
+    "application_name",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+];
+
+/// The port of a server that says nothing else.
+const PORT: u16 = 5432;
+/// The schema of our own tables and functions unless told otherwise.
+const SCHEMA: &str = "fencelock";
+/// The longest name that the server keeps whole.
+const NAME_MOST: usize = 63;
+/// What the server shows of our connections unless told otherwise.
+const APPLICATION: &str = "fencelock";
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp(HostPort),
+    /// A directory in which the socket file is, and the port in its name.
+    Unix(PathBuf, u16),
+}
+
+/// How servers are reached and used.
+#[derive(Clone)]
+pub(super) struct Config {
+    /// One, or several of which one takes writes.
+    pub(super) servers: Vec<Address>,
+    /// Which of them took the last connection, whoever's it was.
+    pub(super) last: Arc<AtomicUsize>,
+    pub(super) user: String,
+    /// Secret.
+    pub(super) password: Option<String>,
+    pub(super) database: String,
+    pub(super) application: String,
+    /// `None` for connections that are not encrypted.
+    pub(super) tls: Option<Tls>,
+    pub(super) schema: Schema,
+    /// Whether a session ends with its connection, besides with its lease.
+    pub(super) is_bound: bool,
+}
+
+/// The name of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Schema(String);
+
+impl Schema {
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// As it stands in a statement.
+    pub(super) fn quoted(&self) -> String {
+        format!("\"{}\"", self.0.replace('"', "\"\""))
+    }
+}
+
+pub(super) fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "postgres store", message)
+}
+
+impl Config {
+    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
+        match url.take("layout").as_deref() {
+            None | Some("fair") => {}
+            Some(_) => return Err(bad("unknown layout").with("known", "fair")),
+        }
+        let given = (url.take("user"), url.take("password"));
+        let (user, password) = credentials(url.credentials(), given)?;
+        let (host, port) = (url.take("host"), url.take("port"));
+        let servers = servers(&url, host, port)?;
+        let database = match url.path().trim_start_matches('/') {
+            "" => user.clone(),
+            name if name.contains('/') => {
+                return Err(bad("one database is named, as in postgres://user@host/database"));
+            }
+            name => name.to_owned(),
+        };
+        let schema = schema(url.take("schema"))?;
+        let is_bound = match url.take("liveness").as_deref() {
+            None | Some("lease") => false,
+            Some("connection") => true,
+            Some(_) => return Err(bad("unknown liveness").with("known", "connection lease")),
+        };
+        let application = url.take("application_name").unwrap_or_else(|| APPLICATION.to_owned());
+        let tls = tls(&mut url, &servers)?;
+        url.refuse_other_options(OPTIONS)?;
+        let last = Arc::default();
+        let config = Self { servers, last, user, password, database, application, tls, schema, is_bound };
+        if config.password.is_some() && config.tls.is_none() && !config.servers.iter().all(is_here) {
+            tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
+        }
+        Ok(config)
+    }
+
+    /// The URL of one of the servers, without secrets.
+    pub(super) fn shown(&self, server: &Address) -> String {
+        match server {
+            Address::Tcp(server) => format!("postgres://{server}/{}", self.database),
+            Address::Unix(directory, port) => {
+                format!("postgres:///{}?host={}&port={port}", self.database, directory.display())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<String> = self.servers.iter().map(|server| self.shown(server)).collect();
+        f.write_str(&shown.join(" or "))?;
+        // Locks in another schema are other locks.
+        if self.schema.name() != SCHEMA {
+            write!(f, " (schema {})", self.schema.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// User and password before the host, or as options.
+fn credentials(
+    before: Option<&str>,
+    (user, password): (Option<String>, Option<String>),
+) -> Result<(String, Option<String>)> {
+    let (first, second) = match before.map(|before| before.split_once(':').unwrap_or((before, ""))) {
+        None => (None, None),
+        Some((user, password)) => (Some(user), Some(password)),
+    };
+    let of = |one: Option<&str>, other: Option<String>| match (
+        one.filter(|one| !one.is_empty()).map(str::to_owned),
+        other.filter(|other| !other.is_empty()),
+    ) {
+        (Some(_), Some(_)) => Err(bad("user and password are given before the host or as options, not both")),
+        (one, other) => Ok(one.or(other)),
+    };
+    let user = of(first, user)?.ok_or_else(|| bad("a user is named, as in postgres://user:password@host/database"))?;
+    Ok((user, of(second, password)?))
+}
+
+fn servers(url: &StoreUrl, host: Option<String>, port: Option<String>) -> Result<Vec<Address>> {
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or_else(|| bad("a port is 1 to 65535"))?,
+    };
+    if let Some(host) = host {
+        if !url.authority().is_empty() {
+            return Err(bad("`host` stands for the host of the URL: leave one of them out"));
+        }
+        if !host.starts_with('/') {
+            return Err(bad("`host` is the directory of the server's socket file, as in host=/run/postgresql"));
+        }
+        return Ok(vec![Address::Unix(host.into(), port)]);
+    }
+    if url.authority().is_empty() {
+        return Err(bad("name a server, as in postgres://user:password@host:5432/database"));
+    }
+    // The credentials stand before the first server, and are those of all.
+    let server = |(_, server): (Option<String>, String)| {
+        HostPort::parse(&server, port).map(Address::Tcp).map_err(|fault| match fault {
+            NoServer::Form => bad("servers are named as in postgres://user:password@host1:5432,host2/database"),
+            NoServer::Port => bad("a port is 1 to 65535"),
+        })
+    };
+    url.servers()?.into_iter().map(server).collect()
+}
+
+fn schema(given: Option<String>) -> Result<Schema> {
+    let given = given.unwrap_or_else(|| SCHEMA.to_owned());
+    let is_plain =
+        !given.is_empty() && given.len() <= NAME_MOST && !given.contains(|c: char| c.is_control() || c == '$');
+    if !is_plain || given.starts_with("pg_") {
+        return Err(bad(
+            "a schema is named in 1 to 63 bytes without control characters and `$`, and not pg_ at its beginning",
+        ));
+    }
+    Ok(Schema(given))
+}
+
+/// Whether what is sent there stays on this host.
+fn is_here(server: &Address) -> bool {
+    match server {
+        Address::Unix(..) => true,
+        Address::Tcp(HostPort { host, .. }) => {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
+/// Encrypted and verified unless the server is on this host, or somebody said otherwise.
+fn tls(url: &mut StoreUrl, servers: &[Address]) -> Result<Option<Tls>> {
+    let is_wanted = match url.take("sslmode").as_deref() {
+        None => !servers.iter().all(is_here),
+        Some("disable") => false,
+        Some("verify-full") => true,
+        Some("allow" | "prefer" | "require" | "verify-ca") => {
+            return Err(bad(
+                "this sslmode does not verify who the server is: sslmode is verify-full, or disable where the network is trusted",
+            ));
+        }
+        Some(_) => return Err(bad("unknown sslmode").with("known", "disable verify-full")),
+    };
+    let is_socket = servers.iter().any(|server| matches!(server, Address::Unix(..)));
+    match is_wanted {
+        true if is_socket => Err(bad("a socket file is not encrypted: leave sslmode out")),
+        true => Tls::from_url(url).map(Some),
+        false => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::from_url(StoreUrl::parse(url)?)
+    }
+
+    fn tcp(host: &str, port: u16) -> Address {
+        Address::Tcp(HostPort { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn servers_users_database_and_schema_are_taken_apart() {
+        let plain = config("postgres://me@localhost").unwrap();
+        assert_eq!((plain.servers, &*plain.user, &*plain.database), (vec![tcp("localhost", 5432)], "me", "me"));
+        assert_eq!((plain.schema.quoted(), plain.password), ("\"fencelock\"".to_owned(), None));
+        let full = config("postgres://me:p%40s:s@127.0.0.1:1,[::1]:2/app?schema=a%22b&application_name=job").unwrap();
+        assert_eq!(full.servers, [tcp("127.0.0.1", 1), tcp("::1", 2)]);
+        assert_eq!((full.password.as_deref(), &*full.database, &*full.application), (Some("p@s:s"), "app", "job"));
+        assert_eq!(full.schema.quoted(), "\"a\"\"b\"");
+        assert_eq!(format!("{full:?}"), "postgres://127.0.0.1:1/app or postgres://[::1]:2/app (schema a\"b)");
+        let options = config("postgres://localhost/app?user=me&password=s").unwrap();
+        assert_eq!((&*options.user, options.password.as_deref()), ("me", Some("s")));
+        assert!(!plain.is_bound && !config("postgres://me@localhost?liveness=lease").unwrap().is_bound);
+        assert!(config("postgres://me@localhost?liveness=connection").unwrap().is_bound);
+        let socket = config("postgres://me@/app?host=/run/postgresql&port=6000").unwrap();
+        assert_eq!(socket.servers, [Address::Unix("/run/postgresql".into(), 6000)]);
+    }
+
+    #[test]
+    fn what_names_no_server_user_or_schema_is_refused() {
+        for url in [
+            "postgres://",
+            "postgres://me@",
+            "postgres://localhost/app",
+            "postgres://:secret@localhost/app",
+            "postgres://me@localhost/app?user=you",
+            "postgres://localhost/app?password=secret",
+            "postgres://me@localhost:0/app",
+            "postgres://me@localhost:70000/app",
+            "postgres://me@localhost/a/b",
+            "postgres://me@localhost/app?schema=",
+            "postgres://me@localhost/app?schema=pg_mine",
+            "postgres://me@localhost/app?host=/run/postgresql",
+            "postgres://me@/app?host=run",
+            "postgres://me@/app?host=/run/postgresql&port=x",
+            "postgres://me@/app?host=/run/postgresql&sslmode=verify-full",
+            "postgres://me@localhost/app?sslmode=require",
+            "postgres://me@localhost/app?sslmode=prefer",
+            "postgres://me@localhost/app?sslmode=other",
+            "postgres://me@localhost/app?sslmod=disable",
+            "postgres://me@localhost/app?layout=other",
+            "postgres://me@localhost/app?liveness=process",
+        ] {
+            let error = config(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_liveness_is_told_the_known_ones() {
+        let error = config("postgres://me@localhost/app?liveness=").unwrap_err();
+        assert!(error.to_string().contains("connection lease"), "{error}");
+    }
+
+    #[test]
+    fn what_leaves_the_host_is_encrypted_unless_somebody_says_otherwise() {
+        for (url, is_encrypted) in [
+            ("postgres://me@localhost/app", false),
+            ("postgres://me@127.0.0.1/app", false),
+            ("postgres://me@10.0.0.1/app?sslmode=disable", false),
+            ("postgres://me@localhost,10.0.0.1/app?tls_ca=/none", true),
+            ("postgres://me@db.example/app?tls_ca=/none", true),
+            ("postgres://me@localhost/app?sslmode=verify-full&tls_ca=/none", true),
+        ] {
+            // The file of authorities is asked for by those alone who encrypt.
+            assert_eq!(config(url).is_err(), is_encrypted, "{url}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `fencelock.hold`: the check of the grant and the write in one transaction.
+
+use std::time::Duration;
+
+use fencelock::ErrorKind;
+use fencelock::postgres::HOLD;
+
+use crate::lab::{acquire, acquiring, client, code, connection, database, queued, soon, until, until_queued};
+
+#[tokio::test]
+async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwhile() {
+    let (url, _) = database();
+    for end in ["COMMIT", "ROLLBACK"] {
+        let (one, other) = (client(&url, 30_000).await, client(&url, 30_000).await);
+        let guard = acquire(&one, "job").await;
+        let waiting = acquiring(&other, "job");
+        until_queued(&other, "job", 2).await;
+        let user = connection(&url).await;
+        user.batch_execute("BEGIN").await.unwrap();
+        user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+        let releasing = tokio::spawn(guard.release());
+        // Other names of the same client go on, and its session is renewed, while the release waits.
+        for _ in 0..20 {
+            acquire(&one, "another").await.release().await.unwrap();
+        }
+        assert!(!releasing.is_finished() && !waiting.is_finished());
+        user.batch_execute(end).await.unwrap();
+        soon(releasing).await.unwrap().unwrap();
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+        until_queued(&one, "job", 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
+    let (url, _) = database();
+    let (one, user) = (client(&url, 30_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let token = guard.token().unwrap().to_i64();
+    let waiting = acquiring(&one, "job");
+    until_queued(&one, "job", 2).await;
+    for (name, token) in [("job", token - 4096), ("job", token + 4096), ("job", 0), ("other", token)] {
+        assert_eq!(code(user.execute(HOLD, &[&name, &token]).await), "FL001", "{name} {token}");
+    }
+    user.execute(HOLD, &[&"job", &token]).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(code(user.execute(HOLD, &[&"job", &token]).await), "FL001");
+    let next = soon(waiting).await.unwrap().unwrap();
+    user.execute(HOLD, &[&"job", &next.token().unwrap().to_i64()]).await.unwrap();
+}
+
+/// Above READ COMMITTED, what ended or began since the snapshot is refused: never is a grant held that is not there.
+#[tokio::test]
+async fn above_read_committed_a_grant_that_changed_since_the_snapshot_is_refused() {
+    let (url, _) = database();
+    let one = client(&url, 30_000).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let user = connection(&url).await;
+        let begin = format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM pg_class");
+        let guard = acquire(&one, "job").await;
+        let token = guard.token().unwrap().to_i64();
+        user.batch_execute(&begin).await.unwrap();
+        user.execute(HOLD, &[&"job", &token]).await.unwrap();
+        user.batch_execute("COMMIT").await.unwrap();
+        user.batch_execute(&begin).await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(code(user.execute(HOLD, &[&"job", &token]).await), "40001", "{level}");
+        user.batch_execute("ROLLBACK").await.unwrap();
+        user.batch_execute(&begin).await.unwrap();
+        let guard = acquire(&one, "job").await;
+        let refused = code(user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await);
+        assert_eq!(refused, "FL001", "{level}");
+        user.batch_execute("ROLLBACK").await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_dead_holders_lock_is_not_passed_on_before_its_transaction_ends() {
+    let (url, _) = database();
+    let (dying, other) = (client(&url, 30_000).await, client(&url, 30_000).await);
+    let guard = acquire(&dying, "job").await;
+    let user = connection(&url).await;
+    user.batch_execute("BEGIN; CREATE TABLE written (by text)").await.unwrap();
+    user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+    let waiting = acquiring(&other, "job");
+    until_queued(&other, "job", 2).await;
+    std::mem::forget(guard);
+    the_holders_session_expires(&url).await;
+    for _ in 0..30 {
+        acquire(&other, "another").await.release().await.unwrap();
+    }
+    assert!(!waiting.is_finished(), "a rival was granted beside a transaction that holds");
+    user.batch_execute("INSERT INTO written VALUES ('the dead'); COMMIT").await.unwrap();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    drop(dying);
+}
+
+/// A transaction may last, and each look locks the bucket: a hundred who look ten times a second would keep the server busy with it.
+#[tokio::test]
+async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_looks_often() {
+    let (url, _) = database();
+    let (holder, user) = (client(&url, 30_000).await, connection(&url).await);
+    let guard = acquire(&holder, "job").await;
+    let other = connection(&url).await;
+    let enter = async |number: i64| -> Vec<i64> {
+        let entered = "SELECT fencelock.enter(7, 1, 'job', 7, $1, 1, 1, true, false, NULL, NULL)";
+        other.query_one(entered, &[&number]).await.unwrap().get(0)
+    };
+    other.batch_execute("SELECT fencelock.open(7, 'fencelock_0000000000000007', 60000, '', 0, 7, NULL)").await.unwrap();
+    user.batch_execute("BEGIN").await.unwrap();
+    user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+    the_holders_session_expires(&url).await;
+    let (first, second) = (enter(1).await, enter(2).await);
+    assert_eq!((first[2], second[2]), (100, 1000));
+    let seqs = [first[1], second[1]];
+    let look = "SELECT fencelock.look(7, '{job}', ARRAY[cardinality($1::bigint[])], array_fill(7::bigint, ARRAY[cardinality($1)]), $1, $2)";
+    for (numbers, seqs, due) in
+        [(vec![1_i64], vec![seqs[0]], 100), (vec![2], vec![seqs[1]], 1000), (vec![2, 1], vec![seqs[1], seqs[0]], 100)]
+    {
+        let looked: Vec<i64> = other.query_one(look, &[&numbers, &seqs]).await.unwrap().get(0);
+        assert_eq!(looked[..2], [1, due], "{numbers:?}");
+    }
+    user.batch_execute("COMMIT").await.unwrap();
+    std::mem::forget(guard);
+}
+
+/// Ends the session of the holder of `job` as time would, and keeps it from being renewed.
+async fn the_holders_session_expires(url: &str) {
+    let owner = connection(url).await;
+    let ended =
+        "DELETE FROM fencelock.session WHERE id = (SELECT session FROM fencelock.place WHERE name = 'job' AND granted)";
+    assert_eq!(owner.execute(ended, &[]).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_break_waits_for_the_transaction_and_a_release_that_may_not_wait_says_why() {
+    let (url, _) = database();
+    let (one, other) = (client(&url, 15_000).await, client(&url, 30_000).await);
+    let guard = acquire(&one, "job").await;
+    let user = connection(&url).await;
+    user.batch_execute("BEGIN").await.unwrap();
+    user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+    // Longer than a request may take.
+    let error = soon(guard.release()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+    assert!(error.to_string().contains("a transaction holds this grant"), "{error}");
+    let process: i32 = user.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    assert!(error.to_string().contains(&format!("process {process}")), "{error}");
+    assert_eq!(queued(&other, "job").await, 1);
+    user.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(queued(&other, "job").await, 1);
+    // The guard is in the error. Without it, its lock is given up in the background.
+    drop(error);
+    until_queued(&other, "job", 0).await;
+}
+
+/// A lighter claim lets others in, and so is an end, too.
+#[tokio::test]
+async fn a_writer_that_a_transaction_holds_does_not_become_a_reader() {
+    let (url, _) = database();
+    let one = client(&url, 30_000).await;
+    let writer = one.rwlock("page").unwrap().write().await.unwrap();
+    let user = connection(&url).await;
+    user.batch_execute("BEGIN").await.unwrap();
+    user.execute(HOLD, &[&"page", &writer.token().unwrap().to_i64()]).await.unwrap();
+    let error = soon(writer.downgrade()).await.unwrap_err();
+    assert!(error.to_string().contains("a transaction holds this grant"), "{error}");
+    user.batch_execute("COMMIT").await.unwrap();
+    soon(error.into_guard().release()).await.unwrap();
+    until_queued(&one, "page", 0).await;
+}
+
+#[tokio::test]
+async fn a_limit_ends_a_transaction_that_does_nothing() {
+    let (url, _) = database();
+    let (one, user) = (client(&url, 30_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    user.batch_execute("BEGIN").await.unwrap();
+    let token = guard.token().unwrap().to_i64();
+    user.batch_execute(&format!("SELECT fencelock.hold('job', {token}, interval '200 milliseconds')")).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    until("its connection is ended", async || user.batch_execute("SELECT 1").await.is_err()).await;
+}
+
+#[tokio::test]
+async fn a_fence_lets_no_older_token_in_whatever_the_order_of_the_writes() {
+    let (url, _) = database();
+    let (one, user) = (client(&url, 30_000).await, connection(&url).await);
+    let older = acquire(&one, "job").await.release_with_token().await;
+    let newer = acquire(&one, "job").await.release_with_token().await;
+    let fence = "SELECT fencelock.fence($1, $2)";
+    user.execute(fence, &[&"stock", &older]).await.unwrap();
+    user.execute(fence, &[&"stock", &older]).await.unwrap();
+    user.execute(fence, &[&"stock", &newer]).await.unwrap();
+    assert_eq!(code(user.execute(fence, &[&"stock", &older]).await), "FL002");
+    user.execute(fence, &[&"another", &older]).await.unwrap();
+    user.batch_execute(
+        "CREATE TABLE stock (item text, left_over int, token bigint);
+         INSERT INTO stock VALUES ('book', 3, NULL);
+         CREATE TRIGGER fenced BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION fencelock.fenced('token')",
+    )
+    .await
+    .unwrap();
+    let write = "UPDATE stock SET left_over = left_over - 1, token = $1";
+    user.execute(write, &[&newer]).await.unwrap();
+    assert_eq!(code(user.execute(write, &[&older]).await), "FL002");
+    assert_eq!(code(user.execute(write, &[&None::<i64>]).await), "FL002");
+    user.execute(write, &[&newer]).await.unwrap();
+    // A trigger that compares nothing refuses nothing, so it is refused.
+    for argument in ["'tokn'", ""] {
+        let trigger = format!(
+            "CREATE OR REPLACE TRIGGER fenced BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION fencelock.fenced({argument})"
+        );
+        user.batch_execute(&trigger).await.unwrap();
+        assert_eq!(code(user.execute(write, &[&newer]).await), "42703", "{argument}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_in_a_transaction_excludes_its_own_kind_until_the_transaction_ends() {
+    let (url, _) = database();
+    client(&url, 30_000).await;
+    let (one, other) = (connection(&url).await, connection(&url).await);
+    one.batch_execute("BEGIN; SELECT fencelock.in_transaction('job')").await.unwrap();
+    other.batch_execute("SELECT fencelock.in_transaction('another')").await.unwrap();
+    other.batch_execute("SET lock_timeout = 50").await.unwrap();
+    assert_eq!(code(other.batch_execute("SELECT fencelock.in_transaction('job')").await), "55P03");
+    one.batch_execute("COMMIT").await.unwrap();
+    other.batch_execute("SELECT fencelock.in_transaction('job')").await.unwrap();
+    assert_eq!(code(other.batch_execute("SELECT fencelock.in_transaction(NULL)").await), "22004");
+}
+
+/// What tests of fences ask of a guard.
+trait Token {
+    async fn release_with_token(self) -> i64;
+}
+
+impl Token for fencelock::Guard {
+    async fn release_with_token(self) -> i64 {
+        let token = self.token().unwrap().to_i64();
+        self.release().await.unwrap();
+        token
+    }
+}
+
+/// Renewals of a session never wait for a transaction that holds one of its locks.
+#[tokio::test]
+async fn a_lock_that_a_transaction_holds_for_longer_than_the_ttl_is_not_lost() {
+    let (url, _) = database();
+    let one = client(&url, 4000).await;
+    let guard = acquire(&one, "job").await;
+    let user = connection(&url).await;
+    user.batch_execute("BEGIN").await.unwrap();
+    user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+    let lost = tokio::time::timeout(Duration::from_secs(6), guard.lost()).await;
+    assert!(lost.is_err(), "the lock was lost: {lost:?}");
+    user.batch_execute("COMMIT").await.unwrap();
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,84 @@
+//! What these tests share.
+
+use std::time::{Duration, Instant};
+
+use fencelock::{Client, Error, Guard, Name};
+use fencelock_testbed::postgres::{KIND, Server, Settings};
+use tokio::task::JoinHandle;
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+
+/// Long enough for everything that is waited for, on a busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for something that has to come.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
+}
+
+/// Looks until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < PATIENCE, "it never came that {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A database of this test's own on the server that all share: its URL, and what `psql` takes.
+pub(crate) fn database() -> (String, String) {
+    let shared = KIND.shared();
+    let name = shared.namespace().trim_start_matches('/').to_owned();
+    (format!("postgres://fencelock:secret@{}/{name}", shared.address()), name)
+}
+
+/// A server of this test's own.
+pub(crate) fn server(settings: Settings) -> Server {
+    Server::start(settings).unwrap()
+}
+
+/// A client of sessions that live for so many milliseconds.
+pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
+    soon(async {
+        loop {
+            match Client::connect(&with(url, &format!("ttl_ms={ttl_ms}"))).await {
+                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                connected => return connected.unwrap(),
+            }
+        }
+    })
+    .await
+}
+
+pub(crate) fn with(url: &str, options: &str) -> String {
+    format!("{url}{}{options}", if url.contains('?') { '&' } else { '?' })
+}
+
+pub(crate) async fn acquire(client: &Client, name: &str) -> Guard {
+    soon(client.mutex(name).unwrap().acquire()).await.unwrap()
+}
+
+pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard, Error>> {
+    let mutex = client.mutex(name).unwrap();
+    tokio::spawn(async move { mutex.acquire().await })
+}
+
+pub(crate) async fn queued(client: &Client, name: &str) -> usize {
+    client.queue(&Name::new(name).unwrap()).await.unwrap().queued
+}
+
+pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
+    until(&format!("{count} queue"), async || queued(client, name).await == count).await;
+}
+
+/// A connection of a user's own.
+pub(crate) async fn connection(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// What the server refuses it with.
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, tokio_postgres::Error>) -> String {
+    result.unwrap_err().code().map(SqlState::code).unwrap_or_default().to_owned()
+}

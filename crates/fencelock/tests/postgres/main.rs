@@ -1,0 +1,11 @@
+//! The store `postgres:` on real servers: transactions that hold a lock, set-up and rights, servers in trouble, limits.
+//!
+//! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
+
+mod bound;
+mod hold;
+mod lab;
+mod rights;
+mod schema;
+mod trouble;
+mod ways;

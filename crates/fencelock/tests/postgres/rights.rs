@@ -1,0 +1,213 @@
+//! Who may do what: a role that may call the functions and nothing else, and what it gains by nothing else.
+
+use fencelock::ErrorKind;
+use fencelock::postgres::{Migration, Schema};
+use fencelock_testbed::postgres::{OWNER, Settings, shared};
+
+use crate::lab::{acquire, acquiring, client, code, connection, database, queued, server, soon, until_queued};
+
+/// A role of this test's own that may connect, and nothing else.
+async fn role(database: &str) -> String {
+    let role = format!("app_{database}");
+    sql("postgres", &format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'"));
+    role
+}
+
+fn sql(database: &str, statements: &str) {
+    let address = shared().address();
+    let told = std::process::Command::new("psql")
+        .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h", "127.0.0.1", "-d", database, "-c", statements])
+        .args(["-p", &address.port().to_string()])
+        .output()
+        .unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[tokio::test]
+async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_locks() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    let url = owner.replace("fencelock:secret", &format!("{role}:secret"));
+    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert!(error.to_string().contains("fencelock migrate"), "{error}");
+    let schema = Schema::of(&owner).unwrap();
+    assert_eq!(schema.migrate(&[]).await.unwrap(), Migration::Made);
+    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert_eq!(schema.migrate(&[&role]).await.unwrap(), Migration::UpToDate);
+    let app = client(&url, 30_000).await;
+    let guard = acquire(&app, "job").await;
+    let user = connection(&url).await;
+    let token = guard.token().unwrap().to_i64();
+    user.execute(fencelock::postgres::HOLD, &[&"job", &token]).await.unwrap();
+    for forbidden in [
+        "SELECT * FROM fencelock.session",
+        "DELETE FROM fencelock.place",
+        "UPDATE fencelock.bucket SET low = 0",
+        "SELECT nextval('fencelock.number')",
+        "SELECT fencelock._settle(0, 'job', 0, false)",
+        "SELECT fencelock._tell('bell', 'g', false)",
+        "CREATE TABLE fencelock.mine (a int)",
+    ] {
+        assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
+    let (owner, _) = database();
+    let one = client(&owner, 30_000).await;
+    let guard = acquire(&one, "job").await;
+    let rogue = connection(&owner).await;
+    rogue
+        .batch_execute(
+            "CREATE TEMP TABLE session (id bigint, expires timestamptz, ttl interval, epoch bigint, bell text, host text, pid bigint, client bigint);
+             CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, lease_ms bigint, purpose text);
+             INSERT INTO session VALUES (7, now() + interval '1 day', interval '1 day', 1, 'bell', '', 0, 7);
+             SET search_path = pg_temp, fencelock",
+        )
+        .await
+        .unwrap();
+    let entered = "SELECT fencelock.enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL, NULL)";
+    let answer: Vec<i64> = rogue.query_one(entered, &[]).await.unwrap().get(0);
+    assert_eq!(answer, [5], "the session is not there");
+    assert_eq!(queued(&one, "job").await, 1);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_functions_refuse_every_isolation_but_read_committed() {
+    let (url, _) = database();
+    client(&url, 30_000).await;
+    let user = connection(&url).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        for call in [
+            "open(7, 'bell', 1000, '', 0, 7, NULL)",
+            "resume(7, 1000)",
+            "renew(7, 1000, '{}')",
+            "enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL, NULL)",
+            "leave(7, 'job', 7, 1, 1, false)",
+            "lighten(7, 'job', 7, 1, 1, 1)",
+            "withdraw(7, 'job', 7, 1)",
+            "look(7, '{}', '{}', '{}', '{}', '{}')",
+            "break_grant('job', 7, 1, 1, '', '', false)",
+            "close(7)",
+            "clear_up(0)",
+        ] {
+            user.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).await.unwrap();
+            let refused = code(user.batch_execute(&format!("SELECT fencelock.{call}")).await);
+            assert_eq!(refused, "FL003", "{level} {call}");
+            user.batch_execute("ROLLBACK").await.unwrap();
+        }
+    }
+}
+
+/// A release and a withdrawal need the session, which nobody is shown; whoever knows the request alone ends nothing.
+#[tokio::test]
+async fn what_is_shown_of_a_holder_does_not_suffice_to_give_up_its_lock() {
+    let (url, _) = database();
+    let (one, user) = (client(&url, 30_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let shown =
+        user.query_one("SELECT r_client, r_number, r_seq FROM fencelock.show('job', 0, 0, 1)", &[]).await.unwrap();
+    let (client_id, number, seq): (i64, i64, i64) = (shown.get(0), shown.get(1), shown.get(2));
+    let left: i32 = user
+        .query_one("SELECT fencelock.leave(7, 'job', $1, $2, $3, false)", &[&client_id, &number, &seq])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(left, 0);
+    user.query_one("SELECT fencelock.withdraw(7, 'job', $1, $2)", &[&client_id, &number]).await.unwrap();
+    assert_eq!(queued(&one, "job").await, 1);
+    soon(guard.release()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_role_fills_an_empty_schema_of_its_own_without_the_right_to_make_another() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    sql(&database, &format!("CREATE SCHEMA fencelock AUTHORIZATION {role}"));
+    let app = client(&owner.replace("fencelock:secret", &format!("{role}:secret")), 30_000).await;
+    acquire(&app, "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_role_that_may_use_the_locks_and_not_pass_that_on_is_told_so() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
+    let other = format!("other_{database}");
+    sql("postgres", &format!("CREATE ROLE {other} LOGIN"));
+    let user = Schema::of(&owner.replace("fencelock:secret", &format!("{role}:secret"))).unwrap();
+    let error = user.migrate(&[&other]).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("owner of the schema"), "{error}");
+    Schema::of(&owner).unwrap().migrate(&[&other]).await.unwrap();
+    assert_eq!(user.migrate(&[&other]).await.unwrap(), Migration::UpToDate);
+}
+
+/// An operator or a function of somebody else there would run with the rights of the owner, in place of one of the server's.
+#[tokio::test]
+async fn a_schema_in_which_others_may_create_things_is_not_filled() {
+    let (url, _) = database();
+    connection(&url)
+        .await
+        .batch_execute("CREATE SCHEMA fencelock; GRANT CREATE ON SCHEMA fencelock TO PUBLIC")
+        .await
+        .unwrap();
+    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("others may create"), "{error}");
+}
+
+/// A role that reads everything by default would see the sessions, and one that creates things anywhere could have them called.
+#[tokio::test]
+async fn what_others_are_given_by_default_they_are_not_given_here() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    for what in ["SELECT ON TABLES", "USAGE ON SEQUENCES", "EXECUTE ON FUNCTIONS", "USAGE, CREATE ON SCHEMAS"] {
+        sql(&database, &format!("ALTER DEFAULT PRIVILEGES FOR ROLE fencelock GRANT {what} TO {role}"));
+    }
+    let one = client(&owner, 30_000).await;
+    let guard = acquire(&one, "job").await;
+    let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
+    for forbidden in [
+        "SELECT * FROM fencelock.session",
+        "SELECT nextval('fencelock.number')",
+        "SELECT fencelock.version()",
+        "CREATE FUNCTION fencelock.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+    ] {
+        assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");
+    }
+    guard.release().await.unwrap();
+}
+
+/// Who made the schema is another one then, and has given it what it needs.
+#[tokio::test]
+async fn a_role_that_makes_the_tables_in_somebody_elses_schema_keeps_its_rights_to_them() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    let url = owner.replace("fencelock:secret", &format!("{role}:secret"));
+    sql(&database, &format!("CREATE SCHEMA fencelock; GRANT USAGE, CREATE ON SCHEMA fencelock TO {role}"));
+    connection(&url).await.batch_execute(&Schema::of(&url).unwrap().statements(&[])).await.unwrap();
+    acquire(&client(&url, 30_000).await, "job").await.release().await.unwrap();
+}
+
+/// Whoever knows it could tell a waiter that it is granted. What is logged of a statement, `pg_stat_activity` shows for as long as it is the last.
+#[tokio::test]
+async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session() {
+    let own = server(Settings::default().with("logging_collector = on").with("log_statement = 'all'"));
+    let (one, two) = (client(&own.url(), 30_000).await, client(&own.url(), 30_000).await);
+    let guard = acquire(&one, "job").await;
+    let waiter = acquiring(&two, "job");
+    until_queued(&one, "job", 2).await;
+    let bells = own.sql(OWNER, "SELECT bell FROM fencelock.session").unwrap();
+    guard.release().await.unwrap();
+    soon(waiter).await.unwrap().unwrap().release().await.unwrap();
+    let log = own.sql("postgres", "SELECT pg_read_file(pg_current_logfile())").unwrap();
+    let statements: Vec<_> = log.lines().filter(|line| !line.contains("DETAIL:")).collect();
+    assert!(statements.iter().any(|line| line.contains(".listen($1)")), "{log}");
+    for bell in bells.lines() {
+        assert!(statements.iter().all(|line| !line.contains(bell)), "{bell}: {log}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The schema: made once, refused when it is another's, and what a server must be.
+
+use std::time::Duration;
+
+use fencelock::postgres::{Migration, Schema};
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::Proxy;
+use fencelock_testbed::postgres::{Server, Settings, shared};
+
+use crate::lab::{acquire, client, code, connection, database, queued, server, with};
+
+async fn refused(url: &str) -> fencelock::Error {
+    Client::connect(url).await.expect_err("it is to be refused")
+}
+
+#[tokio::test]
+async fn many_who_come_first_make_one_schema() {
+    let (url, _) = database();
+    let clients = futures_util::future::join_all((0..8).map(|_| client(&url, 30_000))).await;
+    for client in &clients {
+        acquire(client, "job").await.release().await.unwrap();
+    }
+    assert_eq!(Schema::of(&url).unwrap().migrate(&[]).await.unwrap(), Migration::UpToDate);
+}
+
+#[tokio::test]
+async fn what_is_printed_makes_the_same_schema_and_several_live_beside_each_other() {
+    let (url, _) = database();
+    let user = connection(&url).await;
+    let odd = with(&url, "schema=odd%20%22name%22");
+    user.batch_execute(&Schema::of(&odd).unwrap().statements(&["fencelock"])).await.unwrap();
+    assert_eq!(Schema::of(&odd).unwrap().migrate(&[]).await.unwrap(), Migration::UpToDate);
+    let (one, other) = (client(&odd, 30_000).await, client(&url, 30_000).await);
+    let _here = acquire(&one, "job").await;
+    let _there = acquire(&other, "job").await;
+}
+
+#[tokio::test]
+async fn looking_makes_nothing_and_shows_empty_queues() {
+    let (url, _) = database();
+    let looker = Client::builder().session_when_needed(true).connect(&url).await.unwrap();
+    assert_eq!(queued(&looker, "job").await, 0);
+    let user = connection(&url).await;
+    let there: i64 =
+        user.query_one("SELECT count(*) FROM pg_namespace WHERE nspname = 'fencelock'", &[]).await.unwrap().get(0);
+    assert_eq!(there, 0);
+    let holder = client(&url, 30_000).await;
+    let _guard = acquire(&holder, "job").await;
+    assert_eq!(queued(&looker, "job").await, 1);
+}
+
+#[tokio::test]
+async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused() {
+    let (url, _) = database();
+    client(&url, 30_000).await;
+    let user = connection(&url).await;
+    user.batch_execute("UPDATE fencelock.layout SET version = 9").await.unwrap();
+    let error = refused(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("layout 9"), "{error}");
+    user.batch_execute("UPDATE fencelock.layout SET version = 1; DROP FUNCTION fencelock.withdraw").await.unwrap();
+    let error = refused(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("damaged"), "{error}");
+    user.batch_execute("CREATE SCHEMA other; CREATE TABLE other.things (a int)").await.unwrap();
+    let error = refused(&with(&url, "schema=other")).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("not ours"), "{error}");
+    user.batch_execute("CREATE SCHEMA empty").await.unwrap();
+    client(&with(&url, "schema=empty"), 30_000).await;
+}
+
+#[tokio::test]
+async fn a_migration_that_is_interrupted_leaves_nothing_and_is_made_up_for() {
+    let (url, _) = database();
+    let user = connection(&url).await;
+    let half = Schema::of(&url).unwrap().statements(&[]).replace("COMMIT;", "SELECT 1/0; COMMIT;");
+    assert_eq!(code(user.batch_execute(&half).await), "22012");
+    user.batch_execute("ROLLBACK").await.unwrap();
+    client(&url, 30_000).await;
+}
+
+/// One that stands still then would keep everybody else from the database.
+#[tokio::test]
+async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {
+    let own = server(Settings::default());
+    let proxy = Proxy::start(own.address()).unwrap();
+    proxy.delay(Duration::from_millis(30));
+    let url = own.url().replace(&own.address().to_string(), &proxy.address().to_string());
+    let connecting = tokio::spawn(async move { client(&url, 30_000).await });
+    let onlooker = connection(&own.url()).await;
+    while !connecting.is_finished() {
+        let idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+        assert_eq!(onlooker.query_one(idle, &[]).await.unwrap().get::<_, i64>(0), 0);
+    }
+    acquire(&connecting.await.unwrap(), "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_keeps_no_utf8_one_that_is_missing_and_a_wrong_password_are_each_told() {
+    let (url, name) = database();
+    let address = shared().address();
+    let latin = format!("latin_{name}");
+    let owner = "postgres://postgres@".to_owned() + &format!("{address}/postgres");
+    let create = format!("CREATE DATABASE {latin} OWNER fencelock ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    connection(&owner).await.batch_execute(&create).await.unwrap();
+    let error = refused(&url.replace(&name, &latin)).await;
+    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("LATIN1"), "{error}");
+    let error = refused(&url.replace(&name, "no_such_database")).await;
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("no database of that name"), "{error}");
+}
+
+#[tokio::test]
+async fn a_standby_and_a_read_only_role_take_no_locks_and_a_standby_shows_them() {
+    let primary = server(Settings::default());
+    let holder = client(&primary.url(), 60_000).await;
+    let _guard = acquire(&holder, "job").await;
+    let standby = Server::start(Settings { standby_of: Some(primary.address()), ..Settings::default() }).unwrap();
+    let looker = Client::builder().session_when_needed(true).connect(&standby.url()).await.unwrap();
+    crate::lab::until("the standby has it", async || queued(&looker, "job").await == 1).await;
+    let error = refused(&with(&standby.url(), "ttl_ms=2000")).await;
+    assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("standby"), "{error}");
+    // Both are named, in any order: the one that takes writes is found.
+    let both = format!("postgres://fencelock:secret@{},{}/fencelock", standby.address(), primary.address());
+    let other = client(&both, 30_000).await;
+    assert_eq!(queued(&other, "job").await, 1);
+    primary.sql("postgres", "ALTER ROLE fencelock SET default_transaction_read_only = on").unwrap();
+    let error = refused(&with(&primary.url(), "ttl_ms=2000")).await;
+    assert!(error.to_string().contains("read-only"), "{error}");
+}
+
+/// What a role or a database says of its sessions does not get in the way.
+#[tokio::test]
+async fn settings_of_a_role_do_not_get_in_the_way() {
+    let own = server(Settings::default());
+    own.sql(
+        "postgres",
+        "ALTER ROLE fencelock SET default_transaction_isolation = 'serializable';
+         ALTER ROLE fencelock SET statement_timeout = '20ms';
+         ALTER ROLE fencelock SET lock_timeout = '1ms';
+         ALTER ROLE fencelock SET idle_in_transaction_session_timeout = '1ms';
+         ALTER ROLE fencelock SET idle_session_timeout = '1ms';
+         ALTER ROLE fencelock SET synchronous_commit = off;
+         ALTER ROLE fencelock SET search_path = 'nowhere'",
+    )
+    .unwrap();
+    let (one, other) = (client(&own.url(), 30_000).await, client(&own.url(), 30_000).await);
+    for _ in 0..20 {
+        let guard = acquire(&one, "job").await;
+        let waiting = crate::lab::acquiring(&other, "job");
+        crate::lab::until_queued(&one, "job", 2).await;
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
