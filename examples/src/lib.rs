@@ -1,6 +1,6 @@
 //! Programs whose resource objects: each detects two holders, and panics.
 //!
-//! They live in `src/bin/`; `cargo xtask examples` runs every one. The program in README is compiled and run as a test of
+//! They live in `src/bin/`; `cargo run -p fencelock-examples --bin stock -- URL` runs one on any store. The program in README is compiled and run as a test of
 //! this crate.
 
 #[cfg(doctest)]

@@ -1,23 +1,16 @@
 //! The whole interface for working on fencelock: `cargo xtask <verb>`. What runs on every change calls the same verbs.
 
-mod advisories;
 mod api;
-mod bench;
-mod ci;
+mod checks;
+mod deep;
 mod docs;
-mod examples;
-mod figures;
 mod fuzz;
-mod interop;
+mod gate;
 mod packages;
-mod readme;
-mod schedule;
+mod programs;
 mod servers;
 mod shell;
-mod test;
 mod tidy;
-mod torture;
-mod versions;
 
 use std::process::ExitCode;
 
@@ -32,45 +25,33 @@ struct Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "test",
-        help: "every test except those with foreign clients; installs what is missing; test --changed [BASE]: those that a change concerns; other arguments go to cargo",
-        run: test::run,
+        help: "every test that judges no time; installs the servers that it needs; arguments go to cargo test",
+        run: gate::test,
     },
-    Verb { name: "interop", help: "tests with clients in other languages", run: interop::run },
-    Verb {
-        name: "ci",
-        help: "[part]: everything that has to hold before a change lands, or one part of it",
-        run: ci::run,
-    },
+    Verb { name: "lint", help: "clippy over what `test` builds, warnings denied", run: gate::lint },
     Verb { name: "tidy", help: "the rules of the house that text can check", run: tidy::run },
     Verb {
-        name: "examples",
-        help: "runs every example, on a directory of its own or the store URL that is given",
-        run: examples::run,
+        name: "deep",
+        help: "[row…]: what breaks servers, judges time or takes long, one row after the other; --list names the rows",
+        run: deep::run,
     },
-    Verb { name: "bench", help: "bench <what>: measures, in a release build", run: bench::run },
-    Verb { name: "fuzz", help: "fuzz <target> [seconds]: arbitrary bytes; needs nightly", run: fuzz::run_target },
-    Verb {
-        name: "torture",
-        help: "torture <store> --seconds N --seed S: breaks real servers under a hundred workers; torture redis --experiment WHAT: shows what no lock there can promise",
-        run: torture::run,
-    },
+    Verb { name: "api", help: "writes down anew what users can name, in docs/api/", run: api::write },
+    Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
+    Verb { name: "servers", help: "starts every server that tests share, until Ctrl-C", run: servers::run },
+    Verb { name: "bench", help: "<what>: measures; see crates/fencelock-bench", run: programs::bench },
+    Verb { name: "interop", help: "plays with clients in other languages on the same locks", run: programs::interop },
+    Verb { name: "torture", help: "<store>: breaks servers for as long as you like", run: programs::torture },
     Verb {
         name: "versions",
-        help: "versions [STORE [VERSION]]: a store's tests on other versions of its server, which it fetches",
-        run: versions::run,
+        help: "[store [version]]: a store's tests on other versions of its server",
+        run: programs::versions,
     },
+    Verb { name: "fuzz", help: "<target> [seconds]: arbitrary bytes; needs a nightly compiler", run: fuzz::run_target },
     Verb {
         name: "advisories",
-        help: "whether a dependency has a known fault; for a scheduler, succeeds where the list cannot be fetched",
-        run: advisories::run,
+        help: "whether a dependency has a known fault; succeeds where the list cannot be fetched",
+        run: checks::advisories,
     },
-    Verb {
-        name: "api",
-        help: "api [--bless]: whether what users can name is what docs/api/ lists; --bless writes it down anew",
-        run: api::run,
-    },
-    Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
-    Verb { name: "servers", help: "starts every server that tests need, until Ctrl-C", run: servers::run },
 ];
 
 fn main() -> ExitCode {
@@ -99,7 +80,7 @@ fn main() -> ExitCode {
 fn usage() -> String {
     let mut usage = "cargo xtask <verb>\n\n".to_owned();
     for verb in VERBS {
-        usage.push_str(&format!("  {:<10}{}\n", verb.name, verb.help));
+        usage.push_str(&format!("  {:<12}{}\n", verb.name, verb.help));
     }
     usage
 }

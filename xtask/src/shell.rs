@@ -1,18 +1,17 @@
 //! Child processes: run in the root of the repository, their output shown as it comes.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
-use std::os::unix::process::CommandExt;
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, setpriority_process, waitid};
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// Fine, or the sentence that says what was not.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
@@ -20,6 +19,11 @@ pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The text of a file of the repository.
+pub(crate) fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))
 }
 
 /// A command to be run in the root of the repository.
@@ -36,22 +40,46 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Until when what we run may run: a month from now, unless somebody said less.
+static DEADLINE: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// From now on, what is run is killed when `limit` is over, with all that it started.
+pub(crate) fn limit(limit: Duration) {
+    *DEADLINE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + limit);
+}
+
+fn left() -> Duration {
+    let deadline = *DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    deadline.map_or(Duration::from_secs(30 * 24 * 3600), |deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
 /// Says what is run, runs it, and fails unless it succeeded.
 pub(crate) fn run(command: &mut Command) -> Result {
+    run_and_look(command, |_| {})
+}
+
+/// The same; `look` is shown each line of its standard output.
+pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) -> Result {
     let shown = show(command);
     println!("$ {shown}");
-    judge(&shown, finish(command, Priority::Same, NO_LIMIT).map(|ended| ended.status))
+    let ended = follow(command, left(), |line| {
+        println!("{line}");
+        look(line);
+    });
+    judge(&shown, ended)
 }
 
 /// Runs the command and returns what it prints; what it says on standard error is shown as it comes.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     println!("$ {shown}");
-    let fault = |error| format!("`{shown}` cannot be run: {error}");
-    let output = Output::new().map_err(fault)?;
-    command.stdin(Stdio::null()).stdout(output.writer().map_err(fault)?);
-    judge(&shown, finish(command, Priority::Same, NO_LIMIT).map(|ended| ended.status))?;
-    output.read().map_err(fault)
+    let mut output = String::new();
+    let ended = follow(command, left(), |line| {
+        output.push_str(line);
+        output.push('\n');
+    });
+    judge(&shown, ended)?;
+    Ok(output)
 }
 
 fn judge(shown: &str, ended: io::Result<ExitStatus>) -> Result {
@@ -62,117 +90,58 @@ fn judge(shown: &str, ended: io::Result<ExitStatus>) -> Result {
     }
 }
 
-/// Where a command writes its output, for us to read it when the command has ended.
-///
-/// A file and not a pipe: a process that outlives the command and kept a pipe open would keep us reading.
-pub(crate) struct Output(File);
-
-impl Output {
-    pub(crate) fn new() -> io::Result<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("fencelock-xtask-{}-{number}", std::process::id()));
-        let file = File::options().read(true).append(true).create_new(true).open(&path)?;
-        // It lives as long as somebody has it open.
-        std::fs::remove_file(&path)?;
-        Ok(Self(file))
-    }
-
-    /// A standard output or error for the command. Several share one place in the file, so that lines stay in their order.
-    pub(crate) fn writer(&self) -> io::Result<File> {
-        self.0.try_clone()
-    }
-
-    /// Everything that was written.
-    pub(crate) fn read(mut self) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        self.0.rewind()?;
-        self.0.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-/// What a command may take of the processors when others want them too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Priority {
-    Same,
-    YieldsToOthers,
-}
-
-/// About a tenth of what a process without it gets.
-const NICE: i32 = 10;
-
-/// A command that has ended.
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    /// The processor time of the command and of all that it waited for.
-    pub(crate) cpu: Duration,
-}
-
 /// What ends us is passed on to these: processes that we started, each with all that it started itself.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// A month.
-const NO_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// Runs the command as a process group, which does not outlive us when we are interrupted or told to end. Otherwise `kill`
-/// would end us alone, and leave what cargo started behind. Killed after `limit`.
-pub(crate) fn finish(command: &mut Command, priority: Priority, limit: Duration) -> io::Result<Ended> {
+/// Runs the command as a process group, which outlives neither its end, nor `limit`, nor us when we are told to end.
+fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) -> io::Result<ExitStatus> {
     static RELAY: OnceLock<()> = OnceLock::new();
     RELAY.get_or_init(|| drop(std::thread::spawn(relay)));
-    let running = || RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child: Child = {
         let mut running = running();
-        let child = command.process_group(0).spawn()?;
+        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         running.push(Pid::from_child(&child));
         child
     };
     let pid = Pid::from_child(&child);
-    if priority == Priority::YieldsToOthers {
-        // What it starts from now on inherits it. Where it may not be set, it matters little.
-        let _ = setpriority_process(Some(pid), NICE);
-    }
     let (ended, hears) = mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    let watch = std::thread::spawn(move || {
         if hears.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            println!("still running after {limit:?}, and is killed: process {}", pid.as_raw_nonzero());
+            println!("still running after {limit:?}, and is killed");
             let _ = kill_process_group(pid, Signal::KILL);
         }
     });
-    // While nobody has asked for its status, the kernel still knows how much it computed.
-    let cpu = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).ok().and_then(|_| cpu(pid));
+    let stdout = child.stdout.take();
+    std::thread::scope(|scope| {
+        // What outlives the command would keep its output open. Nobody has asked for its status yet, so the number is its own.
+        scope.spawn(move || {
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = kill_process_group(pid, Signal::KILL);
+        });
+        let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
+        lines.map_while(io::Result::ok).for_each(|line| each(&String::from_utf8_lossy(&line)));
+    });
     drop(ended);
+    let _ = watch.join();
     let status = child.wait();
     running().retain(|running| *running != pid);
-    Ok(Ended { status: status?, cpu: cpu.unwrap_or_default() })
-}
-
-/// The processor time of a process and of the children that it waited for, from `/proc/<pid>/stat`: see proc_pid_stat(5).
-fn cpu(pid: Pid) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The second field is the name of the program in parentheses, and may hold spaces. Fields 14 to 17 are the times.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let ticks: Option<u64> = rest.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum();
-    Some(Duration::from_millis(ticks? * 1000 / rustix::param::clock_ticks_per_second()))
+    status
 }
 
 /// Ends with the first signal, and ends what is running before.
 fn relay() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (told, code) = runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok::<_, io::Error>(tokio::select! {
-            _ = interrupt.recv() => (Signal::INT, 130),
-            _ = terminate.recv() => (Signal::TERM, 143),
-        })
-    })?;
+    let Some(signal) = Signals::new([SIGINT, SIGTERM])?.forever().next() else { return Ok(()) };
     // Not given back: nothing new begins.
-    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = running();
     for pid in &*running {
         // It may have ended by itself.
-        let _ = kill_process_group(*pid, told);
+        let _ = kill_process_group(*pid, if signal == SIGINT { Signal::INT } else { Signal::TERM });
     }
-    std::process::exit(code)
+    std::process::exit(128 + signal)
 }
 
 /// Whether the command can be run and succeeds; shows nothing.
@@ -194,7 +163,7 @@ pub(crate) fn no_arguments(args: &[String]) -> Result {
 }
 
 /// The words of a command, the program without its directory.
-pub(crate) fn show(command: &Command) -> String {
+fn show(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(program)
         .chain(command.get_args())
@@ -213,17 +182,17 @@ mod tests {
     const PLACE: &str = "XTASK_TEST_PLACE";
 
     #[test]
-    fn what_a_command_prints_is_read_in_its_order_and_its_processor_time_is_known() {
-        let output = Output::new().unwrap();
+    fn what_a_command_prints_is_read_also_where_something_outlives_it() {
+        assert_eq!(output(command("sh").args(["-c", "sleep 600 & echo one; echo two"])).unwrap(), "one\ntwo\n");
+        let failed = output(command("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert!(failed.contains("exit status: 3"), "{failed}");
+    }
+
+    #[test]
+    fn what_runs_for_too_long_is_killed_with_all_that_it_started() {
         let mut shell = command("sh");
-        let spin = "echo one; echo two >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo three";
-        shell.args(["-c", &format!("sh -c '{spin}'; exit 3")]);
-        shell.stdout(output.writer().unwrap()).stderr(output.writer().unwrap());
-        let ended = finish(&mut shell, Priority::YieldsToOthers, NO_LIMIT).unwrap();
-        assert_eq!(ended.status.code(), Some(3));
-        assert!(!ended.cpu.is_zero(), "what its child computed is not counted");
-        drop(shell);
-        assert_eq!(output.read().unwrap(), "one\ntwo\nthree\n");
+        let killed = follow(shell.args(["-c", "sleep 600; :"]), Duration::from_millis(100), |_| {});
+        assert_eq!(killed.unwrap().code(), None);
     }
 
     #[test]

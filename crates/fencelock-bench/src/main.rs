@@ -8,6 +8,8 @@ mod contestant;
 mod crew;
 mod defaults;
 mod families;
+#[cfg(test)]
+mod figures;
 mod goals;
 mod machine;
 mod peers;

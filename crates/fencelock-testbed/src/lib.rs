@@ -5,6 +5,7 @@
 //! process id when it is dropped, or by the kernel when this process dies in whatever way.
 
 mod clock;
+pub mod install;
 mod network;
 mod packages;
 mod ports;

