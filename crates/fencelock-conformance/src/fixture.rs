@@ -7,6 +7,8 @@ use fencelock::store::Store;
 use fencelock::{Clock, Result, SystemClock};
 use futures_core::future::BoxFuture;
 
+use crate::world::PATIENCE;
+
 /// One empty store under test, and what can be done to it. Every law gets a fresh one.
 pub trait Fixture: Send + Sync + 'static {
     /// Another process's way to the store.
@@ -27,6 +29,11 @@ pub trait Fixture: Send + Sync + 'static {
     /// store that gives a silent connection up waits for a part of it.
     fn long_ttl(&self) -> Duration {
         Duration::from_secs(600)
+    }
+
+    /// How long, in real time, a caller may be held up by what waits for nothing. By default for as long as laws are patient.
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     /// What is in the store beyond live sessions and beyond what its capability declares as residue, one line each.

@@ -77,7 +77,7 @@ pub(crate) const NO_TOKENS: &str = "the store has no tokens";
 pub(crate) const BY_CAPABILITY: [&str; 4] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS];
 
 /// How long a law waits for what must happen at all, where no bound is declared.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a law looks whether something happens that must not.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
@@ -116,10 +116,10 @@ impl World {
 
     /// The same for a law that makes so many requests that a busy machine takes its time over them.
     pub(crate) async fn patient_client(&self) -> Verdict<Client> {
-        self.client_for(self.patience()).await
+        self.client_for(self.long()).await
     }
 
-    fn patience(&self) -> Duration {
+    fn long(&self) -> Duration {
         (self.fixture.long_ttl() * 4).max(Duration::from_secs(600))
     }
 
@@ -131,7 +131,7 @@ impl World {
     /// A client as [`World::patient_client`], and what it costs.
     pub(crate) async fn metered_client(&self) -> Verdict<(Client, Meter)> {
         let (process, meter) = Meter::on(self.fixture.process().await?);
-        Ok((self.client_of(process, self.patience()).await?, meter))
+        Ok((self.client_of(process, self.long()).await?, meter))
     }
 
     async fn client_of(&self, process: Process, ttl: Duration) -> Verdict<Client> {
@@ -146,7 +146,8 @@ impl World {
         // A busy machine may take longer to connect than a short ttl allows.
         let opening = Opening::here(owner.clone(), ttl, Arc::clone(&clock))?;
         let opened = insist(|| process.store.open(opening.clone())).await?;
-        Ok(Client { process, owner, opened, clock, requests: AtomicU64::new(0) })
+        let patience = self.fixture.patience();
+        Ok(Client { process, owner, opened, clock, patience, requests: AtomicU64::new(0) })
     }
 
     pub(crate) async fn pass(&self, duration: Duration) {
@@ -193,12 +194,15 @@ impl World {
 
     /// Looks until it is so, which it has to be in the end.
     pub(crate) async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Verdict<bool>) -> Verdict {
-        const AGAIN: Duration = Duration::from_millis(1);
-        for _ in 0..PATIENCE.as_millis() / AGAIN.as_millis() {
+        let mut waited = Duration::ZERO;
+        while waited < PATIENCE {
             if is_so().await? {
                 return Ok(());
             }
-            self.fixture.pass(AGAIN).await;
+            // More seldom, the longer it takes.
+            let again = (waited / 50).max(Duration::from_millis(1));
+            self.fixture.pass(again).await;
+            waited += again;
         }
         Err(Fault::Broken(format!("it never came that {what}")))
     }
@@ -277,6 +281,8 @@ pub(crate) struct Client {
     pub(crate) owner: Owner,
     pub(crate) opened: Opened,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How long what waits for nothing may take in real time.
+    pub(crate) patience: Duration,
     requests: AtomicU64,
 }
 

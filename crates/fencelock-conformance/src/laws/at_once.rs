@@ -2,14 +2,10 @@
 
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use fencelock::store::{Entered, Entry, Order, RequestId, Standing};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
-
-/// How long a busy machine may take over what waits for nothing.
-const HELD_UP: Duration = Duration::from_secs(10);
 
 /// What `enter` has to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +92,8 @@ fn at_once(client: &Client, entry: &Entry) -> Verdict<Option<fencelock::Result<E
     let (session, entry) = (Arc::clone(client.session()), Arc::new(entry.clone()));
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || answer.send(session.enter_now(&entry)));
-    let held_up = |_| Fault::Broken(format!("it held its caller up for {HELD_UP:?}, or panicked"));
-    answered.recv_timeout(HELD_UP).map_err(held_up)
+    let held_up = |_| Fault::Broken(format!("it held its caller up for {:?}, or panicked", client.patience));
+    answered.recv_timeout(client.patience).map_err(held_up)
 }
 
 /// Asks at once and then by `enter`, and demands the same answer.

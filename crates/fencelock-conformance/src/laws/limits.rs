@@ -13,6 +13,9 @@ use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, dema
 /// How long a lock may be held here.
 const BRIEFLY: Duration = Duration::from_millis(100);
 
+/// How long somebody else may wait for a lock meanwhile.
+const HELD_UP: Duration = Duration::from_secs(5);
+
 /// How many give up together.
 const CROWD: usize = 300;
 /// How long they wait.
@@ -123,7 +126,7 @@ pub async fn a_crowd_that_gives_up_together_holds_up_nobody_else(world: World) -
 
 async fn cycle(world: &World, mutex: &Mutex) -> Verdict {
     let mutex = mutex.clone();
-    let taken = ended(world, tokio::spawn(async move { mutex.acquire_within(PATIENCE / 4).await })).await?;
+    let taken = ended(world, tokio::spawn(async move { mutex.acquire_within(HELD_UP).await })).await?;
     taken.map_err(|error| Fault::Broken(format!("a bystander was held up: {error:?}")))?.release().await?;
     Ok(())
 }

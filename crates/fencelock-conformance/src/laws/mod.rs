@@ -31,7 +31,7 @@ pub struct Law {
 }
 
 /// Hands the list of all laws to another macro: first those of exclusive locks, which are tried by every claim to the whole of
-/// a lock, then all others, among them two of exclusive locks that take long.
+/// a lock, then all others; then the same two of the laws that judge real time, or load a server.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_laws {
@@ -53,11 +53,7 @@ macro_rules! with_laws {
             identity::a_request_whose_reply_was_lost_is_found_again,
             tokens::tokens_rise_with_every_grant,
             tokens::tokens_rise_over_idle_times,
-            time::next_returns_when_its_time_is_up,
             time::next_returns_at_once_when_granted,
-            time::a_dead_sessions_places_go_in_time,
-            time::a_renewed_session_outlives_its_ttl,
-            time::an_expired_session_is_told_so,
             time::a_closed_session_is_over_and_takes_nothing_more,
             time::a_renewal_names_what_is_gone,
             breaks::a_break_ends_the_grant_it_names_and_no_later_one,
@@ -67,7 +63,6 @@ macro_rules! with_laws {
             view::names_lists_what_is_queued_for,
             view::an_idle_name_leaves_nothing,
             schedules::a_departure_wakes_one_more_than_it_lets_in_at_most,
-            schedules::threads_that_race_never_hold_a_mutex_together,
         ] [
             admission::the_first_contender_is_granted_at_once,
             admission::the_capacity_is_never_exceeded,
@@ -78,25 +73,32 @@ macro_rules! with_laws {
             admission::one_queue_has_one_capacity,
             at_once::no_answer_at_once_leaves_anything_or_takes_time,
             identity::a_withdrawn_request_never_takes_effect,
-            time::next_returns_within_its_bound_of_the_grant,
             view::the_capability_tells_the_truth,
             schedules::every_schedule_agrees_with_the_rule,
             schedules::readers_and_permits_are_woken_as_sparingly,
             lighter::a_downgrade_whose_answer_was_lost_is_found_done,
             lighter::wherever_a_downgrade_is_dropped_the_place_is_one,
             lighter::who_lost_its_place_cannot_make_it_lighter,
-            departed::what_the_dead_held_together_comes_back_in_time,
-            departed::who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long,
-            crowds::a_thousand_waiters_are_all_served_in_order,
-            crowds::three_hundred_share_two_hundred_permits_in_order,
-            crowds::hundreds_of_readers_hold_together_between_writers,
             primitives::a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing,
             primitives::the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves,
             primitives::whoever_only_tries_is_told_who_holds_and_leaves_nothing,
             primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
             primitives::a_name_is_one_kind_of_lock_at_a_time,
-            limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
             limits::who_left_is_not_counted_among_the_waiters,
+        ] [
+            time::next_returns_when_its_time_is_up,
+            time::a_dead_sessions_places_go_in_time,
+            time::a_renewed_session_outlives_its_ttl,
+            time::an_expired_session_is_told_so,
+            schedules::threads_that_race_never_hold_a_mutex_together,
+        ] [
+            time::next_returns_within_its_bound_of_the_grant,
+            departed::what_the_dead_held_together_comes_back_in_time,
+            departed::who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long,
+            crowds::a_thousand_waiters_are_all_served_in_order,
+            crowds::three_hundred_share_two_hundred_permits_in_order,
+            crowds::hundreds_of_readers_hold_together_between_writers,
+            limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
             limits::a_crowd_that_gives_up_together_holds_up_nobody_else,
             costs::looks_refusals_and_renewals_cost_the_same_however_many_wait,
         ] }
@@ -106,10 +108,13 @@ macro_rules! with_laws {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __law_list {
-    (() [$($exclusive:ident :: $first:ident,)*] [$($group:ident :: $law:ident,)*]) => {
+    (() [$($a:ident :: $first:ident,)*] [$($b:ident :: $law:ident,)*]
+        [$($c:ident :: $timed_first:ident,)*] [$($d:ident :: $timed:ident,)*]) => {
         &[
-            $($crate::__law!($exclusive $first true),)*
-            $($crate::__law!($group $law false),)*
+            $($crate::__law!($a $first true),)*
+            $($crate::__law!($b $law false),)*
+            $($crate::__law!($c $timed_first true),)*
+            $($crate::__law!($d $timed false),)*
         ]
     };
 }

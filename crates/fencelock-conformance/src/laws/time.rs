@@ -65,7 +65,7 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
     release(held).await?;
     // Granted while nobody listened: the store differs already.
-    let told = world.within(client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
+    let told = world.within(PATIENCE, waiter.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits is told {told:?}");
     Ok(())
 }

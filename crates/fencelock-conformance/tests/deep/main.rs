@@ -1,1 +1,16 @@
-//! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
+//! What judges real time, loads a server or hurts processes: `cargo xtask deep`.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+/// The laws of time on every store, and all laws on further layouts.
+mod laws {
+    mod file;
+    mod postgres;
+    mod redis;
+    mod redlock;
+    mod zookeeper;
+}
+mod faults;
+mod processes_file;
+mod scenes_file;

@@ -1,8 +1,9 @@
-//! The laws, tried on every store.
+//! The laws that judge no time, tried on every store. `tests/deep/` has the others, and further layouts.
 
 mod file;
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
 mod memory;
-mod network;
 mod postgres;
 mod redis;
 mod redlock;

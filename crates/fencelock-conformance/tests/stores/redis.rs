@@ -1,35 +1,25 @@
-//! The store `redis:` keeps every law that can be tried on it.
+//! The store `redis:` keeps every law that can be tried on it; on the keys of others where two families differ most.
 
-mod plain;
+use crate::fixtures;
 
-use std::time::Duration;
-
-use crate::network::Namespace;
-use fencelock_testbed::redis::KIND;
-
-/// A silent connection is given up after three tenths of it, and the server of a busy machine can stand still for half a second.
-const TTL: Duration = Duration::from_secs(4);
-
-fencelock_conformance::suite!("redis", || Namespace::of(&KIND, "", TTL));
+fencelock_conformance::suite!("redis", || fixtures::redis(""), laws = untimed);
 
 /// Beside Redisson: no order and no token, and a channel; readers and writers, too.
 mod redisson {
-    use super::{KIND, Namespace, TTL};
-
     fencelock_conformance::suite!(
         "redis redisson",
-        || Namespace::of(&KIND, "layout=redisson", TTL),
-        only = mutexes_and_writers
+        || super::fixtures::redis("layout=redisson"),
+        only = mutexes_and_writers,
+        laws = untimed
     );
 }
 
-/// Beside Redisson's fenced lock: with tokens.
-mod fenced {
-    use super::{KIND, Namespace, TTL};
-
+/// On the keys of other clients: no order, mutexes only.
+mod plain {
     fencelock_conformance::suite!(
-        "redis fenced",
-        || Namespace::of(&KIND, "layout=redisson-fenced", TTL),
-        only = mutexes
+        "redis plain",
+        || super::fixtures::redis("layout=plain"),
+        only = mutexes,
+        laws = untimed
     );
 }

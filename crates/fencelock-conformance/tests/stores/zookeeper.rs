@@ -1,26 +1,15 @@
-//! The store `zk:` keeps every law that can be tried on it, by the names of both families and with both ways of handing over.
+//! The store `zk:` keeps every law that can be tried on it, by the names of both families.
 
-use std::time::Duration;
+use crate::fixtures;
 
-use crate::network::Namespace;
-use fencelock_conformance::suite;
-use fencelock_testbed::zookeeper::KIND;
+fencelock_conformance::suite!("zk", || fixtures::zookeeper(""), laws = untimed);
 
-/// The least that servers grant with ticks of half a second is 2 s.
-const TTL: Duration = Duration::from_secs(2);
-
-fn with(options: &'static str) -> Namespace {
-    Namespace::of(&KIND, options, TTL)
-}
-
-suite!("zk", || with(""));
-// Only mutexes are handed over in two ways, and both families have the same permits.
-mod by_listing {
-    super::suite!("zk", || super::with("handover=list"), only = mutexes);
-}
+// Both families have the same permits.
 mod as_kazoo {
-    super::suite!("zk", || super::with("layout=kazoo"), only = mutexes_and_writers);
-}
-mod as_kazoo_by_listing {
-    super::suite!("zk", || super::with("layout=kazoo&handover=list"), only = mutexes);
+    fencelock_conformance::suite!(
+        "zk",
+        || super::fixtures::zookeeper("layout=kazoo"),
+        only = mutexes_and_writers,
+        laws = untimed
+    );
 }

@@ -111,6 +111,10 @@ impl Fixture for Mutant {
         self.sound.pass(duration)
     }
 
+    fn patience(&self) -> Duration {
+        if self.shared.flaw == Flaw::StandsStillAtOnce { Duration::from_secs(1) } else { self.sound.patience() }
+    }
+
     fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {
         self.sound.leftovers()
     }

@@ -17,7 +17,7 @@ fn directory(name: &str) -> PathBuf {
 fn drill(directory: &Path, worker: &str) -> Drill {
     let url = format!("file://{}/store", directory.display());
     let drill = Drill::new(&url, &directory.join("logs"), Path::new(worker), Strategy::Calm, 1);
-    Drill { strikes: 1, patience: Duration::from_millis(300), ..drill }
+    Drill { strikes: 1, patience: Duration::from_secs(2), ..drill }
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! The store `redis:` keeps the laws of time; all of them on the keys of others that the gate leaves out.
+
+use crate::fixtures;
+
+fencelock_conformance::suite!("redis", || fixtures::redis(""), laws = timed);
+
+mod redisson {
+    fencelock_conformance::suite!(
+        "redis redisson",
+        || super::fixtures::redis("layout=redisson"),
+        only = mutexes_and_writers,
+        laws = timed
+    );
+}
+
+mod plain {
+    fencelock_conformance::suite!(
+        "redis plain",
+        || super::fixtures::redis("layout=plain"),
+        only = mutexes,
+        laws = timed
+    );
+}
+
+/// Beside Redisson's fenced lock: with tokens.
+mod fenced {
+    fencelock_conformance::suite!("redis fenced", || super::fixtures::redis("layout=redisson-fenced"), only = mutexes);
+}
+
+/// Beside bsm/redislock with its `FenceKey`: with tokens.
+mod counted {
+    fencelock_conformance::suite!(
+        "redis plain with a counter",
+        || super::fixtures::redis("layout=plain&fence=:fence"),
+        only = mutexes
+    );
+}
+
+/// Beside python-redis-lock: whose waiters are woken.
+mod signalled {
+    fencelock_conformance::suite!(
+        "redis plain with a signal",
+        || super::fixtures::redis("layout=plain&signal=python-redis-lock"),
+        only = mutexes
+    );
+}
