@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the servers here get for what takes them a second or two on a machine at rest.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a state is waited for that takes a second or two on a machine at rest.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

@@ -17,9 +17,9 @@ pub static KIND: Kind = Kind {
     other_schemes: &["zks"],
     variable: "FENCELOCK_TEST_ZOOKEEPER",
     package: ZOOKEEPER,
-    // What `Settings::default` says.
+    // What `for_all` says.
     options: "tick_ms=500",
-    start: || Ok(Box::new(Ensemble::start(Settings::default())?)),
+    start: || Ok(Box::new(Ensemble::start(for_all())?)),
     namespace: |_| Ok(parent()),
     shared: OnceLock::new(),
 };
@@ -30,6 +30,12 @@ pub static KIND: Kind = Kind {
 /// When it cannot be started.
 pub fn shared() -> &'static Shared {
     KIND.shared()
+}
+
+/// What suits every test: sessions long enough to outlast a busy machine, and no wait for the disk. The kernel keeps what is
+/// written through a kill of the server.
+fn for_all() -> Settings {
+    Settings { max_session_timeout_ms: 120_000, ..Settings::default() }.with("forceSync", "no")
 }
 
 /// A path that no other test uses, such as `/t1a2b-7`; there is no node there yet.
@@ -72,6 +78,6 @@ mod tests {
 
     #[test]
     fn the_options_of_urls_say_what_the_default_server_is() {
-        assert_eq!(KIND.options, format!("tick_ms={}", Settings::default().tick_ms));
+        assert_eq!(KIND.options, format!("tick_ms={}", for_all().tick_ms));
     }
 }
