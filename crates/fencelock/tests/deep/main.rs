@@ -1,1 +1,3 @@
 //! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
+
+mod redis;

@@ -21,7 +21,7 @@ async fn shown(client: &Client, name: &str) -> fencelock::Contender {
 async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     let server = server(Settings::default());
     let url = format!("redis://{}?layout=plain&signal=python-redis-lock", server.address());
-    let client = client(&url, 20_000).await;
+    let client = client(&url, 60_000).await;
     let signals = || number(&server, &["LLEN", "lock-signal:job"]);
     let guard = acquired(acquiring(&client, "job")).await;
     assert_eq!(number(&server, &["EXISTS", "lock:job"]), 1);
@@ -57,7 +57,7 @@ async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_ot
     const OBTAIN: &str = "if redis.call('MSETNX',KEYS[1],ARGV[1])==1 then redis.call('PEXPIRE',KEYS[1],ARGV[2]) return redis.call('INCR',KEYS[2]) end return 0";
     let server = server(Settings::default());
     let url = format!("redis://{}?layout=plain&fence=:fence", server.address());
-    let client = client(&url, 20_000).await;
+    let client = client(&url, 60_000).await;
     let mut tokens = Vec::new();
     for _ in 0..2 {
         let guard = acquired(acquiring(&client, "job")).await;
@@ -85,7 +85,7 @@ async fn a_name_whose_key_is_a_counter_is_refused_and_no_counter_is_listed() {
     let server = server(Settings::default());
     for prefix in ["", "&prefix=app:"] {
         let url = format!("redis://{}?layout=plain&fence=:fence{prefix}", server.address());
-        let client = client(&url, 20_000).await;
+        let client = client(&url, 60_000).await;
         let guard = acquired(acquiring(&client, "job")).await;
         let (counter, job) = (Name::new("job:fence").unwrap(), Name::new("job").unwrap());
         let holder = shown(&client, "job").await;
@@ -108,7 +108,7 @@ async fn a_name_whose_key_is_a_counter_is_refused_and_no_counter_is_listed() {
 async fn a_counter_that_counts_nothing_is_named_and_no_lock_is_taken() {
     let server = server(Settings::default());
     for (layout, counter) in [("plain&fence=:fence", "job:fence"), ("redisson-fenced", "redisson_lock_token:{job}")] {
-        let client = client(&format!("redis://{}?layout={layout}", server.address()), 20_000).await;
+        let client = client(&format!("redis://{}?layout={layout}", server.address()), 60_000).await;
         let odd: [(&[&str], &str); 3] = [
             (&["SET", counter, "text"], "not an integer"),
             (&["SET", counter, "9223372036854775807"], "would overflow"),
@@ -129,7 +129,7 @@ async fn a_counter_that_counts_nothing_is_named_and_no_lock_is_taken() {
 #[tokio::test]
 async fn an_empty_value_is_broken_as_any_other() {
     let server = server(Settings::default());
-    let client = client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    let client = client(&format!("redis://{}?layout=plain", server.address()), 60_000).await;
     server.ask(&["SET", "job", ""]).unwrap();
     let (job, holder) = (Name::new("job").unwrap(), shown(&client, "job").await);
     assert!(client.break_grant(&job, &holder, "it is stuck").await.unwrap());
@@ -140,7 +140,7 @@ async fn an_empty_value_is_broken_as_any_other() {
 async fn where_records_of_breaks_should_be_no_lock_is_taken_and_other_keys_hide_no_holder() {
     let server = server(Settings::default());
     for (layout, held) in [("plain", &["SET", "job", "theirs"][..]), ("redisson", &["HSET", "job", "theirs:1", "1"])] {
-        let client = client(&format!("redis://{}?layout={layout}", server.address()), 20_000).await;
+        let client = client(&format!("redis://{}?layout={layout}", server.address()), 60_000).await;
         let (job, records) = (Name::new("job").unwrap(), "fencelock:breaks:job");
         let error = client.mutex(records).unwrap().try_acquire().await.expect_err("records are there");
         assert_eq!(error.kind(), ErrorKind::InvalidName, "{error}");
@@ -160,7 +160,7 @@ async fn where_records_of_breaks_should_be_no_lock_is_taken_and_other_keys_hide_
 async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();
-    let client = client(&format!("redis://{}?layout=plain&fence=:fence", proxy.address()), 20_000).await;
+    let client = client(&format!("redis://{}?layout=plain&fence=:fence", proxy.address()), 60_000).await;
     for (bytes, token) in [(0, 1), (1, 2), (3, 3)] {
         let before = proxy.cuts();
         proxy.cut_after(bytes, Way::Down);
@@ -174,7 +174,7 @@ async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
 #[tokio::test]
 async fn what_is_shown_says_how_long_it_lives_and_that_a_string_without_an_end_may_be_no_lock() {
     let server = server(Settings::default());
-    let client = client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    let client = client(&format!("redis://{}?layout=plain", server.address()), 60_000).await;
     server.ask(&["SET", "job", "theirs", "PX", "60000"]).unwrap();
     server.ask(&["SET", "data", "a page of text"]).unwrap();
     let Expiry::In(left) = shown(&client, "job").await.expiry else { panic!("it has a ttl") };
@@ -191,7 +191,7 @@ async fn what_is_shown_says_how_long_it_lives_and_that_a_string_without_an_end_m
 async fn who_may_not_touch_the_records_of_breaks_is_told_of_them() {
     let server = server(Settings::default());
     server.ask(&["ACL", "SETUSER", "app", "on", ">secret", "~job", "&*", "+@all"]).unwrap();
-    let client = client(&format!("redis://app:secret@{}?layout=plain", server.address()), 20_000).await;
+    let client = client(&format!("redis://app:secret@{}?layout=plain", server.address()), 60_000).await;
     let guard = acquired(acquiring(&client, "job")).await;
     let error = soon(client.breaks("job")).await.expect_err("it may not");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -211,7 +211,7 @@ async fn the_reason_of_a_break_is_told_although_the_first_look_for_it_is_lost() 
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();
     let client = client(&format!("redis://{}?layout=plain", proxy.address()), 12_000).await;
-    let other = crate::lab::client(&format!("redis://{}?layout=plain", server.address()), 20_000).await;
+    let other = crate::lab::client(&format!("redis://{}?layout=plain", server.address()), 60_000).await;
     let guard = acquired(acquiring(&client, "job")).await;
     let job = Name::new("job").unwrap();
     let holder = shown(&other, "job").await;

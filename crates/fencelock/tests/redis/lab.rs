@@ -20,7 +20,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
         assert!(start.elapsed() < PATIENCE, "it never came that {what}");
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
         Ok((client, guard))
     };
     let taken = taken.await;
-    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     taken
 }
 
@@ -73,6 +73,11 @@ pub(crate) async fn refused(url: &str) -> Error {
         Ok(_) => panic!("a lock was granted by {url}"),
         Err(error) => error,
     }
+}
+
+/// Keeps the server busy with a script of somebody else until [`Server::heal`].
+pub(crate) fn busy(server: &Server) {
+    server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
 }
 
 /// Acquires in the background.

@@ -1,5 +1,5 @@
-//! The store `redis:` on real servers: who refuses us and how, servers in trouble, memory that is lost, clocks that jump,
-//! answers and messages that never come.
+//! The store `redis:` on real servers: who refuses us and how, servers in trouble, answers and messages that never come. Memory that is
+//! lost, clocks that jump, servers that end and short ttls: `tests/deep/redis/`.
 //!
 //! What went wrong in Redisson's locks, by the numbers of its issues, and what would notice it here. Scenes are in
 //! `fencelock-conformance` and played by `failures::redis_scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
@@ -23,22 +23,21 @@
 //! | 2172, 2018, 4818 | several locks taken as one | cannot exist: there is no such lock; `a_session_that_is_over_lets_nothing_in_and_is_not_revived` |
 //! | 2224, 4467, 6878 | two tasks of one thread both hold | cannot exist: the holder is a request, no thread; law `the_same_request_finds_the_same_place` |
 
-mod away;
-mod clocks;
 mod cuts;
 mod foreign;
-mod janitor;
 mod lab;
 #[path = "../wakes/mod.rs"]
 mod line;
+mod link;
 mod looking;
-mod memory;
+mod masters;
 mod plain;
 mod redisson;
 mod redisson_shared;
 mod redisson_trouble;
 mod redlock;
 mod refusals;
+mod theirs;
 mod trouble;
 mod wakes;
 mod ways;

@@ -4,7 +4,7 @@ use fencelock::{Client, ErrorKind, Name};
 use fencelock_testbed::redis::{Reply, Server};
 
 use crate::lab::{acquired, acquiring, client, soon, until};
-use crate::redisson::{CHANNEL, TAKEN, THREAD, asked, is_heard, locks, redisson, takes_ours, unlocks, with_layout};
+use crate::theirs::{CHANNEL, TAKEN, THREAD, asked, is_heard, locks, redisson, takes_ours, unlocks, with_layout};
 
 #[tokio::test]
 async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
@@ -43,7 +43,7 @@ async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
 #[tokio::test]
 async fn a_holder_beside_a_counter_that_counts_nothing_is_shown_and_broken() {
     let (server, url) = with_layout("redisson-fenced");
-    let (client, job) = (client(&url, 30_000).await, Name::new("job").unwrap());
+    let (client, job) = (client(&url, 60_000).await, Name::new("job").unwrap());
     for counter in ["text", "-3", "2251799813685248", "99999999999999999999999"] {
         assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
         server.ask(&["SET", "redisson_lock_token:{job}", counter]).unwrap();

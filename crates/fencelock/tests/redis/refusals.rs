@@ -209,7 +209,7 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     let rules = least_rules();
     let server = server(Settings::default().with_user("locks", &format!("on >p {rules}")));
     let url = format!("redis://locks:p@{}", server.address());
-    let (one, two) = (client(&url, 30_000).await, client(&url, 30_000).await);
+    let (one, two) = (client(&url, 60_000).await, client(&url, 60_000).await);
     let held = one.mutex("job").unwrap().acquire().await.unwrap();
     two.mutex("job").unwrap().try_acquire().await.unwrap_err();
     let waiting = acquiring(&two, "job");

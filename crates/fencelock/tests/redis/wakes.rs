@@ -19,7 +19,7 @@ async fn a_departure_publishes_to_whom_it_lets_in_and_to_nobody_else() {
     let server = server(Settings::default());
     let mut clients = Vec::new();
     for _ in 0..10 {
-        clients.push(client(&server.url(), 30_000).await);
+        clients.push(client(&server.url(), 60_000).await);
     }
     departures_tell_whom_they_let_in_and_one_more(&clients, || published(&server), NOTHING).await;
     assert!(published(&server) > 0);

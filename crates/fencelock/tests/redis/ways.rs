@@ -40,10 +40,10 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     let server = server(Settings { password: Some("secret".to_owned()), ..settings });
     let address = server.secure_address().unwrap();
     let files = directory.display();
-    let url = |ca: &str, own: &str| format!("rediss://:secret@{address}?ttl_ms=9000&tls_ca={files}/{ca}.pem{own}");
+    let url = |ca: &str, own: &str| format!("rediss://:secret@{address}?ttl_ms=60000&tls_ca={files}/{ca}.pem{own}");
     let own = format!("&tls_cert={files}/client.crt&tls_key={files}/client.key");
     let (holder, guard) = taken(&url("ours", &own)).await.unwrap();
-    let waiter = client(&format!("redis://:secret@{}", server.address()), 9000).await;
+    let waiter = client(&format!("redis://:secret@{}", server.address()), 60_000).await;
     let waiting = acquiring(&waiter, "job");
     until_queued(&holder, "job", 2).await;
     guard.release().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_quorum_is_asked_over_tls_and_a_master_that_is_not_trusted_is_missing(
     });
     let [a, b, c] = [0, 1, 2].map(|index| servers[index].secure_address().unwrap());
     let url = format!("redlocks://:s3cret@{a},{b},{c}?rejoin_ms=0&tls_ca={}", trusted.display());
-    let client = client(&url, 9000).await;
+    let client = client(&url, 60_000).await;
     let guard = acquired(acquiring(&client, "job")).await;
     for (server, has) in servers.iter().zip([1, 1, 0]) {
         assert_eq!(server.ask(&["EXISTS", "job"]).unwrap().number().unwrap(), has);
@@ -116,7 +116,7 @@ async fn a_socket_file_leads_to_the_same_locks() {
     let url = format!("redis+unix://locks:s@{}?db=3", server.socket().display());
     server.ask(&["ACL", "SETUSER", "locks", "on", ">s", "~*", "&*", "+@all"]).unwrap();
     let (_client, guard) = taken(&url).await.unwrap();
-    let other = client(&format!("redis://:secret@{}/3", server.address()), 9000).await;
+    let other = client(&format!("redis://:secret@{}/3", server.address()), 60_000).await;
     let busy = other.mutex("job").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     guard.release().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_socket_file_leads_to_the_same_locks() {
 async fn databases_are_apart() {
     let server = server(Settings::default());
     let (one, two) =
-        (client(&format!("{}/1", server.url()), 9000).await, client(&format!("{}/2", server.url()), 9000).await);
+        (client(&format!("{}/1", server.url()), 60_000).await, client(&format!("{}/2", server.url()), 60_000).await);
     let first = one.mutex("job").unwrap().acquire().await.unwrap();
     let second = two.mutex("job").unwrap().try_acquire().await.unwrap();
     // What is said in one database is heard in all of them.
@@ -146,7 +146,7 @@ async fn databases_are_apart() {
 async fn hands_over_in_the_older_protocol(settings: Settings, who: &str) {
     let server = server(settings);
     let url = format!("redis://{who}{}", server.address());
-    let (holder, waiter) = (client(&url, 30_000).await, client(&url, 30_000).await);
+    let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
     for _round in 0..5 {
         let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
         let waiting = acquiring(&waiter, "job");
@@ -170,7 +170,7 @@ async fn a_user_who_may_not_ask_for_the_newer_protocol_is_handed_over_to() {
 #[tokio::test]
 async fn a_subscription_of_its_own_that_ends_is_made_again_and_nobody_is_forgotten() {
     let server = server(Settings::default().with("rename-command HELLO \"\""));
-    let (holder, waiter) = (client(&server.url(), 30_000).await, Client::connect(&server.url()).await.unwrap());
+    let (holder, waiter) = (client(&server.url(), 60_000).await, Client::connect(&server.url()).await.unwrap());
     for _round in 0..3 {
         let mut guard = holder.mutex("job").unwrap().acquire().await.unwrap();
         let waiting = acquiring(&waiter, "job");

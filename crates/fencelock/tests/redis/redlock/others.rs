@@ -3,8 +3,8 @@
 use fencelock::{Loss, Name};
 use fencelock_testbed::redis::Reply;
 
-use super::{Masters, busy, takes_ours};
 use crate::lab::{acquired, acquiring, soon, until};
+use crate::masters::{Masters, busy, takes_ours};
 
 /// How another client releases a lock: if the value is its own.
 const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
@@ -12,14 +12,14 @@ const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.c
 #[tokio::test]
 async fn whoever_has_a_quorum_excludes_the_other_and_a_minority_excludes_nobody() {
     let masters = Masters::new(5);
-    let client = masters.client(20_000).await;
+    let client = masters.client(60_000).await;
     let guard = takes_ours(&client, "job").await;
     assert!(guard.token().is_none(), "there is no token");
     until("all masters have it", async || masters.having("job") == 5).await;
     for server in &masters.servers {
         assert_eq!(server.ask(&["SET", "job", "theirs", "NX", "PX", "60000"]).unwrap(), Reply::Nil);
         assert_eq!(server.ask(&["EVAL", RELEASE, "1", "job", "theirs"]).unwrap(), Reply::Int(0));
-        assert!(server.ask(&["PTTL", "job"]).unwrap().number().unwrap() <= 20_000);
+        assert!(server.ask(&["PTTL", "job"]).unwrap().number().unwrap() <= 60_000);
     }
     guard.release().await.unwrap();
     masters.until_free("job").await;
@@ -62,7 +62,7 @@ async fn a_try_that_got_fewer_than_a_quorum_leaves_nothing_behind() {
 async fn an_uncontended_cycle_is_two_requests_to_each_master() {
     let masters = Masters::new(3);
     let client = masters.client(60_000).await;
-    let asked = || -> Vec<i64> { masters.servers.iter().map(super::super::plain::asked).collect() };
+    let asked = || -> Vec<i64> { masters.servers.iter().map(crate::plain::asked).collect() };
     takes_ours(&client, "job").await.release().await.unwrap();
     masters.until_free("job").await;
     let before = asked();
@@ -125,7 +125,7 @@ async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken()
 #[tokio::test]
 async fn of_keys_that_bar_everybody_one_is_shown_also_beside_a_master_that_is_gone_or_a_key_of_another_type() {
     let masters = Masters::new(3);
-    let client = masters.client(4_000).await;
+    let client = masters.client(60_000).await;
     let (job, mixed) = (Name::new("job").unwrap(), Name::new("mixed").unwrap());
     masters.servers[0].ask(&["SET", "mixed", "one"]).unwrap();
     masters.servers[1].ask(&["HSET", "mixed", "uuid:1", "1"]).unwrap();
@@ -147,7 +147,7 @@ async fn a_key_of_another_type_at_a_quorum_is_another_kind_of_lock_and_at_a_mino
     masters.servers[0].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
     takes_ours(&client, "job").await.release().await.unwrap();
     masters.servers[1].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
-    let error = super::refused(&client, "job").await;
+    let error = crate::masters::refused(&client, "job").await;
     assert_eq!(error.kind(), fencelock::ErrorKind::Layout, "{error}");
     assert!(error.to_string().contains("another kind of lock"), "{error}");
     until("ours is gone", async || masters.having("job") == 2).await;

@@ -4,8 +4,8 @@ use fencelock::{Client, Error, ErrorKind};
 use fencelock_testbed::redis::{Role, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use super::takes_ours;
 use crate::lab::{client, patient, refused, server, until};
+use crate::masters::takes_ours;
 
 fn url(addresses: impl IntoIterator<Item = std::net::SocketAddr>) -> String {
     let addresses: Vec<_> = addresses.into_iter().map(|address| address.to_string()).collect();
@@ -66,7 +66,7 @@ async fn each_master_has_its_own_password_and_no_error_tells_it() {
     let server = |password: &str| server(Settings { password: Some(password.to_owned()), ..Settings::default() });
     let servers = [server("s3cret-1"), server("s3cret-2"), server("s3cret-2")];
     let [a, b, c] = [0, 1, 2].map(|index| servers[index].address());
-    let own = client(&format!("redlock://:s3cret-1@{a},:s3cret-2@{b},:s3cret-2@{c}?rejoin_ms=0"), 20_000).await;
+    let own = client(&format!("redlock://:s3cret-1@{a},:s3cret-2@{b},:s3cret-2@{c}?rejoin_ms=0"), 60_000).await;
     takes_ours(&own, "job").await.release().await.unwrap();
     let error = refused(&format!("redlock://:s3cret-2@{a},{b},{c}?rejoin_ms=0")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -82,7 +82,7 @@ async fn a_drift_that_takes_half_of_the_ttl_and_kinds_of_locks_that_there_are_no
     let url = url(servers.iter().map(Server::address));
     let error = refused(&format!("{url}&drift_ms=4000&ttl_ms=8000")).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("drift_ms"), "{error}");
-    let client = client(&url, 20_000).await;
+    let client = client(&url, 60_000).await;
     for error in [client.rwlock("page").map(drop).unwrap_err(), client.semaphore("seats", 3).map(drop).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }

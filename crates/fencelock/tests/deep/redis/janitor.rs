@@ -10,7 +10,7 @@ use fencelock::store::{Opening, Owner, StoreUrl, open_url};
 use fencelock::{Clock, SystemClock};
 use fencelock_testbed::redis::Settings;
 
-use crate::lab::{PATIENCE, server, soon};
+use super::lab::{PATIENCE, server, soon};
 
 /// The key that is in every request to clear up, and in no other.
 const KEY: &[u8] = b"fencelock:2:janitor";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, server, soon, until, until_queued};
+use super::lab::{acquired, acquiring, client, server, soon, until, until_queued};
 
 fn with_a_clock() -> Server {
     server(Settings { own_clock: true, ..Settings::default() })

@@ -12,8 +12,8 @@ use fencelock_testbed::redis::Settings;
 use fencelock_testbed::{Proxy, Way};
 use tokio::task::JoinHandle;
 
-use super::{Masters, busy, refused, takes_ours};
-use crate::lab::{PATIENCE, soon, until};
+use super::lab::{PATIENCE, soon, until};
+use super::masters::{Masters, busy, refused, takes_ours};
 
 /// Long before a silent connection is given up.
 const A_MINUTE_MS: u64 = 60_000;
@@ -128,7 +128,7 @@ async fn a_master_that_comes_later_than_the_release_is_asked_for_nothing() {
 #[tokio::test]
 async fn many_locks_are_listed_once_each_beside_a_silent_master() {
     let masters = Masters::new(5);
-    let client = crate::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 20_000).await;
+    let client = super::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 20_000).await;
     // More than could be looked at one after the other, if each were to wait for the silent one.
     let names: Vec<String> = (10..70).map(|number| format!("job-{number}")).collect();
     for name in &names {
@@ -211,7 +211,7 @@ async fn a_lock_whose_value_is_gone_from_a_quorum_is_lost_and_from_a_minority_is
 #[tokio::test]
 async fn a_try_at_masters_that_were_started_a_moment_ago_names_each_and_says_when_it_counts() {
     let masters = Masters::new(3);
-    let client = crate::lab::client(&masters.url("rejoin_ms=600000"), 4_000).await;
+    let client = super::lab::client(&masters.url("rejoin_ms=600000"), 4_000).await;
     until("the error names those that do not count", async || {
         let error = refused(&client, "job").await;
         // The place of a try before that was not answered may be in the way still.
@@ -231,7 +231,7 @@ async fn a_master_that_was_started_anew_is_not_counted_until_a_ttl_has_passed() 
     const TTL: Duration = Duration::from_secs(4);
     let masters = Masters::new(3);
     let start = Instant::now();
-    let client = crate::lab::client(&masters.url(""), 4_000).await;
+    let client = super::lab::client(&masters.url(""), 4_000).await;
     takes_ours(&client, "job").await.release().await.unwrap();
     assert!(start.elapsed() >= TTL, "granted by masters that run for {:?}", start.elapsed());
     masters.until_free("job").await;

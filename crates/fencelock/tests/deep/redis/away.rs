@@ -12,7 +12,7 @@ use fencelock::{Claim, Client, Clock, ErrorKind, Health, Moment, Name, Observer,
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 
-use crate::lab::{PATIENCE, Seen, acquired, acquiring, client, server, soon, until, until_queued};
+use super::lab::{PATIENCE, Seen, acquired, acquiring, client, server, soon, until, until_queued};
 
 #[tokio::test]
 async fn a_client_that_has_time_to_connect_waits_until_the_server_runs() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fencelock::{Client, FencingToken, Guard, Io, Loss};
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
 
-use crate::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued, with_ttl};
+use super::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued, with_ttl};
 
 /// How long sessions live here.
 const TTL_MS: u64 = 4000;
