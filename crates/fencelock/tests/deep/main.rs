@@ -1,3 +1,4 @@
 //! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
 
+mod postgres;
 mod redis;

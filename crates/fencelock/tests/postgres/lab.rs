@@ -9,7 +9,7 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
 /// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits for something that has to come.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -21,7 +21,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
         assert!(start.elapsed() < PATIENCE, "it never came that {what}");
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -42,12 +42,21 @@ pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
     soon(async {
         loop {
             match Client::connect(&with(url, &format!("ttl_ms={ttl_ms}"))).await {
-                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
                 connected => return connected.unwrap(),
             }
         }
     })
     .await
+}
+
+/// Far longer than anything here is waited for, so that no lease ends.
+pub(crate) const LONG: u64 = 3_600_000;
+const _: () = assert!(LONG > 10 * PATIENCE.as_millis() as u64);
+
+/// A client of sessions that end with their connections, and at the latest after so many milliseconds.
+pub(crate) async fn bound(url: &str, ttl_ms: u64) -> Client {
+    client(&with(url, "liveness=connection"), ttl_ms).await
 }
 
 pub(crate) fn with(url: &str, options: &str) -> String {

@@ -36,7 +36,7 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
     let error = fencelock::Client::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert_eq!(schema.migrate(&[&role]).await.unwrap(), Migration::UpToDate);
-    let app = client(&url, 30_000).await;
+    let app = client(&url, 60_000).await;
     let guard = acquire(&app, "job").await;
     let user = connection(&url).await;
     let token = guard.token().unwrap().to_i64();
@@ -58,7 +58,7 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
 #[tokio::test]
 async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
     let (owner, _) = database();
-    let one = client(&owner, 30_000).await;
+    let one = client(&owner, 60_000).await;
     let guard = acquire(&one, "job").await;
     let rogue = connection(&owner).await;
     rogue
@@ -80,7 +80,7 @@ async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
 #[tokio::test]
 async fn the_functions_refuse_every_isolation_but_read_committed() {
     let (url, _) = database();
-    client(&url, 30_000).await;
+    client(&url, 60_000).await;
     let user = connection(&url).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for call in [
@@ -108,7 +108,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
 #[tokio::test]
 async fn what_is_shown_of_a_holder_does_not_suffice_to_give_up_its_lock() {
     let (url, _) = database();
-    let (one, user) = (client(&url, 30_000).await, connection(&url).await);
+    let (one, user) = (client(&url, 60_000).await, connection(&url).await);
     let guard = acquire(&one, "job").await;
     let shown =
         user.query_one("SELECT r_client, r_number, r_seq FROM fencelock.show('job', 0, 0, 1)", &[]).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_role_fills_an_empty_schema_of_its_own_without_the_right_to_make_anoth
     let (owner, database) = database();
     let role = role(&database).await;
     sql(&database, &format!("CREATE SCHEMA fencelock AUTHORIZATION {role}"));
-    let app = client(&owner.replace("fencelock:secret", &format!("{role}:secret")), 30_000).await;
+    let app = client(&owner.replace("fencelock:secret", &format!("{role}:secret")), 60_000).await;
     acquire(&app, "job").await.release().await.unwrap();
 }
 
@@ -168,7 +168,7 @@ async fn what_others_are_given_by_default_they_are_not_given_here() {
     for what in ["SELECT ON TABLES", "USAGE ON SEQUENCES", "EXECUTE ON FUNCTIONS", "USAGE, CREATE ON SCHEMAS"] {
         sql(&database, &format!("ALTER DEFAULT PRIVILEGES FOR ROLE fencelock GRANT {what} TO {role}"));
     }
-    let one = client(&owner, 30_000).await;
+    let one = client(&owner, 60_000).await;
     let guard = acquire(&one, "job").await;
     let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
     for forbidden in [
@@ -190,14 +190,14 @@ async fn a_role_that_makes_the_tables_in_somebody_elses_schema_keeps_its_rights_
     let url = owner.replace("fencelock:secret", &format!("{role}:secret"));
     sql(&database, &format!("CREATE SCHEMA fencelock; GRANT USAGE, CREATE ON SCHEMA fencelock TO {role}"));
     connection(&url).await.batch_execute(&Schema::of(&url).unwrap().statements(&[])).await.unwrap();
-    acquire(&client(&url, 30_000).await, "job").await.release().await.unwrap();
+    acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
 }
 
 /// Whoever knows it could tell a waiter that it is granted. What is logged of a statement, `pg_stat_activity` shows for as long as it is the last.
 #[tokio::test]
 async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session() {
     let own = server(Settings::default().with("logging_collector = on").with("log_statement = 'all'"));
-    let (one, two) = (client(&own.url(), 30_000).await, client(&own.url(), 30_000).await);
+    let (one, two) = (client(&own.url(), 60_000).await, client(&own.url(), 60_000).await);
     let guard = acquire(&one, "job").await;
     let waiter = acquiring(&two, "job");
     until_queued(&one, "job", 2).await;

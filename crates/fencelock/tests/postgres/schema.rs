@@ -16,7 +16,7 @@ async fn refused(url: &str) -> fencelock::Error {
 #[tokio::test]
 async fn many_who_come_first_make_one_schema() {
     let (url, _) = database();
-    let clients = futures_util::future::join_all((0..8).map(|_| client(&url, 30_000))).await;
+    let clients = futures_util::future::join_all((0..8).map(|_| client(&url, 60_000))).await;
     for client in &clients {
         acquire(client, "job").await.release().await.unwrap();
     }
@@ -30,7 +30,7 @@ async fn what_is_printed_makes_the_same_schema_and_several_live_beside_each_othe
     let odd = with(&url, "schema=odd%20%22name%22");
     user.batch_execute(&Schema::of(&odd).unwrap().statements(&["fencelock"])).await.unwrap();
     assert_eq!(Schema::of(&odd).unwrap().migrate(&[]).await.unwrap(), Migration::UpToDate);
-    let (one, other) = (client(&odd, 30_000).await, client(&url, 30_000).await);
+    let (one, other) = (client(&odd, 60_000).await, client(&url, 60_000).await);
     let _here = acquire(&one, "job").await;
     let _there = acquire(&other, "job").await;
 }
@@ -44,7 +44,7 @@ async fn looking_makes_nothing_and_shows_empty_queues() {
     let there: i64 =
         user.query_one("SELECT count(*) FROM pg_namespace WHERE nspname = 'fencelock'", &[]).await.unwrap().get(0);
     assert_eq!(there, 0);
-    let holder = client(&url, 30_000).await;
+    let holder = client(&url, 60_000).await;
     let _guard = acquire(&holder, "job").await;
     assert_eq!(queued(&looker, "job").await, 1);
 }
@@ -52,7 +52,7 @@ async fn looking_makes_nothing_and_shows_empty_queues() {
 #[tokio::test]
 async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused() {
     let (url, _) = database();
-    client(&url, 30_000).await;
+    client(&url, 60_000).await;
     let user = connection(&url).await;
     user.batch_execute("UPDATE fencelock.layout SET version = 9").await.unwrap();
     let error = refused(&url).await;
@@ -64,7 +64,7 @@ async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused()
     let error = refused(&with(&url, "schema=other")).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("not ours"), "{error}");
     user.batch_execute("CREATE SCHEMA empty").await.unwrap();
-    client(&with(&url, "schema=empty"), 30_000).await;
+    client(&with(&url, "schema=empty"), 60_000).await;
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_migration_that_is_interrupted_leaves_nothing_and_is_made_up_for() {
     let half = Schema::of(&url).unwrap().statements(&[]).replace("COMMIT;", "SELECT 1/0; COMMIT;");
     assert_eq!(code(user.batch_execute(&half).await), "22012");
     user.batch_execute("ROLLBACK").await.unwrap();
-    client(&url, 30_000).await;
+    client(&url, 60_000).await;
 }
 
 /// One that stands still then would keep everybody else from the database.
@@ -84,7 +84,7 @@ async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {
     let proxy = Proxy::start(own.address()).unwrap();
     proxy.delay(Duration::from_millis(30));
     let url = own.url().replace(&own.address().to_string(), &proxy.address().to_string());
-    let connecting = tokio::spawn(async move { client(&url, 30_000).await });
+    let connecting = tokio::spawn(async move { client(&url, 60_000).await });
     let onlooker = connection(&own.url()).await;
     while !connecting.is_finished() {
         let idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
@@ -115,14 +115,14 @@ async fn a_standby_and_a_read_only_role_take_no_locks_and_a_standby_shows_them()
     let standby = Server::start(Settings { standby_of: Some(primary.address()), ..Settings::default() }).unwrap();
     let looker = Client::builder().session_when_needed(true).connect(&standby.url()).await.unwrap();
     crate::lab::until("the standby has it", async || queued(&looker, "job").await == 1).await;
-    let error = refused(&with(&standby.url(), "ttl_ms=2000")).await;
+    let error = refused(&with(&standby.url(), "ttl_ms=60000")).await;
     assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("standby"), "{error}");
     // Both are named, in any order: the one that takes writes is found.
     let both = format!("postgres://fencelock:secret@{},{}/fencelock", standby.address(), primary.address());
-    let other = client(&both, 30_000).await;
+    let other = client(&both, 60_000).await;
     assert_eq!(queued(&other, "job").await, 1);
     primary.sql("postgres", "ALTER ROLE fencelock SET default_transaction_read_only = on").unwrap();
-    let error = refused(&with(&primary.url(), "ttl_ms=2000")).await;
+    let error = refused(&with(&primary.url(), "ttl_ms=60000")).await;
     assert!(error.to_string().contains("read-only"), "{error}");
 }
 
@@ -141,7 +141,7 @@ async fn settings_of_a_role_do_not_get_in_the_way() {
          ALTER ROLE fencelock SET search_path = 'nowhere'",
     )
     .unwrap();
-    let (one, other) = (client(&own.url(), 30_000).await, client(&own.url(), 30_000).await);
+    let (one, other) = (client(&own.url(), 60_000).await, client(&own.url(), 60_000).await);
     for _ in 0..20 {
         let guard = acquire(&one, "job").await;
         let waiting = crate::lab::acquiring(&other, "job");
