@@ -2,8 +2,6 @@
 
 mod bad_servers;
 mod common;
-mod hostile;
-mod liveness;
 mod multi;
 mod reconnect;
 mod requests;

@@ -1,1 +1,8 @@
-//! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
+//! The client, where servers mean harm or are broken, and where time is judged.
+
+#[path = "../client/common/mod.rs"]
+mod common;
+
+mod hostile;
+mod liveness;
+mod reconnect;

@@ -209,8 +209,8 @@ async fn the_code_of_a_server_that_refuses_a_session_or_credentials_is_in_the_er
     assert_eq!((error.kind(), error.code()), (ErrorKind::ReadOnlyServer, Some(-119)), "{error}");
     task.abort();
     let fake = Fake::new().await;
-    let connecting = tokio::spawn(Client::connect(fake.config().auth("digest", "a:b")));
-    let mut peer = fake.welcome(7, 1500).await;
+    let connecting = tokio::spawn(Client::connect(fake.lasting().auth("digest", "a:b")));
+    let mut peer = fake.welcome(7, 60_000).await;
     let auth = peer.read().await;
     peer.write(&[&auth[..4], &header(7, -124)].concat()).await;
     let error = soon(connecting).await.unwrap().unwrap_err();

@@ -32,6 +32,11 @@ impl Fake {
         Config::new(&self.address.to_string()).unwrap().session_timeout(Duration::from_millis(1500))
     }
 
+    /// To this server alone, with a session that no slowness of a test ends.
+    pub(crate) fn lasting(&self) -> Config {
+        self.config().session_timeout(super::LASTING)
+    }
+
     pub(crate) async fn accept(&self) -> Peer {
         Peer(self.listener.accept().await.unwrap().0)
     }

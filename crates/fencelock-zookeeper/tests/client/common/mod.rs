@@ -5,12 +5,14 @@ pub(crate) mod fake;
 
 use std::time::Duration;
 
+pub(crate) use fencelock_testbed::PATIENCE;
+use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, Client, Config, CreateMode, ErrorKind, Event, Events};
 use futures_util::StreamExt;
 
-/// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A session that no slowness of a test ends.
+pub(crate) const LASTING: Duration = Duration::from_secs(60);
 
 /// Waits for something that has to come.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -19,7 +21,28 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// To the shared server.
 pub(crate) fn config() -> Config {
-    Config::new(&shared().address().to_string()).unwrap().connect_deadline(PATIENCE)
+    Config::new(&shared().address().to_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE)
+}
+
+/// A session through a proxy.
+pub(crate) async fn through(timeout: Duration) -> (Proxy, Client, Events) {
+    through_with(|config| config.session_timeout(timeout)).await
+}
+
+/// The same with more said.
+pub(crate) async fn through_with(say: impl FnOnce(Config) -> Config) -> (Proxy, Client, Events) {
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let config = Config::new(&proxy.address().to_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE);
+    let (client, events) = Client::connect(say(config)).await.unwrap();
+    (proxy, client, events)
+}
+
+pub(crate) fn is_disconnected(event: &Event) -> bool {
+    matches!(event, Event::Disconnected { .. })
+}
+
+pub(crate) fn is_reconnected(event: &Event) -> bool {
+    matches!(event, Event::Reconnected { .. })
 }
 
 /// A session with the shared server.
