@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fencelock::postgres::HOLD;
 use fencelock::Loss;
+use fencelock::postgres::HOLD;
 use fencelock_testbed::postgres::{KIND, Settings};
 use fencelock_testbed::{Proxy, Way};
 

@@ -6,9 +6,10 @@ mod bed;
 mod costs;
 mod crowds;
 mod deaths;
+#[cfg(all(test, feature = "deep"))]
+mod deep;
 mod differential;
 mod edges;
-mod leases;
 mod losses;
 mod numbers;
 mod sessions;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencelock_testbed::redis::shared;
-use fencelock_testbed::{PATIENCE, wait_until};
 use redis::{Cmd, Connection, RedisError, Value};
 
 use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, Swept, enter, look, names, news, open, renew, show};
@@ -20,13 +19,12 @@ pub(super) const LONG: Duration = Duration::from_secs(600);
 pub(super) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    /// With the seed of the environment's `FENCELOCK_SEED`, or else one of chance.
+    pub(super) fn random() -> Self {
+        let given = std::env::var("FENCELOCK_SEED").ok();
+        let seed = given.map_or_else(|| getrandom::u64().unwrap(), |seed| seed.parse().unwrap());
         println!("seed {seed}");
         Self(seed)
-    }
-
-    pub(super) fn random() -> Self {
-        Self::new(getrandom::u64().unwrap())
     }
 
     /// A number below `end`: splitmix64.
@@ -226,12 +224,6 @@ impl Bed {
         // The moments themselves: what is left of a time is less by when it is asked for.
         let moments: Vec<u64> = command.query(&mut self.connection).unwrap();
         (moments[0], sessions.iter().copied().zip(moments[1..].iter().copied()).collect())
-    }
-
-    /// Returns once the time of a session is over.
-    pub(super) fn until_gone(&mut self, session: u64) {
-        let key = self.layout.session_key(session);
-        assert!(wait_until(PATIENCE, || self.words(&["EXISTS", &key]) == Value::Int(0)));
     }
 
     /// Ends a session as if its time were over: what was known of the queues it is in is over, too.

@@ -2,8 +2,8 @@
 
 use fencelock_testbed::{PATIENCE, wait_until};
 
-use super::super::*;
-use super::bed::{Bed, LONG};
+use super::super::super::*;
+use super::super::bed::{Bed, LONG};
 
 const SHORT: Duration = Duration::from_secs(2);
 

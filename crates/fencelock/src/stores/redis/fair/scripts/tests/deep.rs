@@ -1,0 +1,29 @@
+//! What goes by real clocks, comes in thousands, or is left to chance for long.
+
+use fencelock_testbed::{PATIENCE, wait_until};
+use redis::Value;
+
+use super::bed::Bed;
+use super::differential::the_scripts_answer_as_the_rule_does;
+
+mod crowds;
+mod leases;
+mod losses;
+
+impl Bed {
+    /// Returns once the time of a session is over.
+    fn until_gone(&mut self, session: u64) {
+        let key = self.layout.session_key(session);
+        assert!(wait_until(PATIENCE, || self.words(&["EXISTS", &key]) == Value::Int(0)));
+    }
+}
+
+#[test]
+fn the_scripts_answer_as_the_rule_does_in_a_thousand_queues_by_resp2() {
+    the_scripts_answer_as_the_rule_does(false, 1000);
+}
+
+#[test]
+fn the_scripts_answer_as_the_rule_does_in_a_thousand_queues_by_resp3() {
+    the_scripts_answer_as_the_rule_does(true, 1000);
+}
