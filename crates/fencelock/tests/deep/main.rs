@@ -2,3 +2,5 @@
 
 mod postgres;
 mod redis;
+mod thread_laws;
+mod zookeeper;

@@ -9,8 +9,8 @@ use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, CreateMode};
 
-use crate::kinds::{FAMILIES, granted, shown, taking, writing};
-use crate::lab::{Lab, acquired, acquiring, soon};
+use crate::kinds::{FAMILIES, shown};
+use crate::lab::{Lab, acquired, acquiring, granted, soon, taking, writing};
 
 /// Breaks the grant of the contender at `position`; whether it was there.
 async fn break_at(client: &Client, name: &str, position: usize, reason: &str) -> bool {

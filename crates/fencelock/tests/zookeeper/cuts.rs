@@ -6,8 +6,8 @@ use fencelock::{Claim, Client};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::kinds::{granted, reading, shown, taking, writing};
-use crate::lab::{Lab, observed, soon};
+use crate::kinds::shown;
+use crate::lab::{Lab, granted, observed, reading, soon, taking, writing};
 
 async fn client(lab: &Lab, proxy: &Proxy, options: &str) -> Client {
     let url = format!("zk://{}{}?tick_ms=500{options}", proxy.address(), lab.parent);
@@ -18,7 +18,7 @@ async fn client(lab: &Lab, proxy: &Proxy, options: &str) -> Client {
 async fn wherever_its_answers_are_cut_a_downgrade_leaves_one_reader_and_lets_no_writer_in() {
     let lab = Lab::new().await;
     let proxy = Proxy::start(shared().address()).unwrap();
-    for options in ["&ttl_ms=20000", "&ttl_ms=20000&layout=kazoo"] {
+    for options in ["&ttl_ms=60000", "&ttl_ms=60000&layout=kazoo"] {
         let (near, far) = (client(&lab, &proxy, options).await, lab.client(&options[13..]).await);
         // The answers to the create and to the delete, and the requests, which are lost on the way.
         let cuts = [0, 1, 60, 120, 160, 161, 180, 200].map(|bytes| (bytes, Way::Down));
@@ -44,7 +44,7 @@ async fn wherever_its_answers_are_cut_a_downgrade_leaves_one_reader_and_lets_no_
 async fn a_release_whose_connection_is_cut_is_asked_for_again_on_the_next_one() {
     let lab = Lab::new().await;
     let proxy = Proxy::start(shared().address()).unwrap();
-    let near = client(&lab, &proxy, "&ttl_ms=20000").await;
+    let near = client(&lab, &proxy, "&ttl_ms=60000").await;
     let cuts = [(0, Way::Down), (1, Way::Down), (19, Way::Down), (0, Way::Up), (20, Way::Up)];
     for (bytes, way) in cuts {
         let guard = soon(near.mutex("job").unwrap().acquire()).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_release_whose_connection_is_cut_is_asked_for_again_on_the_next_one() 
 async fn a_downgrade_given_up_half_way_leaves_nothing() {
     let lab = Lab::new().await;
     let proxy = Proxy::start(shared().address()).unwrap();
-    let near = client(&lab, &proxy, "&ttl_ms=20000").await;
+    let near = client(&lab, &proxy, "&ttl_ms=60000").await;
     for bytes in [0, 60, 120, 160, 180] {
         let writer = soon(near.rwlock("page").unwrap().write()).await.unwrap();
         proxy.cut_after(bytes, Way::Down);
@@ -79,7 +79,7 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
     let list = (4 + 4 + 4 + 4 + path.len() + 1) as u64;
     for sent in [list, list + 30] {
         let proxy = Proxy::start(shared().address()).unwrap();
-        let near = client(&lab, &proxy, "&ttl_ms=6000").await;
+        let near = client(&lab, &proxy, "&ttl_ms=15000").await;
         let all = soon(far.semaphore("seats", 2).unwrap().permits(2).acquire()).await.unwrap();
         let dies = taking(&near, "seats", 1, 2);
         lab.until_queued("seats", 2).await;

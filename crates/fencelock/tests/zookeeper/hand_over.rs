@@ -3,8 +3,7 @@
 use fencelock::{Client, Io, Loss};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-use crate::kinds::{granted, reading, taking, writing};
-use crate::lab::{Lab, acquired, acquiring, observed, soon};
+use crate::lab::{Lab, acquired, acquiring, granted, observed, reading, soon, taking, writing};
 
 /// How many requests one release causes, its own included, with so many waiters.
 async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {

@@ -1,37 +1,15 @@
 //! Read-write locks and semaphores beside nodes of other clients, and of operators.
 
-use fencelock::{Claim, Client, Error, ErrorKind, Loss, Name, PermitGuard, ReadGuard, WriteGuard};
+use fencelock::{Claim, Client, ErrorKind, Loss, Name};
 use fencelock_zookeeper::{Acl, CreateMode};
-use tokio::task::JoinHandle;
 
-use crate::lab::{Lab, soon};
+use crate::lab::{Lab, granted, reading, soon, taking, writing};
 
 /// What a family calls its readers and its writers, up to the number.
 pub(crate) const FAMILIES: [(&str, &str, &str); 2] = [
     ("", "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__", "_c_1b230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__"),
     ("&layout=kazoo", "94b6e5cf49364b1f8706ee06e5d07c35__rlock__", "14b6e5cf49364b1f8706ee06e5d07c35__lock__"),
 ];
-
-pub(crate) type Acquiring<G> = JoinHandle<Result<G, Error>>;
-
-pub(crate) fn reading(client: &Client, name: &str) -> Acquiring<ReadGuard> {
-    let lock = client.rwlock(name).unwrap();
-    tokio::spawn(async move { lock.read().await })
-}
-
-pub(crate) fn writing(client: &Client, name: &str) -> Acquiring<WriteGuard> {
-    let lock = client.rwlock(name).unwrap();
-    tokio::spawn(async move { lock.write().await })
-}
-
-pub(crate) fn taking(client: &Client, name: &str, weight: u32, capacity: u32) -> Acquiring<PermitGuard> {
-    let seats = client.semaphore(name, capacity).unwrap().permits(weight);
-    tokio::spawn(async move { seats.acquire().await })
-}
-
-pub(crate) async fn granted<G>(acquiring: Acquiring<G>) -> G {
-    soon(acquiring).await.unwrap().unwrap()
-}
 
 /// Which contenders the queue shows, and which of them hold the lock.
 pub(crate) async fn shown(client: &Client, name: &str) -> Vec<(Claim, bool)> {

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, Error, Event, Guard, Loss, Observer};
+use fencelock::{Client, Error, Event, Guard, Io, Loss, Observer, PermitGuard, ReadGuard, WriteGuard};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{Acl, CreateMode};
+use futures_util::future;
+use tokio::task::JoinHandle;
 
 /// Long enough for everything that is waited for, on a busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -37,7 +39,7 @@ impl Lab {
 
     /// The URL of the store, with `options` such as `&layout=kazoo`.
     pub(crate) fn url(&self, options: &str) -> String {
-        format!("zk://{}{}?tick_ms=500&ttl_ms=20000{options}", self.server, self.parent)
+        format!("zk://{}{}?tick_ms=500&ttl_ms=60000{options}", self.server, self.parent)
     }
 
     pub(crate) async fn client(&self, options: &str) -> Client {
@@ -85,29 +87,27 @@ impl Lab {
                 return children;
             }
             assert!(start.elapsed() < PATIENCE, "these are queued, and not {count}: {children:?}");
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-    }
-
-    /// The same without listing them; says how many requests it took.
-    pub(crate) async fn until_many_queued(&self, name: &str, count: usize) -> u64 {
-        let path = self.path(name);
-        let mut looks = 1;
-        soon(async {
-            while self.hands.exists(&path).await.unwrap().unwrap().num_children < i32::try_from(count).unwrap() {
-                looks += 1;
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-        looks
     }
 }
 
 /// A client of the bare kind.
 pub(crate) async fn hands(server: SocketAddr) -> wire::Client {
-    let config = wire::Config::new(&server.to_string()).unwrap().session_timeout(Duration::from_secs(30));
+    let config = wire::Config::new(&server.to_string()).unwrap().session_timeout(Duration::from_secs(60));
     wire::Client::connect(config).await.unwrap().0
+}
+
+/// Puts so many nodes with names of so many bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
+pub(crate) async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
+    let path = |number: usize| lab.path(&format!("{name}/{number:x>bytes$}"));
+    for some in (0..count).collect::<Vec<_>>().chunks(200) {
+        // Of no session: a server could not close one with so many.
+        let made = some.iter().map(|n| lab.hands.create(&path(*n), b"x", CreateMode::Persistent, &[Acl::open()]));
+        for made in soon(future::join_all(made)).await {
+            made.unwrap();
+        }
+    }
 }
 
 /// Acquires in the background.
@@ -138,4 +138,33 @@ pub(crate) async fn observed(url: &str) -> (Client, Arc<Requeued>) {
     let requeued = Arc::new(Requeued::default());
     let observer = Arc::clone(&requeued) as Arc<dyn Observer>;
     (Client::builder().observer(observer).connect(url).await.unwrap(), requeued)
+}
+
+pub(crate) type Acquiring<G> = JoinHandle<Result<G, Error>>;
+
+pub(crate) fn reading(client: &Client, name: &str) -> Acquiring<ReadGuard> {
+    let lock = client.rwlock(name).unwrap();
+    tokio::spawn(async move { lock.read().await })
+}
+
+pub(crate) fn writing(client: &Client, name: &str) -> Acquiring<WriteGuard> {
+    let lock = client.rwlock(name).unwrap();
+    tokio::spawn(async move { lock.write().await })
+}
+
+pub(crate) fn taking(client: &Client, name: &str, weight: u32, capacity: u32) -> Acquiring<PermitGuard> {
+    let seats = client.semaphore(name, capacity).unwrap().permits(weight);
+    tokio::spawn(async move { seats.acquire().await })
+}
+
+pub(crate) async fn granted<G>(acquiring: Acquiring<G>) -> G {
+    soon(acquiring).await.unwrap().unwrap()
+}
+
+/// Why a client is not connected; told in time.
+pub(crate) async fn refused(url: &str) -> Error {
+    let start = Instant::now();
+    let error = soon(Client::builder().io(Io::CurrentRuntime).connect(url)).await.unwrap_err();
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    error
 }

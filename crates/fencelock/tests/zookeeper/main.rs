@@ -14,33 +14,29 @@
 //! | access lists that refuse to create, or to delete | `edges::what_access_lists_forbid_is_denied_and_nothing_is_left`, `edges::a_release_that_is_denied_says_so_and_forgets_nothing` | `what_the_server_refuses_has_its_kind_and_names_its_path` |
 //! | a quota | `edges::an_exceeded_quota_is_told` | |
 //! | a session timeout that is clamped | `edges::a_ttl_that_the_servers_do_not_grant_is_told` | `the_session_timeout_is_what_the_server_grants` |
-//! | all servers read-only | `reach::servers_without_a_quorum_that_serve_reads_are_refused_and_their_session_loses_its_lock` | `servers_that_only_read_are_refused_and_named_so` |
+//! | all servers read-only | `tests/deep/zookeeper/reach.rs` | `servers_that_only_read_are_refused_and_named_so` |
 //! | three wrong servers and one right | `reach::one_right_server_behind_three_wrong_ones_is_found` | `three_wrong_hosts_do_not_keep_a_client_from_the_right_one` |
 //! | IPv6 | `reach::a_server_is_reached_by_an_address_of_ipv6_and_by_a_name` | `a_server_is_reached_by_ipv6` |
 //! | several addresses of one name | | `all_addresses_of_a_name_are_tried` |
 //! | 64 descriptors | `edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told` | |
 //! | more than an answer holds | `edges::more_children_than_an_answer_holds_are_told_and_hide_no_other_name` | `frames_are_limited_before_they_are_sent_and_answers_when_they_come` |
-//! | more nodes than a session can be closed with | `many` | |
+//! | more nodes than a session can be closed with | `tests/deep/zookeeper/many.rs` | |
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
 mod alone;
 mod anew;
 mod breaks;
-mod crowd;
 mod cuts;
 mod edges;
 mod foreign;
 mod half_way;
 mod hand_over;
-mod hostile;
 mod kinds;
 mod lab;
 mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
-mod many;
 mod older;
-mod outage;
 mod reach;
 mod requests;
 mod sequence;

@@ -1,22 +1,12 @@
 //! Which servers a client reaches, and which it must not use.
 
-use std::time::Instant;
-
-use fencelock::{Client, Error, ErrorKind, Io};
-use fencelock_testbed::zookeeper::{Ensemble, Mode, Settings};
-use fencelock_testbed::{Port, wait_until};
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::Port;
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::lab::{Lab, PATIENCE, soon};
-
-/// Why a client is not connected; told in time.
-async fn refused(url: &str) -> Error {
-    let start = Instant::now();
-    let error = soon(Client::builder().io(Io::CurrentRuntime).connect(url)).await.unwrap_err();
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
-    error
-}
+use crate::lab::{Lab, refused, soon};
 
 /// Something that listens and says this to everybody.
 async fn service(says: &'static [u8]) -> u16 {
@@ -77,36 +67,6 @@ async fn a_server_is_reached_by_an_address_of_ipv6_and_by_a_name() {
         client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
     }
     lab.until_queued("job", 0).await;
-}
-
-#[tokio::test]
-async fn servers_without_a_quorum_that_serve_reads_are_refused_and_their_session_loses_its_lock() {
-    let mut settings = Settings { servers: 3, ..Settings::default() }.with("forceSync", "no");
-    settings.java.push("-Dreadonlymode.enabled=true".to_owned());
-    let servers = Ensemble::start(settings).unwrap();
-    let url = |ttl: u64| format!("{}&ttl_ms={ttl}", servers.url("/locks"));
-    let holder = soon(Client::connect(&url(4000))).await.unwrap();
-    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
-    let alone = servers.leader();
-    servers.others(alone).for_each(|other| servers.server(other).kill());
-    soon(guard.lost()).await;
-    assert!(guard.check().is_err());
-    // The clients live on a thread of their own.
-    assert!(wait_until(PATIENCE, || servers.server(alone).mode() == Some(Mode::Other)));
-    // It would answer reads with what was so when it was cut off.
-    let error = refused(&url(4000)).await;
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unreachable, true), "{error}");
-    assert!(error.to_string().contains("the server serves reads only"), "{error}");
-    servers.heal().unwrap();
-    let client = soon(async {
-        loop {
-            if let Ok(client) = Client::connect(&url(20_000)).await {
-                return client;
-            }
-        }
-    })
-    .await;
-    soon(client.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 mod at_once;
 mod crowds;
+#[cfg(all(test, feature = "deep"))]
+mod deep;
 mod edges;
 mod hostile;
 mod mail;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fencelock::{Client, ErrorKind};
 use fencelock_testbed::zookeeper::{Manner, hostile};
 
-use crate::lab::soon;
+use super::lab::soon;
 
 /// What a busy machine may take beyond what was said.
 const BOUND: Duration = Duration::from_secs(5);

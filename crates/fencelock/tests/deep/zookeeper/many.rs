@@ -6,7 +6,7 @@ use fencelock::ErrorKind;
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_testbed::{Proxy, wait_until};
 
-use crate::lab::{Lab, PATIENCE, soon};
+use super::lab::{Lab, PATIENCE, soon};
 
 /// A parent whose path alone has so many bytes that a few hundred nodes below it are more than a mebibyte.
 fn long_parent(lab: &Lab) -> String {

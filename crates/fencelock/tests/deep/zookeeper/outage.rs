@@ -13,7 +13,7 @@ use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 use fencelock_zookeeper::CreateMode;
 use tokio::sync::mpsc;
 
-use crate::lab::{Lab, hands, soon};
+use super::lab::{Lab, hands, soon};
 
 /// A parent that is reached through `way`; the hands go past it.
 async fn through(way: SocketAddr) -> Lab {
@@ -59,7 +59,7 @@ async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_req
 async fn a_client_that_lost_its_session_in_an_outage_is_closed_like_any_other() {
     let proxy = Proxy::start(shared().address()).unwrap();
     let lab = through(proxy.address()).await;
-    let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=2000")).await.unwrap();
+    let client = Client::connect(&lab.url("").replace("ttl_ms=60000", "ttl_ms=2000")).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     proxy.refuse();
     proxy.reset();

@@ -10,11 +10,24 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 
-use crate::kinds::{granted, reading, taking};
-use crate::lab::{Lab, observed, soon};
+use super::lab::{Lab, granted, observed, reading, soon, taking};
 
 /// One crowd at a time: two would wait for the machine, not for each other.
 static ROOM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Waits until so many nodes are in the queue of `name`, without listing them; says how many requests it took.
+async fn until_many_queued(lab: &Lab, name: &str, count: usize) -> u64 {
+    let path = lab.path(name);
+    let mut looks = 1;
+    soon(async {
+        while lab.hands.exists(&path).await.unwrap().unwrap().num_children < i32::try_from(count).unwrap() {
+            looks += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    looks
+}
 
 #[tokio::test]
 async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_lock_or_nobody() {
@@ -50,7 +63,7 @@ async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_grant
     let server = Ensemble::start(Settings::default()).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
     // As long as the servers allow: thousands of tasks leave a busy machine late for everything.
-    let (client, requeued) = observed(&lab.url("").replace("ttl_ms=20000", "ttl_ms=40000")).await;
+    let (client, requeued) = observed(&lab.url("").replace("ttl_ms=60000", "ttl_ms=40000")).await;
     let mutex = client.mutex("job").unwrap();
     let holder = mutex.acquire().await.unwrap();
     let count = || server.server(0).monitor("zk_packets_received").unwrap();
@@ -67,7 +80,7 @@ async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_grant
         })
         .collect();
     // The server counts these requests too.
-    let looks = lab.until_many_queued("job", CROWD + 1).await;
+    let looks = until_many_queued(&lab, "job", CROWD + 1).await;
     holder.release().await.unwrap();
     for waiter in crowd {
         soon(waiter).await.unwrap().unwrap();
@@ -122,12 +135,12 @@ async fn letting_readers_in(clients: usize, options: &str, watches: u64) -> (u64
     let writer = lab.client("").await.rwlock("page").unwrap().write().await.unwrap();
     let proxy = Proxy::start(lab.server).unwrap();
     lab.server = proxy.address();
-    let url = lab.url(options).replace("ttl_ms=20000", "ttl_ms=40000");
+    let url = lab.url(options).replace("ttl_ms=60000", "ttl_ms=40000");
     let connect = || async { Client::connect(&url).await.unwrap() };
     let clients = future::join_all((0..clients).map(|_| connect())).await;
     let readers: Vec<_> = (0..READERS).map(|number| reading(&clients[number % clients.len()], "page")).collect();
     let count = |key: &str| server.server(0).monitor(key).unwrap();
-    lab.until_many_queued("page", READERS + 1).await;
+    until_many_queued(&lab, "page", READERS + 1).await;
     soon(async {
         while count("zk_watch_count") < watches {
             // What they asked for is answered, so the next look is at something else.
@@ -175,9 +188,9 @@ async fn a_crowd_of_permits_behind_a_holder_of_all_is_let_in_by_the_listings_of_
     let all = seats.acquire().await.unwrap();
     let proxy = Proxy::start(lab.server).unwrap();
     lab.server = proxy.address();
-    let client = Client::connect(&lab.url("").replace("ttl_ms=20000", "ttl_ms=40000")).await.unwrap();
+    let client = Client::connect(&lab.url("").replace("ttl_ms=60000", "ttl_ms=40000")).await.unwrap();
     let waiting: Vec<_> = (0..PERMITS).map(|_| taking(&client, "seats", 1, PERMITS)).collect();
-    lab.until_many_queued("seats", PERMITS as usize + 1).await;
+    until_many_queued(&lab, "seats", PERMITS as usize + 1).await;
     soon(async {
         // The holder of all is watched by itself and by the first permit, and each permit by the one behind it.
         while server.server(0).monitor("zk_watch_count").unwrap() < u64::from(PERMITS) + 1 {

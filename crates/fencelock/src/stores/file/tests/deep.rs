@@ -1,0 +1,5 @@
+//! What is told by time.
+
+mod wakes;
+
+use super::*;

@@ -1,0 +1,12 @@
+//! The store `zk:` beside crowds, strangers by the thousand, servers that say nothing or anything, and outages.
+
+#[allow(dead_code, reason = "a helper of the gate's tests that no test here needs")]
+#[path = "../../zookeeper/lab.rs"]
+mod lab;
+
+mod crowd;
+mod hostile;
+mod many;
+mod outage;
+mod reach;
+mod stuffed;
