@@ -1,1 +1,4 @@
-//! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
+//! Servers of several processes, and of hosts of their own: they break and come back as they are told to.
+
+mod redis;
+mod zookeeper;

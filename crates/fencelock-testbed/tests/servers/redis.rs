@@ -1,7 +1,7 @@
 //! The servers start, serve, break and come back as they are told to.
 
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fencelock_testbed::redis::{Reply, Role, Server, Settings, shared};
 use fencelock_testbed::{PATIENCE, wait_until};
@@ -92,18 +92,4 @@ fn servers_are_replicas_sentinels_and_nodes_of_a_cluster() {
     let node = Server::start(Settings::role(Role::ClusterNode)).unwrap();
     assert_eq!(node.info("cluster_enabled").unwrap(), "1");
     node.ask(&["SET", "key", "value"]).unwrap();
-}
-
-#[test]
-fn a_server_that_reads_its_data_says_so() {
-    let server = Server::start(
-        Settings::default().with("key-load-delay 500").with("loading-process-events-interval-bytes 1024"),
-    );
-    let server = server.unwrap();
-    server.ask(&["DEBUG", "POPULATE", "20000"]).unwrap();
-    server.backup().unwrap();
-    server.restart().unwrap();
-    let loads = || server.ask(&["DBSIZE"]).is_err_and(|error| error.to_string().starts_with("LOADING"));
-    assert!(wait_until(Duration::from_secs(8), loads));
-    server.kill();
 }
