@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use fencelock::{Client, Guard};
 use fencelock_sqlx::{Error, Hold, fence, in_transaction};
+use fencelock_testbed::PATIENCE;
 use fencelock_testbed::postgres::KIND;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection as _, PgConnection, PgPool};
-
-/// Long enough for everything that is waited for, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
@@ -22,7 +20,7 @@ fn database() -> String {
 }
 
 async fn client(url: &str, options: &str) -> Client {
-    soon(Client::connect(&format!("{url}?ttl_ms=30000{options}"))).await.unwrap()
+    soon(Client::connect(&format!("{url}?ttl_ms=60000{options}"))).await.unwrap()
 }
 
 async fn acquire(client: &Client, name: &str) -> Guard {
