@@ -1,41 +1,19 @@
-//! What `fencelock run` says when a lock ends before its command: one line, with the time, the store and who ended it.
+//! What `fencelock run` says when a lock ends before its command, where time plays no part.
 
 #[path = "command/common/mod.rs"]
 mod common;
 
-use std::process::{Output, Stdio};
-use std::time::SystemTime;
+use std::process::Stdio;
 
-use common::{Place, Running, code, stderr, stdout, until, written};
-use fencelock_testbed::redis::{Role, Server, Settings};
-use fencelock_testbed::{KINDS, Proxy};
-use nix::sys::signal::Signal;
+use common::loss::{holder, said, warned};
+use common::{Place, Running, code, stdout, written};
+use fencelock_testbed::KINDS;
+use fencelock_testbed::redis::{Server, Settings};
 
-/// A command that goes on for ever, under the lock `job`.
-fn holder(place: &Place, options: &[&str]) -> Running {
-    let script = "echo $$ > pid; while :; do sleep 0.02; done";
-    let running = Running::start(place.run(&[options, &["--quiet", "job"]].concat(), script).stderr(Stdio::piped()));
-    written(&place.path("pid"));
-    running
-}
-
-/// All that was said, with `TIME` and `STORE` instead of those that are right there.
-fn said(place: &Place, output: &Output) -> String {
-    assert_eq!(code(output), 76, "{output:?}");
-    let shown = place.url();
-    let text = stderr(output).replace(shown.split('?').next().unwrap(), "STORE");
-    let words = text.split_inclusive([' ', '\n']).map(|word| {
-        let bare = word.trim_end_matches([' ', '\n', ',', ':']);
-        let Ok(time) = humantime::parse_rfc3339(bare) else { return word.to_owned() };
-        let age = SystemTime::now().duration_since(time).unwrap();
-        assert!(age.as_secs() < 60, "{text}");
-        word.replace(bare, "TIME")
-    });
-    words.collect()
-}
-
+/// A directory, and a session of a minute on each kind of server.
 fn stores() -> impl Iterator<Item = Place> {
-    std::iter::once(Place::new()).chain(KINDS.iter().map(|kind| Place::with_store(kind.shared().url())))
+    std::iter::once(Place::new())
+        .chain(KINDS.iter().map(|kind| Place::with_store(kind.shared().url_with("ttl_ms=60000"))))
 }
 
 #[test]
@@ -86,7 +64,7 @@ fn a_lock_that_somebody_removed_is_told_as_that() {
 #[test]
 fn a_lock_that_the_server_forgot_is_told_as_that() {
     let server = Server::start(Settings::default()).unwrap();
-    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
     let holder = holder(&place, &[]);
     server.ask(&["FLUSHALL"]).unwrap();
     assert_eq!(
@@ -107,40 +85,10 @@ fn a_lock_whose_server_was_started_anew_is_told_once_and_as_certain_as_it_is() {
     );
 }
 
-/// A command that goes on for ever, under the lock `job`, without `--quiet`: that leaves out what the library warns of.
-fn warned(place: &Place) -> Running {
-    let script = "echo $$ > pid; while :; do sleep 0.02; done";
-    let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
-    written(&place.path("pid"));
-    holder
-}
-
-#[test]
-fn a_lock_whose_server_was_replaced_by_its_replica_is_told_once_and_as_that() {
-    let primary = Server::start(Settings::default()).unwrap();
-    let replica = Server::start(Settings::role(Role::ReplicaOf(primary.address()))).unwrap();
-    let way = Proxy::start(primary.address()).unwrap();
-    let place = Place::with_store(format!("redis://{}?ttl_ms=4000", way.address()));
-    let holder = warned(&place);
-    // It runs for longer than a session of this ttl can be without a renewal.
-    until("the replica ran for long enough and has the lock", || {
-        let uptime: u64 = replica.info("uptime_in_seconds").unwrap().parse().unwrap();
-        let sessions = replica.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len();
-        (uptime > 8 && sessions == 1).then_some(())
-    });
-    replica.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
-    way.lead_to(replica.address());
-    way.reset();
-    assert_eq!(
-        said(&place, &holder.end()),
-        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: another server answers in the place of the one that granted it, and may not know of it\n"
-    );
-}
-
 #[test]
 fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
     let [one, other] = [(); 2].map(|()| Server::start(Settings::default()).unwrap());
-    let place = Place::with_store(format!("{}?ttl_ms=4000", one.url()));
+    let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", one.url()));
     let holder = warned(&place);
     let primary = other.address();
     one.ask(&["REPLICAOF", &primary.ip().to_string(), &primary.port().to_string()]).unwrap();
@@ -153,7 +101,7 @@ fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
 #[test]
 fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
     let server = Server::start(Settings::default()).unwrap();
-    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
     let holder = warned(&place);
     let bucket = server.ask(&["KEYS", "*:bucket"]).unwrap().items()[0].to_string();
     assert_eq!(server.ask(&["DEL", &bucket]).unwrap().number(), Some(1));
@@ -164,36 +112,11 @@ fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
 }
 
 #[test]
-fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
-    let server = Server::start(Settings::default()).unwrap();
-    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
-    let holder = holder(&place, &["--grace-after-loss", "60s"]);
-    server.pause();
-    assert_eq!(
-        said(&place, &holder.end()),
-        "fencelock: the lock job in STORE could not be renewed until TIME: the command is stopped before it lapses\n"
-    );
-}
-
-#[test]
-fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
-    let place = Place::with_store(fencelock_testbed::redis::shared().url());
-    let place = Place::with_store(format!("{}?ttl_ms=3000", place.url()));
-    let holder = holder(&place, &[]);
-    holder.signal(Signal::SIGSTOP);
-    place.queued("job", 0);
-    holder.signal(Signal::SIGCONT);
-    assert_eq!(
-        said(&place, &holder.end()),
-        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: no renewal was confirmed in time\n"
-    );
-}
-
-#[test]
 fn a_lock_that_was_held_for_long_enough_is_told_as_that() {
     let place = Place::new();
+    let mut command = place.run(&["--max-hold", "1s", "--quiet", "job"], "while :; do sleep 0.02; done");
     assert_eq!(
-        said(&place, &holder(&place, &["--max-hold", "1s"]).end()),
+        said(&place, &common::output(&mut command)),
         "fencelock: the lock job in STORE was held for --max-hold until TIME: the command is stopped\n"
     );
 }

@@ -86,7 +86,7 @@ fn every_verb_works_over_tls() {
 #[test]
 fn a_command_whose_lock_the_server_forgot_is_stopped() {
     let server = Server::start(Settings::default()).unwrap();
-    let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
+    let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
     let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
     let running = Running::start(place.run(&["--grace-after-loss", "60s", "job"], script).stderr(Stdio::piped()));
     written(&place.path("ready"));

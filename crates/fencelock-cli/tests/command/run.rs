@@ -184,7 +184,7 @@ fn who_waits_for_long_is_told_once_for_whom() {
 fn a_command_that_ignores_term_is_killed_with_its_whole_group() {
     let place = Place::new();
     let script = "trap '' TERM; sh -c 'while :; do sleep 0.02; done' & echo $! > child; wait";
-    let (code, text) = ended(&mut place.run(&["--max-hold", "300ms", "--grace", "300ms", "job"], script));
+    let (code, text) = ended(&mut place.run(&["--max-hold", "10s", "--grace", "300ms", "job"], script));
     assert_eq!(code, 76);
     assert!(text.contains("--max-hold"), "{text}");
     let child: i32 = written(&place.path("child")).trim().parse().unwrap();
@@ -232,7 +232,7 @@ fn who_is_left_of_a_command_that_was_told_to_end_is_killed_when_the_lock_is_lost
     let place = Place::new();
     let script = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.02; done' &
         trap 'echo gone > gone; exit 0' TERM; while :; do sleep 0.02; done";
-    let running = Running::start(&mut place.run(&["--max-hold", "5s", "--grace", "1h", "job"], script));
+    let running = Running::start(&mut place.run(&["--max-hold", "10s", "--grace", "1h", "job"], script));
     let child: i32 = written(&place.path("child")).trim().parse().unwrap();
     written(&place.path("gone"));
     assert!(is_alive(child));
@@ -263,7 +263,7 @@ fn a_killed_fencelock_leaves_the_lock_to_its_command() {
     assert_eq!(running.0.take().unwrap().wait().unwrap().code(), None);
     assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
     drop(stdin);
-    assert_eq!(ended(&mut place.run(&["--wait", "60s", "--quiet", "job"], "true")).0, 0);
+    assert_eq!(ended(&mut place.run(&["--wait", "180s", "--quiet", "job"], "true")).0, 0);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn with_close_the_lock_and_the_command_go_with_fencelock() {
     let _stdin = running.0.as_mut().unwrap().stdin.take();
     running.signal(Signal::SIGKILL);
     assert_eq!(running.0.take().unwrap().wait().unwrap().code(), None);
-    assert_eq!(ended(&mut place.run(&["--wait", "60s", "--quiet", "job"], "true")).0, 0);
+    assert_eq!(ended(&mut place.run(&["--wait", "180s", "--quiet", "job"], "true")).0, 0);
     until("the command is gone", || (!is_alive(command)).then_some(()));
 }
 

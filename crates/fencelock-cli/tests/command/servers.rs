@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::{Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
-use fencelock_testbed::{Kind, Proxy, Way};
+use fencelock_testbed::Kind;
 use nix::sys::signal::Signal;
 
 /// The tests of this file, on one kind of server.
@@ -29,9 +29,7 @@ macro_rules! on_each {
                 waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it
                 those_who_share_run_together_and_are_shown_as_what_they_are
                 a_broken_holder_is_told_why_and_the_record_is_shown
-                a_command_whose_lock_cannot_be_renewed_is_gone_before_the_next_one_starts
                 a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held
-                the_drill_of_a_hundred_workers_ends_exact
                 stores_lists_the_store_and_its_options
             }
         })*
@@ -120,31 +118,6 @@ fn a_broken_holder_is_told_why_and_the_record_is_shown(kind: &'static Kind) {
     place(kind).tells_a_broken_holder_why_and_shows_the_record();
 }
 
-fn a_command_whose_lock_cannot_be_renewed_is_gone_before_the_next_one_starts(kind: &'static Kind) {
-    let (server, namespace) = (kind.shared().address(), kind.shared().namespace());
-    let proxy = Proxy::start(server).unwrap();
-    let at = |address| Place::with_store(kind.url(address, &namespace, "ttl_ms=4000"));
-    let (place, rival) = (at(proxy.address()), at(server));
-    let log = place.path("log");
-    let script =
-        format!("trap '' TERM; echo started >> {0}; while echo alive >> {0}; do sleep 0.02; done", log.display());
-    let running = Running::start(place.run(&["job"], &script).stderr(Stdio::piped()));
-    until("the command runs", || log.exists().then_some(()));
-    let waiting = Running::start(&mut rival.run(&["--quiet", "job"], &format!("echo rival >> {}", log.display())));
-    rival.queued("job", 2);
-    proxy.hold(Way::Both);
-    let output = running.end();
-    assert_eq!((code(&output), waiting.code()), (76, 0));
-    let said = stderr(&output);
-    assert!(
-        said.contains("could not be renewed until") && said.contains("the command is stopped before it lapses"),
-        "{said}"
-    );
-    let log = fs::read_to_string(&log).unwrap();
-    let is_in_time = log.starts_with("started\nalive\n") && log.ends_with("alive\nrival\n");
-    assert!(is_in_time, "who ignores TERM is killed in time");
-}
-
 fn a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held(kind: &'static Kind) {
     let place = place(kind);
     let script = "trap '' TERM HUP; echo $$ > pid; while :; do read line; done";
@@ -156,16 +129,6 @@ fn a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held(kind:
     // The session lives for a minute; nobody starts before the end of it.
     assert_eq!(place.contenders("job").len(), 1);
     assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
-}
-
-fn the_drill_of_a_hundred_workers_ends_exact(kind: &'static Kind) {
-    let arguments = ["bench", "--workers", "100", "--sections", "400", "--json"];
-    let drilled = output(&mut place(kind).fencelock(&arguments));
-    assert_eq!((code(&drilled), stderr(&drilled)), (0, String::new()));
-    let figures: serde_json::Value = serde_json::from_str(&stdout(&drilled)).unwrap();
-    assert_eq!((figures["sections"].as_u64(), figures["counter"].as_u64()), (Some(400), Some(400)));
-    assert_eq!((figures["exact"].as_bool(), figures["overlaps"].as_u64()), (Some(true), Some(0)));
-    assert_eq!(figures["tokens_not_rising"].as_u64(), Some(0));
 }
 
 fn stores_lists_the_store_and_its_options(kind: &'static Kind) {

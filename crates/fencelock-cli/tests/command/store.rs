@@ -5,16 +5,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Place, binary, code, ended, output, stderr, stdout};
+use crate::common::{Place, Running, binary, code, ended, output, stderr, stdout, written};
 
 /// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
-struct Nobody {
+pub(crate) struct Nobody {
     place: Place,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
 }
 
 impl Nobody {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Place::new();
         open(place.directory.path());
         // Where the binary was built, an ordinary user may not look.
@@ -31,12 +31,17 @@ impl Nobody {
     }
 
     fn command(&self) -> Command {
+        self.command_of(&self.program)
+    }
+
+    /// Another program, as that user.
+    pub(crate) fn command_of(&self, program: &Path) -> Command {
         let mut command = if nix::unistd::geteuid().is_root() {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&self.program);
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
             command
         } else {
-            Command::new(&self.program)
+            Command::new(program)
         };
         command.env_clear().current_dir(self.place.path("here"));
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.place.path("home"));
@@ -200,8 +205,7 @@ fn users_share_a_sticky_directory_and_shut_each_other_out() {
     fs::write(&ceiling, format!("{}\nceiling 1\n", kept.join("\n"))).unwrap();
     assert_eq!(ended(other.args(RUN)), (0, String::new()));
     let mut holder = as_user(&nobody, 65534, &url);
-    let mut holder =
-        crate::common::Running::start(holder.args(["run", "job", "--", "cat"]).stdin(std::process::Stdio::piped()));
+    let mut holder = Running::start(holder.args(["run", "job", "--", "cat"]).stdin(std::process::Stdio::piped()));
     crate::common::until("the other user is shut out", || {
         let (code, _) = ended(as_user(&nobody, 65533, &url).args(["run", "--try", "job", "--", "true"]));
         (code == 75).then_some(())
@@ -294,12 +298,17 @@ fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
         let shown = stdout(&output(&mut here(arguments)));
         assert!(shown.ends_with(&format!("store: {from_file}\n")), "{arguments:?}: {shown}");
     }
-    for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "10ms"]] {
+    for limit in [&["--try"][..], &["--connect-wait", "180s", "--wait", "2s"]] {
         let (code, said) = ended(here(&["run"]).args(limit).args(["job", "--", "true"]));
         assert_eq!((code, said.contains(&from_file)), (75, true), "{said}");
     }
-    let (_, said) = ended(here(&["run", "--wait", "2500ms", "job", "--", "true"]).env("FENCELOCK_STORE", place.url()));
+    let told = place.path("told");
+    let mut waiting = here(&["run", "job", "--", "true"]);
+    let waiting = waiting.env("FENCELOCK_STORE", place.url()).stderr(fs::File::create(&told).unwrap());
+    let waiter = Running::start(waiting);
+    let said = written(&told);
     assert!(said.contains(&format!("waiting for job in {name}, held by pid {}", holder.pid())), "{said}");
+    drop(waiter);
     let (_, said) = ended(&mut here(&["break", "idle", "--yes", "--reason", "x"]));
     assert!(said.contains(&from_file), "{said}");
 }
@@ -307,7 +316,9 @@ fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
 #[test]
 fn a_password_is_warned_of_only_where_there_is_one() {
     let place = Place::new();
-    let warned = |url: &str| ended(place.fencelock(&["--store", url]).args(RUN)).1.contains("list of processes");
+    // Nobody is there, and nobody is waited for.
+    let run = ["run", "--connect-wait", "0", "job", "--", "true"];
+    let warned = |url: &str| ended(place.fencelock(&["--store", url]).args(run)).1.contains("list of processes");
     assert!(warned("zk://me:s3cret@127.0.0.1:1/x"));
     assert!(!warned("zk://me@127.0.0.1:1/x") && !warned("zk://me:@127.0.0.1:1/x") && !warned("zk://127.0.0.1:1/x"));
 }

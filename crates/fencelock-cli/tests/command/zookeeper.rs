@@ -34,13 +34,6 @@ fn a_command_whose_node_is_deleted_is_stopped() {
 }
 
 #[test]
-fn a_command_runs_for_as_long_as_renewals_come_through() {
-    // With the times that people get who give none. A renewal proves less there than it does elsewhere.
-    let place = Place::with_store(format!("zk://{}{}", shared().address(), shared().namespace()));
-    assert_eq!(ended(&mut place.run(&["--grace", "1h", "job"], "exec sleep 8")), (0, String::new()));
-}
-
-#[test]
 fn a_command_whose_fencelock_died_before_it_began_does_not_begin() {
     let place = place();
     // This test is not the process that it is told to be bound to.

@@ -23,6 +23,12 @@ impl Page {
         let (server, parent) = (shared().address().to_string(), shared().namespace());
         let blocks = PAGE.split("\n```").skip(1).step_by(2).map(|block| {
             let (kind, commands) = block.split_once('\n').unwrap();
+            // A session that no slowness of a test ends.
+            let store = format!("zk://{server}{parent}?tick_ms=500&ttl_ms=60000");
+            let commands = match kind {
+                "sh" => commands.replace("zk://localhost:2181/locks", &format!("'{store}'")),
+                _ => commands.to_owned(),
+            };
             (kind, commands.replace("localhost:2181", &server).replace("/locks", &parent))
         });
         let blocks = blocks.collect::<Vec<_>>().into_iter();

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test file is a crate of its own and uses some of this")]
 
 pub(crate) mod hand;
+pub(crate) mod loss;
 pub(crate) mod terminal;
 
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,7 +17,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// No state takes longer to come about on a machine that works at all.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until `look` finds something.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -110,7 +111,7 @@ impl Place {
     /// `run --try` and `run --wait` say who holds what they do not get, and leave nothing.
     pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
         let holder = self.holder("job");
-        for limit in [&["--try"][..], &["--connect-wait", "60s", "--wait", "1s"]] {
+        for limit in [&["--try"][..], &["--connect-wait", "180s", "--wait", "5s"]] {
             let (code, text) = ended(&mut self.run(&[limit, &["job"]].concat(), "true"));
             assert_eq!(code, 75);
             assert!(text.contains(&format!("pid {}", holder.pid())) && text.contains("to test"), "{text}");

@@ -1,0 +1,37 @@
+//! What `fencelock run` says when a lock ends before its command: one line, with the time, the store and who ended it.
+
+use std::process::{Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use super::{Place, Running, code, stderr, written};
+
+/// A command that goes on for ever, under the lock `job`.
+pub(crate) fn holder(place: &Place, options: &[&str]) -> Running {
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let running = Running::start(place.run(&[options, &["--quiet", "job"]].concat(), script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    running
+}
+
+/// All that was said, with `TIME` and `STORE` instead of those that are right there.
+pub(crate) fn said(place: &Place, output: &Output) -> String {
+    assert_eq!(code(output), 76, "{output:?}");
+    let shown = place.url();
+    let text = stderr(output).replace(shown.split('?').next().unwrap(), "STORE");
+    let words = text.split_inclusive([' ', '\n']).map(|word| {
+        let bare = word.trim_end_matches([' ', '\n', ',', ':']);
+        let Ok(time) = humantime::parse_rfc3339(bare) else { return word.to_owned() };
+        let age = SystemTime::now().duration_since(time).unwrap();
+        assert!(age < Duration::from_secs(600), "{text}");
+        word.replace(bare, "TIME")
+    });
+    words.collect()
+}
+
+/// A command that goes on for ever, under the lock `job`, without `--quiet`: that leaves out what the library warns of.
+pub(crate) fn warned(place: &Place) -> Running {
+    let script = "echo $$ > pid; while :; do sleep 0.02; done";
+    let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));
+    written(&place.path("pid"));
+    holder
+}

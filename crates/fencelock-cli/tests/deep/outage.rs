@@ -1,0 +1,94 @@
+//! A store that goes away: never taken for a busy lock, and not taken leave of at length.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::common::{Place, Running};
+use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::{Proxy, Way};
+
+fn server() -> (Server, Place) {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=3000", server.url()));
+    (server, place)
+}
+
+#[test]
+fn a_store_that_goes_away_while_we_wait_is_never_a_busy_lock() {
+    for is_silent in [true, false] {
+        let (server, place) = server();
+        let _holder = place.holder("job");
+        let waiter =
+            Running::start(place.run(&["--wait", "8s", "-q", "-E", "0", "job"], "true").stderr(Stdio::piped()));
+        place.queued("job", 2);
+        if is_silent {
+            server.pause();
+        } else {
+            server.kill();
+        }
+        let output = waiter.end();
+        let said = crate::common::stderr(&output);
+        assert_eq!(crate::common::code(&output), 69, "silent {is_silent}: {said}");
+        let store = format!("the store is {}", server.url());
+        assert_eq!((said.lines().count(), said.matches(&store).count()), (1, 1), "silent {is_silent}: {said}");
+    }
+}
+
+#[test]
+fn a_wait_that_ends_in_an_outage_ends_with_its_limit_and_no_farewell_prolongs_it() {
+    const LIMIT: Duration = Duration::from_secs(4);
+    for is_silent in [true, false] {
+        let server = Server::start(Settings::default()).unwrap();
+        // The default ttl: for that long, giving a session up is tried again.
+        let place = Place::with_store(server.url());
+        let _holder = place.holder("job");
+        let started = Instant::now();
+        let mut waiter = place.run(&["--connect-wait", "60s", "--wait", "4s", "-q", "job"], "true");
+        let waiter = Running::start(waiter.stderr(Stdio::piped()));
+        place.queued("job", 2);
+        // The limit counts from somewhere between the start and now.
+        let queued = Instant::now();
+        if is_silent {
+            server.pause();
+        } else {
+            server.kill();
+        }
+        let output = waiter.end();
+        assert_eq!(crate::common::code(&output), 69, "silent {is_silent}: {}", crate::common::stderr(&output));
+        assert!(started.elapsed() >= LIMIT, "silent {is_silent}: after {:?}", started.elapsed());
+        // A busy machine gets two and a half seconds; farewells of five seconds and more took longer.
+        let late = queued.elapsed().saturating_sub(LIMIT);
+        assert!(late < Duration::from_millis(2500), "silent {is_silent}: {late:?} late");
+    }
+}
+
+#[test]
+fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_at_length() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(server.url());
+    let mut holder = place.holder("job");
+    server.pause();
+    let started = Instant::now();
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    let code = holder.code();
+    let took = started.elapsed();
+    server.resume();
+    // A third of the ttl for the release.
+    assert!(code == 0 && took < Duration::from_millis(6500), "{code} after {took:?}");
+}
+
+#[test]
+fn the_last_look_for_a_second_holder_does_not_wait_for_a_silent_server() {
+    let zookeeper = &fencelock_testbed::zookeeper::KIND;
+    let proxy = Proxy::start(zookeeper.shared().address()).unwrap();
+    let options = "ttl_ms=60000&request_deadline_ms=6000";
+    let place = Place::with_store(zookeeper.url(proxy.address(), &zookeeper.shared().namespace(), options));
+    let mut holder = place.holder("job");
+    proxy.hold(Way::Both);
+    let started = Instant::now();
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    let code = holder.code();
+    let took = started.elapsed();
+    // One request deadline for the release; a look that waited as well would take another one.
+    assert!(code == 0 && took < Duration::from_secs(10), "{code} after {took:?}");
+}
