@@ -21,6 +21,7 @@ enum Run {
 }
 use Run::{Check, Tests};
 
+const DEEP: &[&str] = &["--test", "deep"];
 const FAILURES: &[&str] = &["--test", "failures"];
 
 const fn row(name: &'static str, limit: u64, run: Run) -> Row {
@@ -38,9 +39,23 @@ const ROWS: &[Row] = &[
     row("oldest", 20, Check(checks::oldest)),
     row("readme", 20, Check(checks::readme)),
     row("interop", 30, Check(checks::interop)),
-    // The gate's random tests, left to chance.
+    // The gate's random tests, left to chance, and the unit tests that are deep.
     row("units", 10, Tests(&["--lib", "--bins"], 8, &[])),
-    row("laws", 10, Tests(&["--test", "laws"], 8, &[])),
+    row("random", 10, Tests(&["--test", "laws", "--test", "harness"], 8, &[])),
+    row("threads", 5, Tests(DEEP, 2, &["thread_laws::"])),
+    row("sessions", 5, Tests(DEEP, 4, &["liveness::", "reconnect::"])),
+    row("guardian", 10, Tests(DEEP, 4, &["guardian::"])),
+    row("outage", 10, Tests(DEEP, 4, &["outage::", "hostile::", "--skip", "zookeeper::"])),
+    row("loss", 10, Tests(DEEP, 4, &["loss::", "servers::"])),
+    row("terminal", 10, Tests(DEEP, 4, &["terminal_programs::", "container::", "ssh::", "sudo::"])),
+    row("processes", 15, Tests(DEEP, 2, &["faults::", "processes_file::", "scenes_file::"])),
+    row("laws-file", 5, Tests(DEEP, 4, &["laws::file::"])),
+    row("laws-redis", 10, Tests(DEEP, 4, &["laws::redis::", "laws::redlock::"])),
+    row("laws-postgres", 10, Tests(DEEP, 4, &["laws::postgres::"])),
+    row("laws-zookeeper", 15, Tests(DEEP, 4, &["laws::zookeeper::"])),
+    row("redis", 10, Tests(DEEP, 4, &["redis::", "--skip", "laws::"])),
+    row("postgres", 10, Tests(DEEP, 4, &["postgres::", "--skip", "laws::"])),
+    row("zookeeper", 15, Tests(DEEP, 4, &["zookeeper::", "--skip", "laws::"])),
     row("redis-crowds", 5, Tests(&["--test", "redis_crowds"], 1, &[])),
     row("redis-experiments", 5, Tests(FAILURES, 2, &["redis_experiments::"])),
     row("redis-scenes", 10, Tests(FAILURES, 4, &["redis_scenes::"])),
@@ -70,17 +85,18 @@ pub(crate) fn run(args: &[String]) -> Result {
     // Programs, too: some tests start those of other crates.
     shell::run(cargo(&["build"]).args(SELECTION))?;
     let mut table = format!("{:<20}{:>8}{:>8}{:>8}  result\n", "row", "took s", "limit s", "tests");
-    let mut failed = Vec::new();
+    let (mut failed, mut bounds) = (Vec::new(), String::new());
     for row in rows {
         println!("\n=== {}", row.name);
-        let (start, mut passed) = (Instant::now(), 0);
-        let result = row.execute(&mut passed);
+        let (start, mut seen) = (Instant::now(), Seen::default());
+        let result = row.execute(&mut seen);
         let said = result.as_ref().err().map_or("ok", String::as_str);
         let took = start.elapsed().as_secs_f64();
-        table.push_str(&format!("{:<20}{took:>8.1}{:>8}{passed:>8}  {said}\n", row.name, row.limit * 60));
+        table.push_str(&format!("{:<20}{took:>8.1}{:>8}{:>8}  {said}\n", row.name, row.limit * 60, seen.passed));
+        bounds.extend(seen.bounds.iter().map(|line| format!("{:<20}{line}\n", row.name)));
         failed.extend(result.is_err().then_some(row.name));
     }
-    println!("\n{table}");
+    println!("\n{bounds}\n{table}");
     match failed.join(", ") {
         failed if failed.is_empty() => Ok(()),
         failed => Err(format!("failed: {failed}")),
@@ -95,15 +111,29 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)).collect())
 }
 
+/// What a row printed that its end repeats.
+#[derive(Default)]
+struct Seen {
+    passed: u64,
+    /// What was judged by time: its bound, and what it took.
+    bounds: Vec<String>,
+}
+
+impl Seen {
+    fn line(&mut self, line: &str) {
+        self.passed += passed_in(line);
+        self.bounds.extend(line.strip_prefix("bound: ").map(str::to_owned));
+    }
+}
+
 impl Row {
-    /// Counts the tests that pass.
-    fn execute(&self, passed: &mut u64) -> Result {
+    fn execute(&self, seen: &mut Seen) -> Result {
         shell::limit(Duration::from_secs(self.limit * 60));
         match self.run {
             Check(check) => check(),
             Tests(target, threads, filters) => {
-                shell::run_and_look(&mut tests(target, threads, filters), |line| *passed += passed_in(line))?;
-                if *passed == 0 { Err("it has no tests".to_owned()) } else { Ok(()) }
+                shell::run_and_look(&mut tests(target, threads, filters), |line| seen.line(line))?;
+                if seen.passed == 0 { Err("it has no tests".to_owned()) } else { Ok(()) }
             }
         }
     }

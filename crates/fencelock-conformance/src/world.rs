@@ -192,6 +192,14 @@ impl World {
         }
     }
 
+    /// The same of a bound that the store declares: says how much of it was taken, by the clock of this machine.
+    pub(crate) async fn in_time<T>(&self, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
+        let start = std::time::Instant::now();
+        let said = self.within(bound, happens).await;
+        println!("bound: {:.3} s of {:.3} s", start.elapsed().as_secs_f64(), bound.as_secs_f64());
+        said
+    }
+
     /// Looks until it is so, which it has to be in the end.
     pub(crate) async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Verdict<bool>) -> Verdict {
         let mut waited = Duration::ZERO;

@@ -25,4 +25,4 @@ pub use packages::{PGBOUNCER, POSTGRESQL, Package, REDIS, SSH, SUDO, TERMINAL_PR
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use server::{KINDS, Kind, Server, Shared};
-pub use wait::{PATIENCE, wait_until};
+pub use wait::{PATIENCE, wait_until, within};

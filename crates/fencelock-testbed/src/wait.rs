@@ -21,3 +21,13 @@ pub fn wait_until(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         sleep(LOOK_AGAIN);
     }
 }
+
+/// Says how much of its bound something took, and fails when it was more. The deep tier repeats these lines at its end.
+///
+/// # Panics
+/// When it took longer than `bound`.
+#[track_caller]
+pub fn within(bound: Duration, took: Duration, what: &str) {
+    println!("bound: {what}: {:.2} s of {:.2} s", took.as_secs_f64(), bound.as_secs_f64());
+    assert!(took <= bound, "{what} took {took:?}, and may take {bound:?}");
+}

@@ -28,7 +28,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
             let mut parked = waiter.next(Moment::NEVER);
             world.park(&mut parked).await?;
             release(holder).await?;
-            let told = world.within(a.capability().wake_bound, parked).await;
+            let told = world.in_time(a.capability().wake_bound, parked).await;
             let granted = matches!(told, Some(Ok(Standing::Granted(_))));
             demand!(granted, "a {behind} behind a {ahead} that left was told {told:?} within the bound");
             release(waiter).await?;
@@ -45,7 +45,7 @@ pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     for wait in [Duration::ZERO, Duration::from_millis(30)] {
         let until = client.clock.now().after(wait);
         loop {
-            let told = world.within(wait + client.capability().wake_bound, waiter.next(until)).await;
+            let told = world.in_time(wait + client.capability().wake_bound, waiter.next(until)).await;
             let waits = matches!(told, Some(Ok(Standing::Waiting(_))));
             demand!(waits, "a waiter whose wait of {wait:?} was over was told {told:?}");
             if client.clock.now() >= until {
@@ -85,7 +85,7 @@ pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     waits.crash(vec![queued]);
     let capability = living.capability();
     let bound = lives + capability.detection_slack + capability.wake_bound;
-    let told = world.within(bound, parked).await;
+    let told = world.in_time(bound, parked).await;
     let granted = matches!(told, Some(Ok(Standing::Granted(_))));
     demand!(granted, "{bound:?} after the death of all ahead of it a waiter was told {told:?}");
     let ids = living.ids(&job).await?;
