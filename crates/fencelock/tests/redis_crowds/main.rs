@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Error, Guard, Name};
-use fencelock_testbed::{Proxy, within};
 use fencelock_testbed::redis::{Hands, Server, Settings};
+use fencelock_testbed::{Proxy, within};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use rustix::process::{Resource, getrlimit, setrlimit};

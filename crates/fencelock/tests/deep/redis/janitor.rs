@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use fencelock::store::{Opening, Owner, StoreUrl, open_url};
 use fencelock::{Clock, SystemClock};
-use fencelock_testbed::within;
 use fencelock_testbed::redis::Settings;
+use fencelock_testbed::within;
 
 use super::lab::{PATIENCE, server, soon};
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, FencingToken, Guard, Io, Loss};
-use fencelock_testbed::within;
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
+use fencelock_testbed::within;
 
 use super::lab::{acquired, acquiring, client, observed, queued, server, soon, until, until_queued, with_ttl};
 
