@@ -76,7 +76,7 @@ fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
 #[test]
 fn a_wrong_password_is_refused_with_77_and_never_shown() {
     let (server, parent) = (shared().address(), shared().namespace());
-    let with = |who: &str| Place::with_store(format!("zk://{who}@{server}{parent}?tick_ms=500"));
+    let with = |who: &str| Place::with_store(format!("zk://{who}@{server}{parent}?tick_ms=500&ttl_ms=60000"));
     let (right, wrong) = (with("me:right"), with("me:s3cret"));
     let _holder = right.holder("job");
     for arguments in [&["run", "job", "--", "true"][..], &["run", "another", "--", "true"], &["show", "job"], &["ls"]] {
@@ -121,7 +121,7 @@ fn those_who_share_run_together_among_nodes_named_as_kazoo_does() {
 #[test]
 fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
     let (server, parent) = (shared().address(), shared().namespace());
-    let place = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500"));
+    let place = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500&ttl_ms=60000"));
     let said = |options: &[&str], level: Option<&str>| {
         let mut command = place.run(options, "true");
         if let Some(level) = level {

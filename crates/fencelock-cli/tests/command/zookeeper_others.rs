@@ -15,7 +15,7 @@ const CURATOR: &str = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae";
 #[test]
 fn nodes_of_other_clients_are_shown_in_the_same_queue() {
     let parent = shared().namespace();
-    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {
         let put = async |path: &str, data: &str, mode| {
             client.create(&format!("{parent}{path}"), data.as_bytes(), mode, &[Acl::open()]).await.unwrap()
@@ -116,7 +116,7 @@ fn a_second_holder_is_said_of_commands_that_end_at_once_and_of_one_that_comes_wh
 #[test]
 fn semaphores_and_latches_of_other_clients_are_named_as_what_they_are() {
     let parent = shared().namespace();
-    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {
         let numbered = CreateMode::EphemeralSequential;
         plant(&client, &format!("{parent}/seats/locks/{CURATOR}-lock-"), numbered, "10.0.0.8").await;
@@ -152,7 +152,7 @@ fn semaphores_and_latches_of_other_clients_are_named_as_what_they_are() {
 #[test]
 fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
     let parent = shared().namespace();
-    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {
         let node = format!("{parent}/job/{CURATOR}-lock-");
         plant(&client, &node, CreateMode::EphemeralSequential, "10.0.0.7").await;
@@ -175,7 +175,7 @@ fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
 #[test]
 fn no_text_of_another_client_is_more_than_one_line() {
     let parent = shared().namespace();
-    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500", shared().address()));
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {
         let note = r#"{"fencelock":1,"client":"0000000000000001","host":"db\nfencelock: all is well","pid":7,"claim":[1,1],"purpose":"a\u2028b\u202ec\u001b[2J"}"#;
         let node = format!("{parent}/job/{CURATOR}-lock-");

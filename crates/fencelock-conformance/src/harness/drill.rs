@@ -77,8 +77,8 @@ impl Drill {
             locks: 2,
             strikes: 20,
             grants_between: 10,
-            grants_after: 20,
-            patience: Duration::from_secs(60),
+            grants_after: 60,
+            patience: Duration::from_secs(180),
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Fleet {
     past_grants: Vec<u64>,
     /// What workers did that they must not do.
     pub(super) faults: Vec<String>,
+    /// Whether one of them ended by itself.
+    has_ended: bool,
 }
 
 impl Fleet {
@@ -56,7 +58,8 @@ impl Fleet {
         let log = LogWriter::create(&orders.directory.join("parent.log"), "parent")?;
         let past_grants = vec![0; orders.locks];
         let workers = Vec::new();
-        let mut fleet = Self { binary, orders, site, log, size, crowd, workers, past_grants, faults: Vec::new() };
+        let (faults, has_ended) = (Vec::new(), false);
+        let mut fleet = Self { binary, orders, site, log, size, crowd, workers, past_grants, faults, has_ended };
         for number in 0..size + usize::from(crowd > 0) {
             let worker = fleet.spawn(number, 0)?;
             fleet.workers.push(worker);
@@ -142,6 +145,7 @@ impl Fleet {
                 self.kill(number)?;
                 let Worker { client, view, .. } = &self.workers[number];
                 self.faults.push(format!("{client} ended by itself: {status}: {}", view.failure()));
+                self.has_ended = true;
                 self.replace(number)?;
             }
         }
@@ -168,12 +172,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Looks until `is_enough` of the grants so far; false when `patience` ends before.
+    /// Looks until `is_enough` of the grants so far; false when `patience` ends before. Once a worker has ended by itself,
+    /// the drill has failed, and nothing more is waited for.
     pub(super) fn wait_for(&mut self, patience: Duration, is_enough: impl Fn(&[u64]) -> bool) -> io::Result<bool> {
         let start = Instant::now();
         loop {
             self.look()?;
-            if is_enough(&self.grants()) {
+            if self.has_ended || is_enough(&self.grants()) {
                 return Ok(true);
             }
             if start.elapsed() >= patience {

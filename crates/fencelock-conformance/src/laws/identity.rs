@@ -211,24 +211,29 @@ pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verd
 
 /// A request held back on its way has no effect once its withdrawal, or the end of its session, was confirmed.
 pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
-    let (client, other, job) = (world.client().await?, world.client().await?, name("job")?);
-    for close in [false, true] {
-        let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
-            return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));
-        };
-        let entry = client.entry(&job, world.whole);
-        let mut enter = client.session().enter(Arc::new(entry.clone()));
-        world.park(&mut enter).await?;
-        drop(enter);
-        if close {
-            insist(|| client.session().close()).await?;
-        } else {
-            insist(|| client.session().withdraw(&job, entry.id)).await?;
-        }
-        late.release().await;
-        let ids = other.ids(&job).await?;
-        demand!(ids.is_empty(), "a request took effect after its end was confirmed (by closing: {close}): {ids:?}");
-        release(other.hold(&job, world.whole).await?).await?;
+    // Both at once, as each waits until a silent connection is given up.
+    let (withdrawn, closed) = futures_util::future::join(held_back(&world, false), held_back(&world, true)).await;
+    withdrawn.and(closed)
+}
+
+/// Holds a request back, ends it by its withdrawal or by closing its session, and lets it go on.
+async fn held_back(world: &World, close: bool) -> Verdict {
+    let (client, other) = (world.client().await?, world.client().await?);
+    let job = name(if close { "closed" } else { "withdrawn" })?;
+    let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
+        return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));
+    };
+    let entry = client.entry(&job, world.whole);
+    let mut enter = client.session().enter(Arc::new(entry.clone()));
+    world.park(&mut enter).await?;
+    drop(enter);
+    if close {
+        insist(|| client.session().close()).await?;
+    } else {
+        insist(|| client.session().withdraw(&job, entry.id)).await?;
     }
-    Ok(())
+    late.release().await;
+    let ids = other.ids(&job).await?;
+    demand!(ids.is_empty(), "a request took effect after its end was confirmed (by closing: {close}): {ids:?}");
+    release(other.hold(&job, world.whole).await?).await
 }

@@ -13,17 +13,17 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// A drill with little patience, since what it waits for never comes.
 fn drill(directory: &Path, worker: &str) -> Drill {
     let url = format!("file://{}/store", directory.display());
-    let drill = Drill::new(&url, &directory.join("logs"), Path::new(worker), Strategy::Calm, 1);
-    Drill { strikes: 1, patience: Duration::from_secs(2), ..drill }
+    Drill { strikes: 1, ..Drill::new(&url, &directory.join("logs"), Path::new(worker), Strategy::Calm, 1) }
 }
 
 #[test]
 fn a_lock_that_nobody_is_granted_is_found_out() {
     let directory = directory("stuck");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
+    // What it waits for never comes.
+    let drill = Drill { patience: Duration::from_secs(2), ..drill };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(Client::connect(&drill.site.url(0))).unwrap();
     let guard = runtime.block_on(client.mutex("lock-1").unwrap().acquire()).unwrap();

@@ -78,7 +78,8 @@ async fn where_one_is_refused_none_is_done_and_it_is_named() {
 async fn paths_are_relative_to_the_chroot() {
     let (outside, parent) = client_and_parent().await;
     let connect = format!("{}{parent}", fencelock_testbed::zookeeper::shared().address());
-    let inside = fencelock_zookeeper::Config::new(&connect).unwrap().connect_deadline(crate::common::PATIENCE);
+    let inside = fencelock_zookeeper::Config::new(&connect).unwrap().session_timeout(crate::common::LASTING);
+    let inside = inside.connect_deadline(crate::common::PATIENCE);
     let (client, _events) = Client::connect(inside).await.unwrap();
     let operations =
         [Operation::create("/a-", b"", CreateMode::PersistentSequential, OPEN), Operation::set_data("/", b"x", None)];

@@ -1,8 +1,6 @@
 //! Watches on a real server.
 
-use std::time::Duration;
-
-use crate::common::{client_and_parent, event, put, soon};
+use crate::common::{LASTING, PATIENCE, client_and_parent, event, put, soon, through};
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_zookeeper::{Client, Config, CreateMode, ErrorKind, Event, WatchEvent, Watched};
 use futures_util::FutureExt;
@@ -68,7 +66,7 @@ async fn a_read_that_finds_nothing_leaves_no_watch_behind() {
 #[tokio::test]
 async fn a_server_forgets_the_watches_that_it_is_told_to() {
     let ensemble = Ensemble::start(Settings::default()).unwrap();
-    let config = Config::new(&ensemble.connect_string()).unwrap().connect_deadline(crate::common::PATIENCE);
+    let config = Config::new(&ensemble.connect_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE);
     let (client, _events) = Client::connect(config).await.unwrap();
     let kept = || ensemble.server(0).monitor("zk_watch_count").unwrap();
     let (absent, path) = ("/absent", "/zookeeper");
@@ -117,9 +115,7 @@ async fn a_watch_that_somebody_waits_for_is_not_removed() {
 #[tokio::test]
 async fn a_watch_whose_connection_ended_is_removed_with_nothing_asked() {
     let (_, parent) = client_and_parent().await;
-    let proxy = fencelock_testbed::Proxy::start(shared().address()).unwrap();
-    let config = Config::new(&proxy.address().to_string()).unwrap().session_timeout(Duration::from_secs(60));
-    let (client, mut events) = Client::connect(config.connect_deadline(crate::common::PATIENCE)).await.unwrap();
+    let (proxy, client, mut events) = through(LASTING).await;
     let (_, _, watch) = client.get_data_watched(&parent).await.unwrap();
     proxy.refuse();
     proxy.reset();

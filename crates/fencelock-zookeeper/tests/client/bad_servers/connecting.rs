@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::{connect_string, nobody, refused};
 use crate::common::fake::{Fake, header, welcome};
-use crate::common::{PATIENCE, event, soon};
+use crate::common::{LASTING, PATIENCE, event, soon};
 
 #[tokio::test]
 async fn where_no_server_is_the_error_names_each_address_and_why() {
@@ -82,7 +82,10 @@ async fn three_wrong_hosts_do_not_keep_a_client_from_the_right_one() {
     let silent = Fake::new().await;
     let servers = format!("{},{},{},{}", nobody(), http.address, silent.address, shared().address());
     let task = tokio::spawn(http.say(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-    let (client, _) = soon(Client::connect(Config::new(&servers).unwrap().connect_deadline(PATIENCE))).await.unwrap();
+    let (client, _) =
+        soon(Client::connect(Config::new(&servers).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE)))
+            .await
+            .unwrap();
     assert_eq!(client.session().server, shared().address().to_string());
     task.abort();
 }
@@ -122,7 +125,7 @@ async fn all_addresses_of_a_name_are_tried() {
 #[tokio::test]
 async fn a_server_is_reached_by_ipv6() {
     let fake = Fake::on("[::1]:0").await;
-    let config = Config::new(&format!("[::1]:{}", fake.address.port())).unwrap().connect_deadline(PATIENCE);
+    let config = fake.lasting().connect_deadline(PATIENCE);
     let bridge = tokio::spawn(async move {
         loop {
             let mut near = fake.accept().await.0;

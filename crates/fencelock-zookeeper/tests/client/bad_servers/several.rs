@@ -10,7 +10,7 @@ use fencelock_zookeeper::{Acl, BoxFuture, Client, Config, CreateMode, Event, Net
 
 use super::{connect_string, nobody, refused, silent};
 use crate::common::fake::{Fake, welcome};
-use crate::common::{PATIENCE, event, soon};
+use crate::common::{LASTING, PATIENCE, event, soon};
 
 /// Longer than a test waits; so is a twelfth of it.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -86,19 +86,19 @@ async fn of_the_addresses_of_one_name_the_one_that_was_left_is_dialled_last() {
 async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
     let (first, second) = (Fake::new().await, Fake::new().await);
     let servers = connect_string([first.address, second.address]);
-    let connecting = tokio::spawn(Client::connect(Config::new(&servers).unwrap()));
+    let connecting = tokio::spawn(Client::connect(Config::new(&servers).unwrap().session_timeout(LASTING)));
     let mut begun = tokio::select! {
         peer = first.accept() => peer,
         peer = second.accept() => peer,
     };
     begun.read().await;
-    begun.write(&welcome(7, 10_000, false)).await;
+    begun.write(&welcome(7, 60_000, false)).await;
     let (client, _events) = soon(connecting).await.unwrap().unwrap();
     drop(begun);
     let (mut one, mut two) = (soon(first.accept()).await, soon(second.accept()).await);
     one.read().await;
     two.read().await;
-    one.write(&welcome(7, 10_000, false)).await;
+    one.write(&welcome(7, 60_000, false)).await;
     soon(two.hung_up()).await;
     assert_eq!(client.session().id, 7);
 }
