@@ -3,7 +3,6 @@
 mod api;
 mod checks;
 mod deep;
-mod docs;
 mod fuzz;
 mod gate;
 mod packages;
@@ -36,7 +35,7 @@ const VERBS: &[Verb] = &[
         run: deep::run,
     },
     Verb { name: "api", help: "writes down anew what users can name, in docs/api/", run: api::write },
-    Verb { name: "docs", help: "writes the generated parts of the documents anew", run: docs::run },
+    Verb { name: "docs", help: "writes the generated parts of the documents anew", run: programs::docs },
     Verb { name: "servers", help: "starts every server that tests share, until Ctrl-C", run: servers::run },
     Verb { name: "bench", help: "<what>: measures; see crates/fencelock-bench", run: programs::bench },
     Verb { name: "interop", help: "plays with clients in other languages on the same locks", run: programs::interop },

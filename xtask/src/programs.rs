@@ -1,9 +1,9 @@
-//! Verbs that hand over to a program of another crate.
+//! Verbs that hand over to programs and tests of other crates.
 
 use std::process::Command;
 
-use crate::packages;
 use crate::shell::{self, Result, cargo};
+use crate::{gate, packages};
 
 /// The program in a release build, with these arguments.
 fn release(package: &str, program: &str, args: &[String]) -> Command {
@@ -45,4 +45,12 @@ pub(crate) fn versions(args: &[String]) -> Result {
     shell::run(
         cargo(&["run", "--quiet", "--package", "fencelock-testbed", "--bin", "fencelock-versions", "--"]).args(args),
     )
+}
+
+/// `cargo xtask docs`: the tests that compare parts of the documents with the code write them instead.
+pub(crate) fn docs(args: &[String]) -> Result {
+    shell::no_arguments(args)?;
+    let write = ("FENCELOCK_WRITE_DOCUMENTS", "1");
+    gate::run(gate::cargo_test().args(["--test", "command", "--", "documents::"]).envs([write]))?;
+    shell::run(cargo(&["test", "--package", "fencelock-bench", "--bins", "--", "figures::"]).envs([write]))
 }

@@ -5,8 +5,9 @@ use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -115,18 +116,30 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
             let _ = kill_process_group(pid, Signal::KILL);
         }
     });
-    let stdout = child.stdout.take();
-    std::thread::scope(|scope| {
-        // What outlives the command would keep its output open. Nobody has asked for its status yet, so the number is its own.
-        scope.spawn(move || {
-            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let _ = kill_process_group(pid, Signal::KILL);
-        });
-        let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
-        lines.map_while(io::Result::ok).for_each(|line| each(&String::from_utf8_lossy(&line)));
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&has_ended);
+    let end = std::thread::spawn(move || {
+        // Nobody asks for its status before, so the number is still its own.
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let _ = kill_process_group(pid, Signal::KILL);
+        ends.store(true, Ordering::SeqCst);
     });
+    let (line, lines) = mpsc::channel();
+    let stdout = child.stdout.take();
+    std::thread::spawn(move || {
+        let read = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
+        read.map_while(io::Result::ok).try_for_each(|text| line.send(text))
+    });
+    // What outlives it in a group of its own may keep its output open for ever.
+    loop {
+        match lines.recv_timeout(Duration::from_millis(500)) {
+            Ok(text) => each(&String::from_utf8_lossy(&text)),
+            Err(RecvTimeoutError::Timeout) if !has_ended.load(Ordering::SeqCst) => {}
+            Err(_) => break,
+        }
+    }
     drop(ended);
-    let _ = watch.join();
+    let _ = (watch.join(), end.join());
     let status = child.wait();
     running().retain(|running| *running != pid);
     status
@@ -183,7 +196,10 @@ mod tests {
 
     #[test]
     fn what_a_command_prints_is_read_also_where_something_outlives_it() {
-        assert_eq!(output(command("sh").args(["-c", "sleep 600 & echo one; echo two"])).unwrap(), "one\ntwo\n");
+        assert_eq!(
+            output(command("sh").args(["-c", "sleep 600 & setsid sleep 2 & echo one; echo two"])).unwrap(),
+            "one\ntwo\n"
+        );
         let failed = output(command("sh").args(["-c", "exit 3"])).unwrap_err();
         assert!(failed.contains("exit status: 3"), "{failed}");
     }
