@@ -121,7 +121,7 @@ fn a_wrong_password_is_refused_with_77_by_every_verb_and_never_shown() {
 #[test]
 fn what_is_in_a_server_without_memory_is_shown_and_broken() {
     let server = Server::start(Settings::default()).unwrap();
-    let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
+    let place = Place::with_store(format!("{}?ttl_ms=60000&request_deadline_ms=8000", server.url()));
     let holder = place.holder("job");
     server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let listed = output(&mut place.fencelock(&["ls"]));
