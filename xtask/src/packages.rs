@@ -14,7 +14,7 @@ pub(crate) const GATE: &[Need] = &[
 ];
 
 /// The servers that the gate's tests start.
-pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL];
+pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, CLOCK_SHIM];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
