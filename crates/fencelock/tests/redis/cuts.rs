@@ -133,7 +133,7 @@ async fn a_message_that_dies_with_its_connection_is_repaired() {
 #[tokio::test]
 async fn a_message_that_the_server_drops_is_repaired_by_looking() {
     let link = Link::new();
-    let (waiter, holder) = (client(&link.past(), 6000).await, client(&link.past(), 2000).await);
+    let (waiter, holder) = (client(&link.past(), 60_000).await, client(&link.past(), 30_000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let waiting = acquiring(&waiter, "job");
     until_queued(&waiter, "job", 2).await;

@@ -210,7 +210,7 @@ async fn who_may_not_touch_the_records_of_breaks_is_told_of_them() {
 async fn the_reason_of_a_break_is_told_although_the_first_look_for_it_is_lost() {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();
-    let client = client(&format!("redis://{}?layout=plain", proxy.address()), 12_000).await;
+    let client = client(&format!("redis://{}?layout=plain", proxy.address()), 30_000).await;
     let other = crate::lab::client(&format!("redis://{}?layout=plain", server.address()), 60_000).await;
     let guard = acquired(acquiring(&client, "job")).await;
     let job = Name::new("job").unwrap();
