@@ -6,7 +6,9 @@ use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Reply, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use super::lab::{acquired, acquiring, busy, client, queued, refused, server, soon, until, until_queued, with_ttl};
+use super::lab::{
+    acquired, acquiring, busy, client, queued, refused_within, server, soon, until, until_queued, with_ttl,
+};
 
 #[tokio::test]
 async fn a_server_busy_beyond_a_session_costs_its_locks_and_their_holders_are_told_before_anybody_else_has_them() {
@@ -34,7 +36,7 @@ async fn a_server_that_reads_its_data_is_said_to_and_waited_for() {
     let loads = || server.ask(&["DBSIZE"]).is_err_and(|error| error.to_string().starts_with("LOADING"));
     until("the server loads", async || loads()).await;
     let waiting = acquiring(&waiter, "job");
-    let error = refused(&with_ttl(&server.url(), 60_000)).await;
+    let error = refused_within(&with_ttl(&server.url(), 60_000), Duration::from_secs(2)).await;
     assert!(error.is_retryable() && error.to_string().contains("loading"), "{error:?}");
     acquired(waiting).await.release().await.unwrap();
 }
