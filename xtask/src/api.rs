@@ -14,7 +14,8 @@ const LISTS: &str = "docs/api";
 pub(crate) fn write(args: &[String]) -> Result {
     shell::no_arguments(args)?;
     checks::ensure_cargo("public-api", CARGO_PUBLIC_API)?;
-    checks::published()?.iter().try_for_each(|package| {
+    let is_library = |package: &&String| shell::root().join(format!("crates/{package}/src/lib.rs")).exists();
+    checks::published()?.iter().filter(is_library).try_for_each(|package| {
         let list = format!("{LISTS}/{package}.txt");
         let mut api = cargo(&["public-api", "--package", package, "--all-features", "-sss"]);
         // A directory of its own: flags of the compiler that are not the build's would make the build begin anew.
