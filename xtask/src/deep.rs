@@ -92,6 +92,7 @@ pub(crate) fn run(args: &[String]) -> Result {
         let result = row.execute(&mut seen);
         let said = result.as_ref().err().map_or("ok", String::as_str);
         let took = start.elapsed().as_secs_f64();
+        println!("=== {}: {said}, {took:.0} s", row.name);
         table.push_str(&format!("{:<20}{took:>8.1}{:>8}{:>8}  {said}\n", row.name, row.limit * 60, seen.passed));
         bounds.extend(seen.bounds.iter().map(|line| format!("{:<20}{line}\n", row.name)));
         failed.extend(result.is_err().then_some(row.name));

@@ -34,7 +34,7 @@ fn a_guard_dropped_at_the_end_of_a_program_is_released() {
 
 /// Waits, without ever yielding, until so many are in the queue.
 fn until_queued(store: &MemoryStore, count: usize) {
-    let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(60));
+    let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(180));
     loop {
         let queued = futures_executor::block_on(store.queue(&name, Page::ALL)).unwrap().contenders.len();
         if queued == count {
@@ -83,7 +83,7 @@ fn what_a_client_that_is_never_dropped_released_last_can_be_waited_for() {
         let store = MemoryStore::new();
         let client = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
         drop(client.mutex("a").unwrap().acquire().unwrap());
-        assert!(fencelock::flush(secs(60)));
+        assert!(fencelock::flush(secs(180)));
         assert_eq!(store.census().places, 0);
         // As a static does.
         std::mem::forget(client);
@@ -99,7 +99,7 @@ fn flush_waits_for_no_longer_than_it_is_told_to() {
     drop(guard);
     assert!(!fencelock::flush(ms(20)));
     store.heal();
-    assert!(fencelock::flush(secs(60)));
+    assert!(fencelock::flush(secs(180)));
 }
 
 /// Calls `flush` wherever it is told of a release.
@@ -109,7 +109,7 @@ struct Flushes(std::sync::Mutex<Vec<bool>>);
 impl Observer for Flushes {
     fn observe(&self, event: &Event<'_>) {
         if let Event::Released { .. } = event {
-            self.0.lock().unwrap().push(fencelock::flush(secs(60)));
+            self.0.lock().unwrap().push(fencelock::flush(secs(180)));
         }
     }
 }
@@ -125,8 +125,8 @@ fn an_observer_that_flushes_holds_nobody_up() {
         let started = Instant::now();
         drop(client.mutex("a").unwrap().acquire().unwrap());
         client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
-        assert!(fencelock::flush(secs(60)));
-        assert!(started.elapsed() < secs(60), "an observer's flush blocked the thread that told it");
+        assert!(fencelock::flush(secs(180)));
+        assert!(started.elapsed() < secs(180), "an observer's flush blocked the thread that told it");
         assert_eq!(*flushes.0.lock().unwrap(), [flushed, flushed]);
     }
 }

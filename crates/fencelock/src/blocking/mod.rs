@@ -273,6 +273,6 @@ mod tests {
         });
         let (done, is_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || done.send(wait(outer)));
-        is_done.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+        is_done.recv_timeout(Duration::from_secs(180)).unwrap().unwrap();
     }
 }

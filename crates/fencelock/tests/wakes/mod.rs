@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 const WATCHED: u32 = 64;
 
 /// Long enough for everything that is waited for, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the server tells although nobody is woken by it.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl<'a> Line<'a> {
     async fn until_queued(&self, count: usize) {
         soon(async {
             while self.clients[0].queue(&self.name).await.unwrap().contenders.len() != count {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         })
         .await;

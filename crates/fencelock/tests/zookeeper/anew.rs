@@ -17,7 +17,7 @@ async fn until_watched(ensemble: &Ensemble, path: &str, count: usize) {
     };
     soon(async {
         while watchers(&ensemble.server(0).word("wchp").unwrap()) < count {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     })
     .await;
@@ -29,7 +29,7 @@ async fn what_was_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
     let lab = Lab::on(ensemble.server(0).address()).await;
     let proxy = Proxy::start(ensemble.server(0).address()).unwrap();
     let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
-    let client = Client::builder().ttl(std::time::Duration::from_secs(20)).connect(&url).await.unwrap();
+    let client = Client::builder().ttl(std::time::Duration::from_secs(60)).connect(&url).await.unwrap();
     // The front is to be known to be further than the numbers of the queue that begins anew.
     for _ in 0..5 {
         let node = lab.put(NODE, CreateMode::EphemeralSequential).await;

@@ -156,7 +156,7 @@ fn sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(with_few_descriptors(&url));
     }
-    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=20000", shared().address(), shared().namespace());
+    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=60000", shared().address(), shared().namespace());
     let test = "edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told";
     let mut again = std::process::Command::new("bash");
     again.args(["-c", "ulimit -n 64 && exec \"$0\" --exact \"$1\" --nocapture"]);

@@ -34,7 +34,7 @@ impl Near {
         let store = open_url(StoreUrl::parse(&url).unwrap()).await.unwrap();
         let owner = Owner::new(7, "near", 1);
         let opened =
-            store.open(Opening::here(owner, Duration::from_secs(30), Arc::new(SystemClock)).unwrap()).await.unwrap();
+            store.open(Opening::here(owner, Duration::from_secs(60), Arc::new(SystemClock)).unwrap()).await.unwrap();
         Self { lab, proxy, opened }
     }
 
@@ -62,7 +62,7 @@ impl Near {
     async fn until(&self, name: &str, fit: impl Fn(&[String]) -> bool) {
         soon(async {
             while !fit(&self.lab.children(name).await) {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         })
         .await;
@@ -75,7 +75,7 @@ async fn lighten(place: &mut Box<dyn Place>) -> Result<(), ErrorKind> {
         loop {
             match place.lighten(Claim::READER).await {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_retryable() => tokio::task::yield_now().await,
+                Err(error) if error.is_retryable() => tokio::time::sleep(std::time::Duration::from_millis(2)).await,
                 Err(error) => return Err(error.kind()),
             }
         }

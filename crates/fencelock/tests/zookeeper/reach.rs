@@ -73,7 +73,7 @@ async fn a_server_is_reached_by_an_address_of_ipv6_and_by_a_name() {
 async fn servers_that_demand_other_credentials_refuse_and_nothing_is_left() {
     let settings = Settings::default().with("enforce.auth.enabled", "true").with("enforce.auth.schemes", "digest");
     let servers = Ensemble::start(settings).unwrap();
-    let url = |who: &str| format!("zk://{who}{}/locks?tick_ms=500&ttl_ms=4000", servers.server(0).address());
+    let url = |who: &str| format!("zk://{who}{}/locks?tick_ms=500&ttl_ms=60000", servers.server(0).address());
     let error = match soon(Client::connect(&url(""))).await {
         Ok(client) => soon(client.mutex("job").unwrap().acquire()).await.unwrap_err(),
         Err(error) => error,

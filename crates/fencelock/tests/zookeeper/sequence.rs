@@ -29,7 +29,8 @@ async fn an_exhausted_sequence_is_refused_and_nothing_is_left() {
         );
     }
     let mutex = client.mutex("job").unwrap();
-    let together = futures_util::future::join_all((0..20).map(|_| mutex.acquire_within(Duration::from_secs(30)))).await;
+    let together =
+        futures_util::future::join_all((0..20).map(|_| mutex.acquire_within(Duration::from_secs(180)))).await;
     for refused in together {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Exhausted);
     }

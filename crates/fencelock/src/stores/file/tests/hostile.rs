@@ -47,7 +47,7 @@ fn never_waits<T: Send + 'static>(step: impl Future<Output = T> + Send + 'static
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _ = done.send(runtime.block_on(step));
     });
-    result.recv_timeout(Duration::from_secs(60)).expect("it waits for the other end of a pipe")
+    result.recv_timeout(Duration::from_secs(180)).expect("it waits for the other end of a pipe")
 }
 
 fn replace_by_pipe(path: &Path) {
