@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::thread;
 
 use fencelock::ErrorKind;
+use fencelock_testbed::Port;
 use fencelock_testbed::redis::{Role, Settings, shared};
-use fencelock_testbed::{Network, Port};
 use futures_util::TryStreamExt;
 
 use crate::lab::{acquired, acquiring, client, patient, refused, server, soon, taken, until, until_queued, with_ttl};
@@ -58,23 +57,6 @@ async fn users_who_may_not_do_what_locks_need_are_denied_when_they_connect() {
         assert!(error.to_string().contains("access control list"), "{user}: {error}");
     }
     drop(taken(&format!("redis://enough:p@{}", server.address())).await.unwrap());
-}
-
-#[tokio::test]
-async fn a_server_in_protected_mode_says_how_to_leave_it() {
-    let network = Arc::new(Network::start(1).unwrap());
-    let server = server(Settings { host: Some((Arc::clone(&network), 0)), ..Settings::default() });
-    let url = server.url();
-    let refused = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let builder = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime);
-            builder.connect(&url).await.map(drop).unwrap_err()
-        })
-    };
-    let error = network.inside(refused).unwrap();
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{error}");
-    assert!(error.to_string().contains("protected"), "{error}");
 }
 
 #[tokio::test]

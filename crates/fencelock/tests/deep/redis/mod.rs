@@ -20,4 +20,5 @@ mod looking;
 mod memory;
 mod redisson;
 mod redlock;
+mod refusals;
 mod trouble;
