@@ -1,4 +1,4 @@
-//! The rows of the deep tier that build rather than test: every feature, the oldest compiler, packages, dependencies, README.
+//! The rows of the deep tier that are no tests: every feature, the oldest compiler, packages, dependencies, README, other clients.
 
 use std::collections::BTreeSet;
 
@@ -89,8 +89,8 @@ fn crates(features: Option<&str>) -> Result<usize> {
 pub(crate) fn oldest() -> Result {
     let manifest = shell::read("Cargo.toml")?;
     let version = section(&manifest, "workspace.package").find(|(key, _)| *key == "rust-version");
-    let version = version.map(|(_, version)| version.trim_matches('"')).ok_or("Cargo.toml names no rust-version")?;
-    let version = &format!("{version}.0");
+    let (_, version) = version.ok_or("Cargo.toml names no rust-version")?;
+    let version = &format!("{}.0", version.trim_matches('"'));
     let rustup = |args: &[&str]| {
         let mut command = shell::command("rustup");
         // Beside the other builds, which another compiler would make begin anew.

@@ -3,7 +3,6 @@
 mod api;
 mod checks;
 mod deep;
-mod fuzz;
 mod gate;
 mod packages;
 mod programs;
@@ -45,7 +44,7 @@ const VERBS: &[Verb] = &[
         help: "[store [version]]: a store's tests on other versions of its server",
         run: programs::versions,
     },
-    Verb { name: "fuzz", help: "<target> [seconds]: arbitrary bytes; needs a nightly compiler", run: fuzz::run_target },
+    Verb { name: "fuzz", help: "<target> [seconds]: arbitrary bytes; needs a nightly compiler", run: programs::fuzz },
     Verb {
         name: "advisories",
         help: "whether a dependency has a known fault; succeeds where the list cannot be fetched",
@@ -55,14 +54,11 @@ const VERBS: &[Verb] = &[
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let Some((name, rest)) = args.split_first() else {
-        print!("{}", usage());
-        return ExitCode::from(64);
-    };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
+    let Some((name, rest)) = args.split_first().filter(|(name, _)| !["help", "--help", "-h"].contains(&name.as_str()))
+    else {
         print!("{}", usage());
         return ExitCode::SUCCESS;
-    }
+    };
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
         eprint!("xtask: there is no verb {name:?}\n\n{}", usage());
         return ExitCode::from(64);

@@ -38,7 +38,6 @@ pub(crate) const BENCH: &[Need] = &[
 
 /// What builds and runs the clients of other languages.
 pub(crate) const INTEROP: &[Need] = &[
-    Need { probe: &["setpriv", "--version"], package: "util-linux" },
     Need { probe: &["javac", "--version"], package: "default-jdk-headless" },
     Need { probe: &["mvn", "--version"], package: "maven" },
     Need { probe: &["go", "version"], package: "golang-go" },

@@ -54,3 +54,19 @@ pub(crate) fn docs(args: &[String]) -> Result {
     gate::run(gate::cargo_test().args(["--test", "command", "--", "documents::"]).envs([write]))?;
     shell::run(cargo(&["test", "--package", "fencelock-bench", "--bins", "--", "figures::"]).envs([write]))
 }
+
+/// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client. No part of the gate: it needs a nightly compiler.
+pub(crate) fn fuzz(args: &[String]) -> Result {
+    const FUZZ: &str = "crates/fencelock-zookeeper/fuzz";
+    let [target, seconds @ ..] = args else {
+        return Err(format!("takes a target (a file in {FUZZ}/fuzz_targets) and perhaps seconds"));
+    };
+    let seconds = seconds.first().map_or("60", String::as_str);
+    // What is found is kept in the first, which is nobody's but ours; it begins with the seeds of the repository.
+    let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("{FUZZ}/{kept}/{target}"));
+    std::fs::create_dir_all(shell::root().join(&corpus)).map_err(|error| format!("{corpus}: {error}"))?;
+    // The compiler that runs this is not the one that is needed.
+    let mut fuzz = shell::command("cargo");
+    fuzz.env_remove("RUSTUP_TOOLCHAIN").args(["+nightly", "fuzz", "run", "--fuzz-dir", FUZZ, target, &corpus, &seeds]);
+    shell::run(fuzz.args(["--", &format!("-max_total_time={seconds}"), "-max_len=8192"]))
+}

@@ -130,16 +130,18 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
         let read = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
         read.map_while(io::Result::ok).try_for_each(|text| line.send(text))
     });
-    // What outlives it in a group of its own may keep its output open for ever.
-    loop {
-        match lines.recv_timeout(Duration::from_millis(500)) {
+    // What outlives it in a group of its own may keep its output open, and print, for ever.
+    let mut late = 0;
+    while late < 5 {
+        match lines.recv_timeout(Duration::from_millis(100)) {
             Ok(text) => each(&String::from_utf8_lossy(&text)),
-            Err(RecvTimeoutError::Timeout) if !has_ended.load(Ordering::SeqCst) => {}
-            Err(_) => break,
+            Err(RecvTimeoutError::Timeout) => late += u32::from(has_ended.load(Ordering::SeqCst)),
+            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
+    let _ = end.join();
     drop(ended);
-    let _ = (watch.join(), end.join());
+    let _ = watch.join();
     let status = child.wait();
     running().retain(|running| *running != pid);
     status

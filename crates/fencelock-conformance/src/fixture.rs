@@ -36,6 +36,12 @@ pub trait Fixture: Send + Sync + 'static {
         PATIENCE
     }
 
+    /// How much longer than the bound that its capability declares a wake may take here. By default not at all; a test that must not judge
+    /// time says its patience.
+    fn slack(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// What is in the store beyond live sessions and beyond what its capability declares as residue, one line each.
     /// `None`, the default, when nobody can tell; [`Store::names`] is looked at in any case.
     fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {

@@ -193,10 +193,10 @@ impl World {
     }
 
     /// The same of a bound that the store declares: says how much of it was taken, by the clock of this machine.
-    pub(crate) async fn in_time<T>(&self, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn in_time<T>(&self, what: &str, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
         let start = std::time::Instant::now();
-        let said = self.within(bound, happens).await;
-        println!("bound: {:.3} s of {:.3} s", start.elapsed().as_secs_f64(), bound.as_secs_f64());
+        let said = self.within(bound + self.fixture.slack(), happens).await;
+        println!("bound: {what}: {:.3} s of {:.3} s", start.elapsed().as_secs_f64(), bound.as_secs_f64());
         said
     }
 

@@ -6,7 +6,7 @@ use fencelock::store::{Entered, Order, Place, Standing};
 use fencelock::{Claim, Name};
 use futures_util::future::{Either, select};
 
-use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, permits, release};
+use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
 /// Nobody is ahead, so nobody is waited for: the answer to `enter` itself says so.
 pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
@@ -139,7 +139,7 @@ pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Ver
     let mut parked = reader.next(fencelock::Moment::NEVER);
     world.park(&mut parked).await?;
     writer.lighten(Claim::READER).await?;
-    let told = world.within(PATIENCE, parked).await;
+    let told = world.in_time("a wake by a lighter claim", a.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a downgrade the next reader was told {told:?}");
     world.waits(&mut second, &b).await?;
     let front = a.queue(&page).await?.contenders.first().map(|contender| (contender.id, contender.claim));
@@ -167,7 +167,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
         } else {
             writer.leave().await?;
         }
-        let told = world.within(PATIENCE, parked).await;
+        let told = world.in_time("a wake by a waiter that departs", a.capability().wake_bound, parked).await;
         demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the writer gave up the reader was told {told:?}");
         release(reader).await?;
     }

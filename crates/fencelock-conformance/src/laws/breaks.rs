@@ -24,7 +24,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
     demand!(evict(&b, &first).await?, "a grant that was there was not broken");
-    let told = world.within(PATIENCE, parked).await;
+    let told = world.in_time("a wake by a break", b.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a break the next one was told {told:?}");
     let tokens = (token(&*held), token(&*waiter));
     demand!(tokens.0.is_none() || tokens.1 > tokens.0, "the tokens around a break are {tokens:?}");

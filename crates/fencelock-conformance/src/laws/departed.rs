@@ -88,7 +88,7 @@ async fn are_granted(world: &World, places: &mut [Box<dyn Place>], bound: Durati
             }
         }
     }));
-    let told = world.in_time(bound, waits).await;
+    let told = world.in_time("the dead are gone", bound, waits).await;
     let told_all = told.as_ref().is_some_and(|told| told.iter().all(|told| matches!(told, Ok(Standing::Granted(_)))));
     demand!(told_all, "{bound:?} after the death of whoever held them up, waiters were told {told:?}");
     Ok(())

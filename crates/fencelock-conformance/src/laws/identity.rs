@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::Moment;
 use fencelock::store::{Entered, Entry, Left, Standing};
 
-use crate::world::{Chance, Client, Fault, PATIENCE, Verdict, World, demand, insist, name, poll_times, release};
+use crate::world::{Chance, Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
 
 /// However often a request is sent, it is one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
@@ -75,7 +75,7 @@ pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
     let standing = middle.next(b.clock.now()).await;
     demand!(!matches!(standing, Ok(Standing::Granted(_))), "a withdrawn waiter was told {standing:?}");
     a.session().withdraw(&job, held.id().request).await?;
-    let told = world.within(PATIENCE, parked).await;
+    let told = world.in_time("a wake by a withdrawal", a.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder withdrew the waiter was told {told:?}");
     release(last).await?;
     demand!(a.ids(&job).await?.is_empty(), "a withdrawn holder is still in the queue");
@@ -154,7 +154,7 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
     world.park(&mut parked).await?;
     a.session().close().await?;
     a.session().close().await?;
-    let told = world.within(PATIENCE, parked).await;
+    let told = world.in_time("a wake by the end of a session", b.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter was told {told:?}");
     demand!(b.ids(&other).await? == [kept.id().request], "closing left a waiter, or took another's place");
     let entered = a.send(&a.entry(&job, world.whole)).await;

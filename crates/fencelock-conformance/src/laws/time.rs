@@ -28,7 +28,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
             let mut parked = waiter.next(Moment::NEVER);
             world.park(&mut parked).await?;
             release(holder).await?;
-            let told = world.in_time(a.capability().wake_bound, parked).await;
+            let told = world.in_time("a wake", a.capability().wake_bound, parked).await;
             let granted = matches!(told, Some(Ok(Standing::Granted(_))));
             demand!(granted, "a {behind} behind a {ahead} that left was told {told:?} within the bound");
             release(waiter).await?;
@@ -45,7 +45,8 @@ pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     for wait in [Duration::ZERO, Duration::from_millis(30)] {
         let until = client.clock.now().after(wait);
         loop {
-            let told = world.in_time(wait + client.capability().wake_bound, waiter.next(until)).await;
+            let told =
+                world.in_time("the end of a wait", wait + client.capability().wake_bound, waiter.next(until)).await;
             let waits = matches!(told, Some(Ok(Standing::Waiting(_))));
             demand!(waits, "a waiter whose wait of {wait:?} was over was told {told:?}");
             if client.clock.now() >= until {
@@ -65,7 +66,7 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
     release(held).await?;
     // Granted while nobody listened: the store differs already.
-    let told = world.within(PATIENCE, waiter.next(Moment::NEVER)).await;
+    let told = world.in_time("a grant of before", client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits is told {told:?}");
     Ok(())
 }
@@ -85,7 +86,7 @@ pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     waits.crash(vec![queued]);
     let capability = living.capability();
     let bound = lives + capability.detection_slack + capability.wake_bound;
-    let told = world.in_time(bound, parked).await;
+    let told = world.in_time("the dead are gone", bound, parked).await;
     let granted = matches!(told, Some(Ok(Standing::Granted(_))));
     demand!(granted, "{bound:?} after the death of all ahead of it a waiter was told {told:?}");
     let ids = living.ids(&job).await?;

@@ -137,7 +137,7 @@ pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
 
 /// What the capability says can be seen to be so.
 pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
-    let (client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
+    let (client, job) = (world.client().await?, name("job")?);
     let capability = client.capability().clone();
     let told = [capability.store, capability.layout, capability.certainty];
     demand!(told.iter().all(|text| !text.is_empty()), "the store, its layout or its certainty is not named: {told:?}");

@@ -44,7 +44,6 @@ pub fn takeover(stage: &Stage) -> Takeover {
 pub(super) fn a_killed_holder_is_followed_within_the_ttl_and_the_slack(stage: &Stage) {
     for _round in 0..3 {
         let Takeover { took, bound, .. } = takeover(stage);
-        println!("followed after {took:?}, at most {bound:?} were promised");
         println!("bound: a killed holder is followed: {:.2} s of {:.2} s", took.as_secs_f64(), bound.as_secs_f64());
         assert!(took <= bound, "followed after {took:?}, and {bound:?} were promised");
     }

@@ -14,3 +14,6 @@ mod laws {
 mod faults;
 mod processes_file;
 mod scenes_file;
+
+/// What a capability declares is held here.
+const SLACK: std::time::Duration = std::time::Duration::ZERO;

@@ -8,3 +8,6 @@ mod postgres;
 mod redis;
 mod redlock;
 mod zookeeper;
+
+/// The gate judges no time: a wake has to come.
+const SLACK: std::time::Duration = fencelock_testbed::PATIENCE;

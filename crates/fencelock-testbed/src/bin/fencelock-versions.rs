@@ -48,7 +48,7 @@ const ZOOKEEPER: ServerKind = ServerKind {
         ("failures", &["zookeeper_drills::", "zookeeper_scenes::"]),
         ("smoke", &["zookeeper::"]),
         ("client", &["requests::", "watches::", "reconnect::", "multi::"]),
-        ("deep", &["zookeeper::"]),
+        ("deep", &["zookeeper::", "reconnect::"]),
     ],
 };
 
