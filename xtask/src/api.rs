@@ -16,12 +16,9 @@ pub(crate) fn write(args: &[String]) -> Result {
 
 /// Fails when a list was not what users can name, and leaves it written anew.
 pub(crate) fn check() -> Result {
-    match written()?.join(", ") {
-        changed if changed.is_empty() => Ok(()),
-        changed => {
-            Err(format!("{changed} was not what users can name: commit it as it is now, and say it in CHANGELOG.md"))
-        }
-    }
+    let changed = written()?.join(", ");
+    let fault = format!("{changed} was not what users can name: commit it as it is now, and say it in CHANGELOG.md");
+    if changed.is_empty() { Ok(()) } else { Err(fault) }
 }
 
 /// The lists that changed.

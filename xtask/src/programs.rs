@@ -58,10 +58,11 @@ pub(crate) fn docs(args: &[String]) -> Result {
 /// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client. No part of the gate: it needs a nightly compiler.
 pub(crate) fn fuzz(args: &[String]) -> Result {
     const FUZZ: &str = "crates/fencelock-zookeeper/fuzz";
-    let [target, seconds @ ..] = args else {
-        return Err(format!("takes a target (a file in {FUZZ}/fuzz_targets) and perhaps seconds"));
-    };
-    let seconds = seconds.first().map_or("60", String::as_str);
+    let usage = format!("takes a target (a file in {FUZZ}/fuzz_targets) and perhaps seconds, and was given {args:?}");
+    let [target, seconds @ ..] = args else { return Err(usage) };
+    let seconds = seconds.first().map_or(Ok(60), |seconds| seconds.parse::<u32>());
+    let Ok(seconds @ 1..) = seconds else { return Err(usage) };
+    shell::read(&format!("{FUZZ}/fuzz_targets/{target}.rs")).map_err(|_| usage)?;
     // What is found is kept in the first, which is nobody's but ours; it begins with the seeds of the repository.
     let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("{FUZZ}/{kept}/{target}"));
     std::fs::create_dir_all(shell::root().join(&corpus)).map_err(|error| format!("{corpus}: {error}"))?;

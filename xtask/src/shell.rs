@@ -131,13 +131,14 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
         read.map_while(io::Result::ok).try_for_each(|text| line.send(text))
     });
     // What outlives it in a group of its own may keep its output open, and print, for ever.
-    let mut late = 0;
-    while late < 5 {
+    let mut end_seen = None;
+    while end_seen.is_none_or(|seen: Instant| seen.elapsed() < Duration::from_secs(2)) {
         match lines.recv_timeout(Duration::from_millis(100)) {
             Ok(text) => each(&String::from_utf8_lossy(&text)),
-            Err(RecvTimeoutError::Timeout) => late += u32::from(has_ended.load(Ordering::SeqCst)),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        end_seen = end_seen.or_else(|| has_ended.load(Ordering::SeqCst).then(Instant::now));
     }
     let _ = end.join();
     drop(ended);

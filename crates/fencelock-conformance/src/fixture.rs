@@ -36,8 +36,8 @@ pub trait Fixture: Send + Sync + 'static {
         PATIENCE
     }
 
-    /// How much longer than the bound that its capability declares a wake may take here. By default not at all; a test that must not judge
-    /// time says its patience.
+    /// What a wake may take beyond the bound that the store's capability declares. By default nothing. Tests that must not judge
+    /// real time return their patience.
     fn slack(&self) -> Duration {
         Duration::ZERO
     }

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
-
 use fencelock_testbed::install::{self, Need};
+use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
 
 /// A version of a server, and where it comes from.
 #[derive(Debug)]
@@ -227,7 +226,8 @@ fn run_command(command: &mut Command) -> Result {
 
 fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("{command:?} failed: {}", output.status)) }
 }
 
 /// The jars of a server, and of what it needs.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use fencelock::{Client, Loss};
-use fencelock_testbed::redis::shared;
 use fencelock_testbed::{Proxy, Way};
 
 use crate::lab::{acquired, acquiring, client, queued, soon, until, until_queued, with_ttl};
-use crate::link::{CUTS, Link};
+use crate::link::{CUTS, Link, a_message_is_dropped};
 
 #[tokio::test]
 async fn one_answer_lost_at_enter_leaves_one_place() {
@@ -129,24 +128,9 @@ async fn a_message_that_dies_with_its_connection_is_repaired() {
     }
 }
 
-/// The server drops the message and nothing else: the connection stays, and answers what it is asked.
 #[tokio::test]
 async fn a_message_that_the_server_drops_is_repaired_by_looking() {
-    let link = Link::new();
-    let (waiter, holder) = (client(&link.past(), 60_000).await, client(&link.past(), 30_000).await);
-    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
-    let waiting = acquiring(&waiter, "job");
-    until_queued(&waiter, "job", 2).await;
-    // The holder's session goes without a word, as by its end: nobody is told.
-    let mut hands = fencelock_testbed::redis::Hands::connect(shared().address()).unwrap();
-    hands.ask(&["SELECT", &link.database[1..]]).unwrap();
-    let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
-    let oldest =
-        sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());
-    hands.ask(&["DEL", &oldest.unwrap()]).unwrap();
-    let granted = acquired(waiting).await;
-    soon(guard.lost()).await;
-    granted.release().await.unwrap();
+    a_message_is_dropped(60_000, 30_000).await;
 }
 
 #[tokio::test]

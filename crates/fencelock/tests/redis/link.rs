@@ -1,7 +1,11 @@
 //! The shared server behind a network of the test's own.
 
+use std::time::{Duration, Instant};
+
 use fencelock_testbed::Proxy;
-use fencelock_testbed::redis::shared;
+use fencelock_testbed::redis::{Hands, shared};
+
+use super::lab::{acquired, acquiring, client, soon, until_queued};
 
 /// A way to the shared server, and a database of one's own behind it.
 pub(crate) struct Link {
@@ -28,3 +32,27 @@ impl Link {
 
 /// How far into an answer it is cut: before it, inside of it, and after it or inside of the next.
 pub(crate) const CUTS: [u64; 6] = [0, 1, 3, 9, 24, 60];
+
+/// The server drops a message and nothing else: the connection stays, and answers what it is asked. How long after that the waiter is
+/// granted, and how long its capability says that it may take.
+pub(crate) async fn a_message_is_dropped(waiter_ttl_ms: u64, holder_ttl_ms: u64) -> (Duration, Duration) {
+    let link = Link::new();
+    let (waiter, holder) = (client(&link.past(), waiter_ttl_ms).await, client(&link.past(), holder_ttl_ms).await);
+    let bound = waiter.capability().wake_bound + waiter.capability().detection_slack;
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&waiter, "job", 2).await;
+    // The holder's session goes without a word, as by its end: nobody is told.
+    let mut hands = Hands::connect(shared().address()).unwrap();
+    hands.ask(&["SELECT", &link.database[1..]]).unwrap();
+    let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
+    let oldest =
+        sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());
+    hands.ask(&["DEL", &oldest.unwrap()]).unwrap();
+    let start = Instant::now();
+    let granted = acquired(waiting).await;
+    let took = start.elapsed();
+    soon(guard.lost()).await;
+    granted.release().await.unwrap();
+    (took, bound)
+}

@@ -17,7 +17,7 @@ async fn until_watched(ensemble: &Ensemble, path: &str, count: usize) {
     };
     soon(async {
         while watchers(&ensemble.server(0).word("wchp").unwrap()) < count {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            crate::lab::pause().await;
         }
     })
     .await;

@@ -62,7 +62,7 @@ impl Near {
     async fn until(&self, name: &str, fit: impl Fn(&[String]) -> bool) {
         soon(async {
             while !fit(&self.lab.children(name).await) {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                crate::lab::pause().await;
             }
         })
         .await;
@@ -75,7 +75,7 @@ async fn lighten(place: &mut Box<dyn Place>) -> Result<(), ErrorKind> {
         loop {
             match place.lighten(Claim::READER).await {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_retryable() => tokio::time::sleep(std::time::Duration::from_millis(2)).await,
+                Err(error) if error.is_retryable() => crate::lab::pause().await,
                 Err(error) => return Err(error.kind()),
             }
         }

@@ -20,6 +20,11 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
+/// Between two looks of a loop that waits for a state.
+pub(crate) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(2)).await;
+}
+
 /// A parent that nobody else uses, on one server, and hands of one's own.
 pub(crate) struct Lab {
     pub(crate) server: SocketAddr,
@@ -87,7 +92,7 @@ impl Lab {
                 return children;
             }
             assert!(start.elapsed() < PATIENCE, "these are queued, and not {count}: {children:?}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pause().await;
         }
     }
 }

@@ -54,7 +54,7 @@ async fn who_waits_by_listing_keeps_its_place_as_well() {
 async fn until_count(lab: &Lab, count: i32) {
     soon(async {
         while lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children != count {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            crate::lab::pause().await;
         }
     })
     .await;

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use fencelock::GuardState;
-use fencelock_testbed::redis::shared;
 use fencelock_testbed::{Way, within};
 
 use super::lab::{acquired, acquiring, client, observed, soon, until, until_queued};
-use super::link::{CUTS, Link};
+use super::link::{CUTS, Link, a_message_is_dropped};
 
 #[tokio::test]
 async fn one_answer_lost_at_renew_costs_no_lock() {
@@ -54,25 +53,8 @@ async fn a_client_that_hears_nothing_any_more_is_told_before_a_rival_is_granted(
     }
 }
 
-/// The server drops the message and nothing else: the connection stays, and answers what it is asked.
 #[tokio::test]
 async fn a_message_that_the_server_drops_is_repaired_by_looking_within_the_bound() {
-    let link = Link::new();
-    let (waiter, holder) = (client(&link.past(), 6000).await, client(&link.past(), 2000).await);
-    let bound = waiter.capability().wake_bound + waiter.capability().detection_slack;
-    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
-    let waiting = acquiring(&waiter, "job");
-    until_queued(&waiter, "job", 2).await;
-    // The holder's session goes without a word, as by its end: nobody is told.
-    let mut hands = fencelock_testbed::redis::Hands::connect(shared().address()).unwrap();
-    hands.ask(&["SELECT", &link.database[1..]]).unwrap();
-    let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();
-    let oldest =
-        sessions.items().iter().map(ToString::to_string).min_by_key(|key| hands.ask(&["PTTL", key]).unwrap().number());
-    hands.ask(&["DEL", &oldest.unwrap()]).unwrap();
-    let start = std::time::Instant::now();
-    let granted = acquired(waiting).await;
-    within(bound + Duration::from_secs(10), start.elapsed(), "a message that was dropped is made up for");
-    soon(guard.lost()).await;
-    granted.release().await.unwrap();
+    let (took, bound) = a_message_is_dropped(6000, 2000).await;
+    within(bound + Duration::from_secs(10), took, "a message that was dropped is made up for");
 }

@@ -22,7 +22,7 @@ async fn until_many_queued(lab: &Lab, name: &str, count: usize) -> u64 {
     soon(async {
         while lab.hands.exists(&path).await.unwrap().unwrap().num_children < i32::try_from(count).unwrap() {
             looks += 1;
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            super::lab::pause().await;
         }
     })
     .await;

@@ -20,7 +20,7 @@ async fn twenty_thousand_nodes_of_a_stranger_keep_nobody_from_the_lock_and_are_s
     let waiter = acquiring(&client, "job");
     soon(async {
         while lab.hands.exists(&lab.path("job")).await.unwrap().unwrap().num_children < 20_002 {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            super::lab::pause().await;
         }
     })
     .await;

@@ -145,7 +145,7 @@ async fn a_parent_that_the_servers_removed_between_two_cycles_is_made_again_and_
     let until_removed = || async {
         soon(async {
             while near.lab.hands.exists(&near.lab.path("job")).await.unwrap().is_some() {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                crate::lab::pause().await;
             }
         })
         .await;
