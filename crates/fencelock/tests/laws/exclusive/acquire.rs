@@ -134,7 +134,10 @@ fn a_wait_that_ends_in_an_outage_is_no_contention() {
             let error = waiting.await.unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unreachable, "after {limit:?}: {error:?}");
             assert!(error.contention().is_none(), "{error:?}");
-            assert_eq!(error.source().is_some(), limit > secs(4), "{error:?}");
+            // The last request that failed is told: as the cause, or by itself where the limit passed in the pause after it, whose
+            // length is left to chance.
+            let tells = error.source().is_some() || error.to_string().contains("within the request deadline");
+            assert_eq!(tells, limit > secs(4), "{error:?}");
             away.store.heal();
             world.advance(secs(3)).await;
         }
