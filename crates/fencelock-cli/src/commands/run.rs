@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::Liveness;
-use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardState, Name, Retry};
+use fencelock::{AnyGuard, Client, Clock, Error, ErrorKind, GuardError, GuardState, Name, Retry, SystemClock};
 use nix::sys::signal::Signal;
 
 use super::beside::Beside;
@@ -270,9 +270,14 @@ impl Run {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
-        let ended = match guard.release().await {
-            Ok(()) => ended,
-            Err(failed) => {
+        let ended = match self.give_back(client, guard, signals).await {
+            Some(Ok(())) => ended,
+            None => {
+                *is_given_back = false;
+                say(format_args!("the lock {} was not given back: we were told to end", self.name));
+                ended
+            }
+            Some(Err(failed)) => {
                 let error = chain(failed.error());
                 let guard = failed.into_guard();
                 if let GuardState::Lost(loss) = guard.state() {
@@ -288,7 +293,34 @@ impl Run {
         told.finish().await;
         ended
     }
+
+    /// Gives the lock back. A store that cannot do it for the moment is asked again for as long as the lock would bar others, or until we
+    /// are asked to end; then there is no answer.
+    async fn give_back(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
+        let valid_until = SystemClock.now().after(client.timing().ttl).min(certain_until(&guard));
+        let may_pass = |failed: &GuardError<AnyGuard>| failed.error().is_retryable() && SystemClock.now() < valid_until;
+        let mut released = guard.release().await;
+        if let Err(failed) = &released
+            && may_pass(failed)
+        {
+            say(format_args!("the lock {} is not given back yet: {}", self.name, chain(failed.error())));
+        }
+        loop {
+            match released {
+                Err(failed) if may_pass(&failed) => {
+                    released = tokio::select! {
+                        released = failed.into_guard().release() => released,
+                        _ = signals.asked_to_end() => return None,
+                    };
+                }
+                released => return Some(released),
+            }
+        }
+    }
 }
+
+/// What became of a release.
+type Released = Result<(), GuardError<AnyGuard>>;
 
 /// The wait ended by `signal`: loops and scripts around us end with us when it was the keyboard's.
 fn interrupted(signal: Signal) -> Ending {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::common::{Place, Running, code, ended, output, stderr, stdout, written};
+use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
 use fencelock_testbed::Port;
 use fencelock_testbed::redis::{Server, Settings, Tls, shared};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -95,6 +96,25 @@ fn a_command_whose_lock_the_server_forgot_is_stopped() {
     assert_eq!(code(&output), 76);
     assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
     assert_eq!(written(&place.path("told")), "told\n");
+}
+
+#[test]
+fn a_lock_that_the_server_cannot_give_back_for_the_moment_is_given_back_as_soon_as_it_can() {
+    let server = Server::start(Settings::default().with("lua-time-limit 20")).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=600000&request_deadline_ms=500", server.url()));
+    let said = fs::File::create(place.path("said")).unwrap();
+    let running =
+        Running::start(place.run(&["job"], "echo > ready; read line; exit 3").stdin(Stdio::piped()).stderr(said));
+    written(&place.path("ready"));
+    server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
+    until("the server is busy", || server.ask(&["PING"]).is_err().then_some(()));
+    let ending = thread::spawn(move || running.end());
+    let says = || fs::read_to_string(place.path("said")).unwrap();
+    until("it says so", || says().contains("not given back yet").then_some(()));
+    server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap();
+    assert_eq!(code(&ending.join().unwrap()), 3);
+    assert_eq!(place.contenders("job").len(), 0);
+    assert!(says().contains("busy with a script"), "{}", says());
 }
 
 #[test]

@@ -170,7 +170,8 @@ impl<K> Guard<K> {
         Self::share(&self.share.hold, &self.share.lifeline)
     }
 
-    /// Gives this guard back; the last one of a hold releases the lock.
+    /// Gives this guard back; the last one of a hold releases the lock. A store that cannot do that for the moment (a server that is busy,
+    /// starts, or hands over to another one) is asked again until one request deadline is over.
     ///
     /// # Errors
     /// [`GuardError`] has the guard, so that the release can be tried again: a failed release forgets nothing, and nothing renews the lock

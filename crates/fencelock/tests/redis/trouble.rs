@@ -55,6 +55,27 @@ async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
     guard.release().await.unwrap();
 }
 
+/// The layouts of one server, as options of a URL.
+const LAYOUTS: [&str; 4] = ["", "?layout=plain", "?layout=redisson", "?layout=redisson-fenced"];
+
+#[tokio::test]
+async fn what_a_server_cannot_give_back_for_the_moment_is_given_back_as_soon_as_it_can() {
+    let server = server(Settings::default().with("lua-time-limit 20"));
+    for layout in LAYOUTS {
+        // The release's limit is a third of the ttl, and the patience of this test.
+        let (client, seen) = observed(&format!("{}{layout}", server.url()), 540_000).await;
+        let was_refused = |word: &str| seen.retried.lock().unwrap().iter().any(|why| why.contains(word));
+        let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+        busy(&server);
+        until("the server is busy", async || is_busy(&server)).await;
+        let releasing = tokio::spawn(guard.release());
+        until("the release is refused", async || was_refused("busy with a script")).await;
+        assert_eq!(server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap(), Reply::Status("OK".to_owned()));
+        soon(releasing).await.unwrap().unwrap();
+        assert_eq!(queued(&client, "job").await, 0, "{layout}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_becomes_a_replica_grants_nothing_more() {
     let (one, other) = (server(Settings::default()), server(Settings::default()));

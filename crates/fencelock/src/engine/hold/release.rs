@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use super::super::observe::Event;
 use super::Hold;
-use crate::error::{Outcome, Result};
+use super::phase::Phase;
+use crate::error::{Error, Outcome, Result};
 use crate::store::{Left, Loss, Place, clean};
-
-/// How often one release asks, within one request deadline, as long as each connection ends before its answer.
-const LEAVES_AT_MOST: u32 = 3;
 
 impl Hold {
     /// Gives the place up, for all that share it. Repeatable: a failure forgets nothing.
@@ -67,39 +65,48 @@ impl Hold {
         }
     }
 
-    /// `None` when it was left before.
+    /// `None` when it was left before. Asks for one request deadline, as often as another try can help.
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
-        let left = self.engine.in_time("release", self.leave_place(place.as_mut())).await?;
-        *slot = None;
-        Ok(Some(left))
+        let mut failed = None;
+        match self.engine.in_time("release", self.leave_place(place.as_mut(), &mut failed)).await {
+            Ok(left) => {
+                *slot = None;
+                Ok(Some(left))
+            }
+            Err(error) => {
+                let error = failed.unwrap_or(error);
+                // Whatever the last one says of itself, one before it may have worked.
+                Err(if self.phase.get() == Phase::Leaving { error.outcome_unknown() } else { error })
+            }
+        }
     }
 
-    /// Asks again at once where the connection ended before the answer came: the next connection can tell, and a healthy store ends
-    /// connections, too (a server of ZooKeeper when another one has been given the session).
-    async fn leave_place(&self, place: &mut dyn Place) -> Result<Left> {
-        let mut asked = 0;
+    /// Asks until the place is left, with a pause after each failure that may pass: a server that is busy, starts, or hands over to
+    /// another one will do it a moment later, and until then the lock bars everybody. `failed` is why the newest request failed, unless it
+    /// has no answer yet.
+    async fn leave_place(&self, place: &mut dyn Place, failed: &mut Option<Error>) -> Result<Left> {
+        let mut failures = 0;
         loop {
             // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
             let was_sent_before = self.phase.sends();
-            asked += 1;
             let error = match place.leave().await {
                 Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
                 Ok(left) => return Ok(left),
                 Err(error) => error,
             };
-            match error.outcome() {
-                Outcome::Unknown if asked < LEAVES_AT_MOST && error.is_retryable() && self.live.over().is_none() => {
-                    self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
-                }
-                Outcome::NotApplied if !was_sent_before => {
-                    self.phase.not_sent();
-                    return Err(error);
-                }
-                // Whatever the last one says of itself, one before it may have worked.
-                _ => return Err(error.outcome_unknown()),
+            if error.outcome() == Outcome::NotApplied && !was_sent_before {
+                self.phase.not_sent();
             }
+            if !error.is_retryable() || self.live.over().is_some() {
+                return Err(error);
+            }
+            self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
+            failures += 1;
+            *failed = Some(error);
+            self.engine.pause_after(failures).await;
+            *failed = None;
         }
     }
 
