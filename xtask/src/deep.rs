@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     row("threads", 5, Tests(DEEP, 2, &["thread_laws::"])),
     row("sessions", 5, Tests(DEEP, 4, &["liveness::", "reconnect::"])),
     row("guardian", 5, Tests(DEEP, 4, &["guardian::"])),
-    row("outage", 5, Tests(DEEP, 4, &["outage::", "hostile::", "--skip", "zookeeper::"])),
+    row("outage", 5, Tests(DEEP, 4, &["outage::", "hostile::", "addresses::", "--skip", "zookeeper::"])),
     row("loss", 5, Tests(DEEP, 4, &["loss::", "servers::"])),
     row("terminal", 5, Tests(DEEP, 4, &["terminal_programs::", "container::", "ssh::", "sudo::"])),
     row("processes", 5, Tests(DEEP, 2, &["faults::", "processes_file::", "scenes_file::"])),

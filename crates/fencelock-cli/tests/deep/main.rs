@@ -3,6 +3,7 @@
 #[path = "../command/common/mod.rs"]
 mod common;
 
+mod addresses;
 mod container;
 mod guardian;
 mod hostile;

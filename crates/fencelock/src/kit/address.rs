@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A host, by its name or address, and a port. An IPv6 address stands in brackets in a URL and here without.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
     pub(crate) port: u16,

@@ -10,6 +10,8 @@ pub(crate) mod address;
 pub(crate) mod bell;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres"))]
 pub(crate) mod bucket;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) mod dial;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod fault;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]

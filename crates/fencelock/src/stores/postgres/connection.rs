@@ -169,12 +169,15 @@ impl Connection {
         if let Some(password) = &config.password {
             settings.password(password);
         }
-        let stream = dial(config, server).await?;
-        let process = stream.process();
-        let reads = silence.is_total.then(|| stream.reads());
-        let named = |error: Error| error.with("server", config.shown(server));
-        let connected = settings.connect_raw(stream, NoTls).await;
-        let (client, wire) = connected.map_err(|error| named(fault("connect", &error)))?;
+        let greet = async |stream: Stream| {
+            let (process, reads) = (stream.process(), stream.reads());
+            match settings.connect_raw(stream, NoTls).await {
+                Ok((client, wire)) => Ok((client, wire, process, reads)),
+                Err(error) => Err(fault("connect", &error).with("server", config.shown(server))),
+            }
+        };
+        let (client, wire, process, reads) = dial(config, server, &*clock, greet).await?;
+        let reads = silence.is_total.then_some(reads);
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
         let silence = given_up(Arc::clone(&traffic), reads, clock, silence.lasts);

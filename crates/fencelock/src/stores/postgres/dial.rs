@@ -12,7 +12,8 @@ use tokio_postgres::tls::{NoTls, TlsConnect, TlsStream};
 
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::address::HostPort;
+use crate::kit::dial::unreachable;
+use crate::time::Clock;
 
 /// Whatever bytes go through.
 pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -29,6 +30,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    fn new(bytes: Box<dyn Bytes>) -> Self {
+        Self { bytes, greeting: Some(Vec::new()), process: Arc::default(), reads: Arc::default() }
+    }
+
     /// Where it is counted how often bytes of the server came.
     pub(super) fn reads(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.reads)
@@ -103,31 +108,39 @@ const _: fn() = || {
     is_stream::<Plain>();
 };
 
-/// Connects to one server, encrypted where that is asked for.
-pub(super) async fn dial(config: &Config, server: &Address) -> Result<Stream> {
-    let stream: Box<dyn Bytes> = match server {
+/// Connects to one server, encrypted where that is asked for, and has `greet` say the first words; where a name has several addresses, the
+/// first greeting that is answered wins.
+pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
+    config: &Config,
+    server: &Address,
+    clock: &dyn Clock,
+    greet: impl Fn(Stream) -> F,
+) -> Result<T> {
+    let shown = config.shown(server);
+    match server {
         Address::Unix(directory, port) => {
             let path = directory.join(format!(".s.PGSQL.{port}"));
-            Box::new(UnixStream::connect(path).await.map_err(|error| unreachable(config, server, &error))?)
+            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
+            greet(Stream::new(Box::new(stream))).await
         }
-        Address::Tcp(HostPort { host, port }) => {
-            let connected = TcpStream::connect((host.as_str(), *port)).await;
-            let stream = connected.map_err(|error| unreachable(config, server, &error))?;
-            // A second request in flight would wait for the acknowledgement of the first otherwise: 40 ms.
-            stream.set_nodelay(true).map_err(|error| unreachable(config, server, &error))?;
-            match &config.tls {
-                None => Box::new(stream),
-                Some(tls) => Box::new(tls.wrap(ask_for_tls(config, server, stream).await?, host).await?),
-            }
+        Address::Tcp(named) => {
+            let greet = async |stream| greet(Stream::new(encrypted(config, &shown, &named.host, stream).await?)).await;
+            config.addresses.dial(named, &shown, clock, greet).await
         }
-    };
-    Ok(Stream { bytes: stream, greeting: Some(Vec::new()), process: Arc::default(), reads: Arc::default() })
+    }
+}
+
+async fn encrypted(config: &Config, shown: &str, host: &str, stream: TcpStream) -> Result<Box<dyn Bytes>> {
+    match &config.tls {
+        None => Ok(Box::new(stream)),
+        Some(tls) => Ok(Box::new(tls.wrap(ask_for_tls(shown, stream).await?, host).await?)),
+    }
 }
 
 /// The request that every conversation over TLS begins with: its length and a number.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
-async fn ask_for_tls(config: &Config, server: &Address, mut stream: TcpStream) -> Result<TcpStream> {
+async fn ask_for_tls(shown: &str, mut stream: TcpStream) -> Result<TcpStream> {
     let asked = async {
         stream.write_all(&TLS_REQUEST).await?;
         stream.read_u8().await
@@ -136,24 +149,14 @@ async fn ask_for_tls(config: &Config, server: &Address, mut stream: TcpStream) -
         Ok(b'S') => Ok(stream),
         Ok(b'N') => {
             let message = "the server does not encrypt: switch `ssl` on there, or say sslmode=disable where the network is trusted";
-            Err(Error::new(ErrorKind::Denied, "connect", message).with("server", config.shown(server)))
+            Err(Error::new(ErrorKind::Denied, "connect", message).with("server", shown))
         }
         Ok(_) => {
             let message = "what answered does not speak as a PostgreSQL server does";
-            Err(Error::new(ErrorKind::Unreachable, "connect", message).with("server", config.shown(server)).retryable())
+            Err(Error::new(ErrorKind::Unreachable, "connect", message).with("server", shown).retryable())
         }
-        Err(error) => Err(unreachable(config, server, &error)),
+        Err(error) => Err(unreachable(&shown, &error)),
     }
-}
-
-fn unreachable(config: &Config, server: &Address, error: &io::Error) -> Error {
-    let denied = error.kind() == io::ErrorKind::PermissionDenied;
-    let (kind, message) = match denied {
-        true => (ErrorKind::Denied, "the socket of the server may not be used"),
-        false => (ErrorKind::Unreachable, "the server cannot be reached"),
-    };
-    let error = Error::new(kind, "connect", message).with("server", config.shown(server)).with("cause", error);
-    if denied { error } else { error.retryable() }
 }
 
 #[cfg(test)]

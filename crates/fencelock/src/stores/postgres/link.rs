@@ -10,6 +10,7 @@ use super::connection::{Call, Connection, Silence, User, strange};
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::dial::UNRESOLVED;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
 use crate::time::{Clock, SystemClock};
@@ -146,6 +147,7 @@ impl Dialler {
     /// The error of servers that gave no connection in time.
     fn silent(&self, servers: &str, within: Duration) -> Error {
         let message = match self.config.tls {
+            _ if self.config.addresses.are_unresolved() => UNRESOLVED,
             Some(_) => "the server gave no answer in time; does it speak TLS on that port?",
             None => "the server gave no answer in time",
         };

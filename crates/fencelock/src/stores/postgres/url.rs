@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
+use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 
@@ -51,6 +52,7 @@ pub(super) struct Config {
     pub(super) servers: Vec<Address>,
     /// Which of them took the last connection, whoever's it was.
     pub(super) last: Arc<AtomicUsize>,
+    pub(super) addresses: Arc<Addresses>,
     pub(super) user: String,
     /// Secret.
     pub(super) password: Option<String>,
@@ -108,8 +110,8 @@ impl Config {
         let application = url.take("application_name").unwrap_or_else(|| APPLICATION.to_owned());
         let tls = tls(&mut url, &servers)?;
         url.refuse_other_options(OPTIONS)?;
-        let last = Arc::default();
-        let config = Self { servers, last, user, password, database, application, tls, schema, is_bound };
+        let (last, addresses) = (Arc::default(), Arc::default());
+        let config = Self { servers, last, addresses, user, password, database, application, tls, schema, is_bound };
         if config.password.is_some() && config.tls.is_none() && !config.servers.iter().all(is_here) {
             tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
         }

@@ -1,9 +1,11 @@
 //! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the server.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
+use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 
@@ -21,6 +23,7 @@ pub(super) enum Address {
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(super) address: Address,
+    pub(super) addresses: Arc<Addresses>,
     pub(super) tls: Option<Tls>,
     /// The user of the access control list; `None` for the default one.
     pub(super) user: Option<String>,
@@ -43,7 +46,8 @@ impl Config {
         let common = servers.first().and_then(|(own, _)| own.clone());
         let each = servers.into_iter().map(|(own, server)| {
             let (user, password) = credentials(own.or_else(|| common.clone()).as_deref())?;
-            let config = Self { address: host(&server)?, tls: tls.clone(), user, password, db };
+            let (address, addresses) = (host(&server)?, Arc::default());
+            let config = Self { address, addresses, tls: tls.clone(), user, password, db };
             if config.password.is_some() && config.tls.is_none() {
                 tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not redlocks");
             }
@@ -65,7 +69,7 @@ impl Config {
         };
         url.refuse_other_options(known)?;
         let db = db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redis://host/0")))?;
-        let config = Self { address, tls, user, password, db };
+        let config = Self { address, addresses: Arc::default(), tls, user, password, db };
         if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp(_)) {
             tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not rediss");
         }

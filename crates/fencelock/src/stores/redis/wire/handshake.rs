@@ -8,8 +8,9 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInf
 use tokio::io::AsyncReadExt;
 
 use super::config::Config;
-use super::dial::dial;
+use super::dial::{Stream, dial};
 use super::fault::{fault, is_old_protocol};
+use super::meter::Metered;
 use super::user::Subscription;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Clock;
@@ -42,9 +43,10 @@ pub(super) async fn shake_hands(
     subscription: Option<&Subscription>,
     clock: &dyn Clock,
 ) -> Result<Shaken> {
-    let shaken = match shake(config, ProtocolVersion::RESP3, subscription).await {
+    let shake = async |stream| shake(stream, config, ProtocolVersion::RESP3, subscription).await;
+    let shaken = match dial(config, clock, shake).await {
         Ok(Some((requests, driver))) => Ok(Shaken { requests, driver, messages: None }),
-        Ok(None) => older(config, subscription).await,
+        Ok(None) => older(config, subscription, clock).await,
         Err(error) => Err(error),
     };
     match shaken {
@@ -57,11 +59,11 @@ pub(super) async fn shake_hands(
 
 /// Greets the server in this protocol; `None` when it only knows the older one.
 async fn shake(
+    stream: Metered<Box<dyn Stream>>,
     config: &Config,
     protocol: ProtocolVersion,
     subscription: Option<&Subscription>,
 ) -> Result<Option<(MultiplexedConnection, Driver)>> {
-    let stream = dial(config).await?;
     // Who waits has a deadline of its own: an answer that is late is still an answer.
     let mut settings = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -82,14 +84,18 @@ async fn shake(
 }
 
 /// A server that knows the older protocol only: messages come on a second connection.
-async fn older(config: &Config, subscription: Option<&Subscription>) -> Result<Shaken> {
-    let Some((requests, driver)) = shake(config, ProtocolVersion::RESP2, None).await? else {
+async fn older(config: &Config, subscription: Option<&Subscription>, clock: &dyn Clock) -> Result<Shaken> {
+    let shaken = dial(config, clock, async |stream| shake(stream, config, ProtocolVersion::RESP2, None).await).await?;
+    let Some((requests, driver)) = shaken else {
         return Err(Error::new(ErrorKind::Internal, "connect", "the older protocol needs no HELLO"));
     };
     let Some(subscription) = subscription else { return Ok(Shaken { requests, driver, messages: None }) };
     tracing::debug!(server = ?config, "the server knows RESP2 only: messages come on a second connection");
-    let pubsub = PubSub::new(&identity(config, ProtocolVersion::RESP2), dial(config).await?).await;
-    let mut pubsub = pubsub.map_err(|error| greeting(config, &error))?;
+    let listen = async |stream| {
+        let pubsub = PubSub::new(&identity(config, ProtocolVersion::RESP2), stream).await;
+        pubsub.map_err(|error| greeting(config, &error))
+    };
+    let mut pubsub = dial(config, clock, listen).await?;
     pubsub.subscribe(&subscription.channel).await.map_err(|error| fault("subscribe", &error))?;
     Ok(Shaken { requests, driver, messages: Some(pubsub.split()) })
 }
@@ -98,7 +104,7 @@ async fn older(config: &Config, subscription: Option<&Subscription>) -> Result<S
 /// a client that has sent a request meanwhile never reads it.
 async fn unasked(config: &Config, clock: &dyn Clock) -> Option<RedisError> {
     let mut said = Vec::new();
-    let mut stream = dial(config).await.ok()?.take(REFUSAL_MOST);
+    let mut stream = dial(config, clock, async |stream| Ok(stream)).await.ok()?.take(REFUSAL_MOST);
     tokio::select! {
         _ = stream.read_to_end(&mut said) => {}
         () = clock.sleep_until(clock.now().after(REFUSAL_WAIT)) => {}

@@ -9,6 +9,7 @@ use super::config::Config;
 use super::connection::Connection;
 use super::user::LinkUser;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::dial::UNRESOLVED;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
 use crate::time::{Clock, SystemClock};
@@ -63,6 +64,7 @@ impl Dial for Dialler {
 
     fn too_slow(&self, within: Duration) -> Error {
         let message = match self.config.tls {
+            _ if self.config.addresses.are_unresolved() => UNRESOLVED,
             Some(_) => "the server gave no answer in time; does it speak TLS on that port?",
             None => "the server gave no answer in time",
         };

@@ -1,0 +1,239 @@
+//! The addresses of a server's name, dialled side by side, each a moment after the one before: an address that is silent keeps nobody from
+//! the others (RFC 8305). A name that cannot be resolved is dialled where its server was last.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::{TcpStream, lookup_host};
+
+use super::address::HostPort;
+use crate::error::{Error, ErrorKind, Result};
+use crate::time::Clock;
+
+/// How long after one address the next one is dialled, unless that one has failed; and how long the name server may take before the address
+/// that worked last is dialled.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// What is wrong when a dialling was given up for its time and [`Addresses::are_unresolved`].
+pub(crate) const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
+
+/// What is known of the addresses of servers. Shared by all who use one store URL.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// Those that worked last.
+    last: Mutex<HashMap<HostPort, SocketAddr>>,
+    /// Whether the newest question for the addresses of a name has no answer yet.
+    is_unresolved: AtomicBool,
+}
+
+impl Addresses {
+    /// Connects to `server` and has `greet` say the first words on each connection; the first greeting that is answered wins, and the others
+    /// are dropped. `shown` is the server in errors.
+    pub(crate) async fn dial<T, F: Future<Output = Result<T>>>(
+        &self,
+        server: &HostPort,
+        shown: &(dyn Display + Sync),
+        clock: &dyn Clock,
+        greet: impl Fn(TcpStream) -> F,
+    ) -> Result<T> {
+        let question = async { Ok(lookup_host((server.host.as_str(), server.port)).await?.collect()) };
+        self.race(server, shown, clock, question, greet).await
+    }
+
+    async fn race<T, F: Future<Output = Result<T>>>(
+        &self,
+        server: &HostPort,
+        shown: &(dyn Display + Sync),
+        clock: &dyn Clock,
+        question: impl Future<Output = io::Result<Vec<SocketAddr>>>,
+        greet: impl Fn(TcpStream) -> F,
+    ) -> Result<T> {
+        let attempt = async |address| {
+            let connected = async {
+                let stream = TcpStream::connect(address).await?;
+                // A second request in flight would wait for the acknowledgement of the first otherwise: 40 ms.
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            };
+            let connected = connected.await.map_err(|error: io::Error| unreachable(shown, &error));
+            let greeted = match connected {
+                Ok(stream) => greet(stream).await,
+                Err(error) => Err(error),
+            };
+            (address, greeted)
+        };
+        let worked = self.last().get(server).copied();
+        let (mut question, mut attempts) = (pin!(question), FuturesUnordered::new());
+        let (mut is_asking, mut spare, mut waiting) = (true, worked, VecDeque::new());
+        let (mut begun, mut unresolved, mut failed) = (Vec::new(), None, None);
+        let mut next_start = clock.now().after(STAGGER);
+        self.is_unresolved.store(true, Ordering::Relaxed);
+        loop {
+            tokio::select! {
+                biased;
+                Some((address, greeted)) = attempts.next() => match greeted {
+                    Ok(greeted) => {
+                        self.last().insert(server.clone(), address);
+                        return Ok(greeted);
+                    }
+                    Err(error) => {
+                        next_start = clock.now();
+                        // An address that is not to be used at all is told rather than one that is away.
+                        if failed.as_ref().is_none_or(Error::is_retryable) {
+                            failed = Some(error);
+                        }
+                    }
+                },
+                resolved = &mut question, if is_asking => {
+                    is_asking = false;
+                    self.is_unresolved.store(false, Ordering::Relaxed);
+                    if attempts.is_empty() {
+                        next_start = clock.now();
+                    }
+                    match resolved {
+                        Ok(mut addresses) => {
+                            spare = None;
+                            addresses.retain(|address| !begun.contains(address));
+                            addresses.sort_by_key(|address| Some(*address) != worked);
+                            waiting.extend(addresses);
+                        }
+                        Err(error) => unresolved = Some(nameless(shown, &error)),
+                    }
+                }
+                () = clock.sleep_until(next_start), if !waiting.is_empty() || spare.is_some() => {
+                    next_start = clock.now().after(STAGGER);
+                    let address = waiting.pop_front().or_else(|| spare.take());
+                    begun.extend(address);
+                    attempts.extend(address.map(&attempt));
+                }
+                else => {
+                    let why = failed.filter(|error| unresolved.is_none() || !error.is_retryable()).or(unresolved);
+                    return Err(why.unwrap_or_else(|| nameless(shown, &"it has no address")));
+                }
+            }
+        }
+    }
+
+    /// Whether a dialling that was given up for its time waited for the name server.
+    pub(crate) fn are_unresolved(&self) -> bool {
+        self.is_unresolved.load(Ordering::Relaxed)
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<HostPort, SocketAddr>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a server to which there is no connection.
+pub(crate) fn unreachable(shown: &dyn Display, error: &io::Error) -> Error {
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let (kind, message) = match denied {
+        true => (ErrorKind::Denied, "the socket of the server may not be used"),
+        false => (ErrorKind::Unreachable, "the server cannot be reached"),
+    };
+    let error = Error::new(kind, "connect", message).with("server", shown).with("cause", error);
+    if denied { error } else { error.retryable() }
+}
+
+/// The error of a server whose address is not known.
+fn nameless(shown: &dyn Display, cause: &dyn Display) -> Error {
+    Error::new(ErrorKind::Unreachable, "connect", "the name of the server cannot be resolved")
+        .with("server", shown)
+        .with("cause", cause)
+        .retryable()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::time::SystemClock;
+
+    /// Two addresses of one name: whoever connects to the first hears nothing, and to the second a word.
+    struct Servers {
+        silent: TcpListener,
+        addresses: [SocketAddr; 2],
+        addresses_known: Addresses,
+    }
+
+    impl Servers {
+        async fn start() -> Self {
+            let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let (silent, well) = (listen().await, listen().await);
+            let addresses = [&silent, &well].map(|listener| listener.local_addr().unwrap());
+            tokio::spawn(async move {
+                loop {
+                    let (stream, _) = well.accept().await.unwrap();
+                    stream.writable().await.unwrap();
+                    stream.try_write(b"!").unwrap();
+                }
+            });
+            Self { silent, addresses, addresses_known: Addresses::default() }
+        }
+
+        async fn dial(&self, question: impl Future<Output = io::Result<Vec<SocketAddr>>>) -> Result<SocketAddr> {
+            let server = HostPort { host: "name".to_owned(), port: 1 };
+            let greet = async |mut stream: TcpStream| {
+                stream.read_u8().await.map_err(|error| unreachable(&"name", &error))?;
+                stream.peer_addr().map_err(|error| unreachable(&"name", &error))
+            };
+            self.addresses_known.race(&server, &"name", &SystemClock, question, greet).await
+        }
+    }
+
+    fn refused() -> io::Error {
+        io::ErrorKind::NotFound.into()
+    }
+
+    #[tokio::test]
+    async fn a_silent_address_keeps_nobody_from_the_next_one() {
+        let servers = Servers::start().await;
+        let [_, well] = servers.addresses;
+        assert_eq!(servers.dial(ready(Ok(servers.addresses.to_vec()))).await.unwrap(), well);
+        // The one that worked comes first from now on.
+        let (_, _) = servers.silent.accept().await.unwrap();
+        assert_eq!(servers.dial(ready(Ok(servers.addresses.to_vec()))).await.unwrap(), well);
+        let again = tokio::time::timeout(Duration::from_millis(1), servers.silent.accept()).await;
+        assert!(again.is_err(), "the silent one was dialled again");
+    }
+
+    #[tokio::test]
+    async fn where_the_name_server_fails_or_is_silent_the_address_that_worked_last_is_dialled() {
+        let servers = Servers::start().await;
+        let [silent, well] = servers.addresses;
+        let error = servers.dial(ready(Err(refused()))).await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("cannot be resolved"), "{error}");
+        assert_eq!(servers.dial(ready(Ok(vec![well]))).await.unwrap(), well);
+        assert!(!servers.addresses_known.are_unresolved());
+        assert_eq!(servers.dial(ready(Err(refused()))).await.unwrap(), well);
+        assert_eq!(servers.dial(pending()).await.unwrap(), well);
+        assert!(servers.addresses_known.are_unresolved());
+        // An address that moved is not dialled any more: who answers there may be somebody else.
+        let moved = tokio::time::timeout(Duration::from_millis(1), servers.dial(ready(Ok(vec![silent])))).await;
+        assert!(moved.is_err(), "{moved:?}");
+    }
+
+    #[tokio::test]
+    async fn addresses_that_all_refuse_are_all_tried_and_told() {
+        let servers = Servers::start().await;
+        let free = async || TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let (one, other) = (free().await, free().await);
+        let error = servers.dial(ready(Ok(vec![one, other]))).await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("cannot be reached"), "{error}");
+        assert_eq!(servers.dial(ready(Ok(vec![one, servers.addresses[1]]))).await.unwrap(), servers.addresses[1]);
+        let error = servers.dial(ready(Ok(Vec::new()))).await.unwrap_err();
+        assert!(error.to_string().contains("no address"), "{error}");
+    }
+}
