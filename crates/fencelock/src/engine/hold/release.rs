@@ -84,8 +84,8 @@ impl Hold {
     }
 
     /// Asks until the place is left, with a pause after each failure that may pass: a server that is busy, starts, or hands over to
-    /// another one will do it a moment later, and until then the lock bars everybody. `failed` is why the newest request failed, unless it
-    /// has no answer yet.
+    /// another one will do it a moment later, and until then the lock bars everybody. `failed` is why the newest request that was answered
+    /// failed: that says more than that there was no time for another one.
     async fn leave_place(&self, place: &mut dyn Place, failed: &mut Option<Error>) -> Result<Left> {
         let mut failures = 0;
         loop {
@@ -100,13 +100,13 @@ impl Hold {
                 self.phase.not_sent();
             }
             if !error.is_retryable() || self.live.over().is_some() {
+                *failed = None;
                 return Err(error);
             }
             self.engine.observers.tell(Event::Retried { name: &self.id.name, error: &error });
             failures += 1;
             *failed = Some(error);
             self.engine.pause_after(failures).await;
-            *failed = None;
         }
     }
 
