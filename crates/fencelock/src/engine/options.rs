@@ -21,7 +21,7 @@ pub(crate) struct TimingOptions {
 /// | value | default | allowed |
 /// |---|---|---|
 /// | ttl | 10 s | 100 ms to 24 h; ZooKeeper: at least 4 ticks |
-/// | renew interval | ttl / 4; ZooKeeper: ttl / 6 | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times (the third one ttl / 6 at least, in which another server is found), plus ttl / 4 |
+/// | renew interval | ttl / 4; ZooKeeper: ttl / 6; `file:`: 2 s at most, also where more is asked for | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times (the third one ttl / 6 at least, in which another server is found), plus ttl / 4 |
 /// | margin | the larger of ttl / 10 and 500 ms; ZooKeeper: at least one tick too | under the ttl, see above |
 /// | request deadline | ttl / 3 | 1 ms to ttl |
 ///
@@ -74,9 +74,10 @@ impl TimingOptions {
     /// Fills in the defaults for a store of this pace, and checks the relations.
     pub(crate) fn resolve(&self, pace: &Pace) -> Result<Timing> {
         let ttl = self.ttl.unwrap_or(TTL);
+        let renew_interval = self.renew_interval.unwrap_or(ttl / pace.renewals_per_ttl.max(3));
         let timing = Timing {
             ttl,
-            renew_interval: self.renew_interval.unwrap_or(ttl / pace.renewals_per_ttl.max(3)),
+            renew_interval: renew_interval.min(pace.longest_interval.unwrap_or(Duration::MAX)),
             margin: self.margin.unwrap_or((ttl / 10).max(pace.least_margin)),
             request_deadline: self.request_deadline.unwrap_or(ttl / 3),
         };
@@ -207,6 +208,7 @@ mod tests {
             least_ttl: TTL / 2,
             proof_lag: Some(4),
             failover: Some(6),
+            longest_interval: None,
         };
         let timing = TimingOptions::default().resolve(&pace).unwrap();
         assert_eq!((timing.renew_interval, timing.margin), (TTL / 6, TTL / 5));
@@ -217,6 +219,17 @@ mod tests {
         let often = TimingOptions { renew_interval: Some(TTL / 50), margin: Some(TTL * 11 / 20), ..Default::default() };
         assert!(often.resolve(&pace).is_err() && often.resolve(&Pace { failover: None, ..pace }).is_ok());
         assert!(short.resolve(&pace).unwrap_err().to_string().contains("ttl allowed 5s to 24h"));
+    }
+
+    #[test]
+    fn a_store_may_be_renewed_more_often_than_its_ttl_asks_for() {
+        let pace = Pace { longest_interval: Some(Duration::from_secs(2)), ..Pace::DEFAULT };
+        for renew_interval in [None, ms(20_000)] {
+            let options = TimingOptions { ttl: Some(TTL_MOST), renew_interval, ..Default::default() };
+            assert_eq!(options.resolve(&pace).unwrap().renew_interval, Duration::from_secs(2));
+        }
+        let short = TimingOptions { ttl: ms(1000), ..Default::default() };
+        assert_eq!(short.resolve(&pace).unwrap().renew_interval, Duration::from_millis(250));
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub struct Pace {
     /// Which part of the ttl it may take to notice that a server fell silent and to be with another one: `Some(n)` for ttl / n; `None`
     /// where there is no other.
     pub failover: Option<u32>,
+    /// No more than this lies between two renewals, whatever the ttl, and whatever is asked for. `None` where the ttl says all.
+    pub longest_interval: Option<Duration>,
 }
 
 impl Pace {
@@ -90,6 +92,7 @@ impl Pace {
         least_ttl: Duration::from_millis(100),
         proof_lag: None,
         failover: None,
+        longest_interval: None,
     };
 
     /// How much of `ttl` must be left for renewals that come every `renew_interval`, one of them late or left unanswered by a server that

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use rustix::fs::Stat;
+use rustix::fs::{FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::boot::Boot;
@@ -76,6 +76,8 @@ impl Directory {
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
         let boot = config.boot.clone().or_else(Boot::id);
         let root = Root::prepare(config, fd, &Ceiling::first(boot.clone()))?;
+        // systemd-tmpfiles leaves a directory alone that somebody has locked, and all in it. Nothing else goes by this lock.
+        let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         let directory = Self {
             path: config.path.clone(),
             root,
@@ -97,12 +99,16 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Whether the path still leads to this directory, and its parts are there. What the kernel cannot tell just now
+    /// Whether the path still leads to this directory and its sessions. What the kernel cannot tell just now
     /// (no permission, a fault of the disk) is an error, not a no: a no ends every lock.
-    pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
+    pub(super) fn is_in_place(&self) -> rustix::io::Result<bool> {
         Ok(leads_to(rustix::fs::stat(&*self.path), self.root.identity)?
-            && rustix::fs::fstat(&self.root.sessions)?.st_nlink > 0
-            && rustix::fs::fstat(&self.root.counters)?.st_nlink > 0)
+            && rustix::fs::fstat(&self.root.sessions)?.st_nlink > 0)
+    }
+
+    /// Whether others who come can use it, too. Those who use it already go on without its counters: nobody else gets any.
+    pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
+        Ok(self.is_in_place()? && rustix::fs::fstat(&self.root.counters)?.st_nlink > 0)
     }
 
     pub(super) fn bucket(&self, index: u16) -> Arc<Bucket> {

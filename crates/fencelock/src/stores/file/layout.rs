@@ -1,8 +1,9 @@
 //! The bytes on disk: a directory of ours, made once and checked at every opening.
 
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::breaks::BREAKS;
@@ -91,6 +92,11 @@ impl Root {
             set_up(path, &fd, modes, first_ceiling)?;
         }
         let part = |name: &'static str, mode: Mode, opened: rustix::io::Result<OwnedFd>| {
+            if opened.as_ref().is_err_and(|errno| *errno == Errno::NOENT)
+                && rustix::fs::fstat(&fd).map_err(failed)?.st_nlink > 0
+            {
+                return Err(incomplete(path, name));
+            }
             let checked = opened.and_then(|part| Ok((check_part(&part, name, modes, mode)?, part)));
             let (is_safe, part) = checked.map_err(|errno| fault("open", format_args!("{path}/{name}"), errno))?;
             if is_safe { Ok(part) } else { Err(strange(path, name)) }
@@ -123,6 +129,12 @@ fn check_part(part: &OwnedFd, name: &str, modes: Modes, mode: Mode) -> rustix::i
 fn strange(path: &str, part: impl std::fmt::Display) -> Error {
     let message = "in a sticky directory this part must belong to the directory's owner or to root, and be sticky: the owner should open the directory once, or remove the part while nobody uses it";
     Error::new(ErrorKind::Denied, "open", message).with("path", format_args!("{path}/{part}"))
+}
+
+/// The error for a directory of ours without one of its parts. To make that anew would let two processes go by two of them.
+fn incomplete(path: &str, part: &str) -> Error {
+    let message = "a part of the lock directory was removed, perhaps by a cleaner of old files, so nobody can join: once no process uses the directory any more, remove what is left of it, and the next use makes it anew";
+    Error::new(ErrorKind::Layout, "open", message).with("missing", format_args!("{path}/{part}"))
 }
 
 /// Whether the directory is ours; an error when it is of another layout.
@@ -170,18 +182,42 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
     make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
     make_directory(root, BUCKETS, modes, modes.buckets).map_err(inside(BUCKETS))?;
-    if modes.sticky {
-        let buckets = rustix::fs::openat(root, BUCKETS, READ_DIRECTORY, Mode::empty());
-        buckets.and_then(|buckets| make_buckets(&buckets, modes)).map_err(inside(BUCKETS))?;
+    // In this order: whoever sets it up beside us makes the counters before anything is in those two.
+    let was_used =
+        is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
+    if was_used && is_missing(root, COUNTERS).map_err(inside(COUNTERS))? {
+        return Err(incomplete(path, COUNTERS));
     }
     // Written out in full, so that drawing a number never needs a new block.
     let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
+    if modes.sticky {
+        let buckets = rustix::fs::openat(root, BUCKETS, READ_DIRECTORY, Mode::empty());
+        buckets.and_then(|buckets| make_buckets(&buckets, modes)).map_err(inside(BUCKETS))?;
+    }
     // On disk before the layout is, whatever order the file system likes.
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))
+}
+
+/// Whether anything is in this directory within `root`.
+fn is_used(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
+    let mut is_used = false;
+    platform::list_until(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| {
+        is_used = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(is_used)
+}
+
+fn is_missing(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
+    match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(false),
+        Err(Errno::NOENT) => Ok(true),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Every bucket of a sticky directory, whose owner makes them all: nobody else may. Some may be there from before it was.

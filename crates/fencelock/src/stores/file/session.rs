@@ -126,7 +126,7 @@ impl Core {
     pub(super) fn is_linked(&self) -> Result<bool> {
         let linked = || -> rustix::io::Result<bool> {
             match &*self.file() {
-                Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_intact()?),
+                Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_in_place()?),
                 None => Ok(false),
             }
         };

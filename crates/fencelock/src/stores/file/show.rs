@@ -280,7 +280,7 @@ impl Directory {
         let open = || rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty());
         match self.opening(open) {
             Ok(fd) => platform::list_until(&fd, each),
-            Err(Errno::NOENT) if self.is_intact()? => Ok(()),
+            Err(Errno::NOENT) if self.is_in_place()? => Ok(()),
             Err(errno) => Err(errno),
         }
     }

@@ -117,6 +117,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
             proof_lag: Some(4),
             // Three quarters of it to notice, and one to dial and shake hands.
             failover: Some(FAILOVER),
+            longest_interval: None,
         },
         blocking: false,
     }

@@ -76,3 +76,51 @@ async fn a_ticket_that_went_before_its_first_renewal_is_missed_by_that() {
     }
     assert_eq!(renewal(&store, &client, &places).await.1, 1);
 }
+
+#[tokio::test]
+async fn a_holder_hears_of_the_removal_of_its_ticket_whatever_its_ttl() {
+    let directory = directory();
+    let builder = crate::Client::builder().ttl(Duration::from_secs(24 * 3600));
+    let client = builder.connect_store(store(&directory)).await.unwrap();
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    for ticket in
+        std::fs::read_dir(directory.path().join(Directory::bucket_path(EncodedName::of(guard.name()).bucket))).unwrap()
+    {
+        std::fs::remove_file(ticket.unwrap().path()).unwrap();
+    }
+    let lost = tokio::time::timeout(Duration::from_secs(180), guard.lost()).await.expect("nobody looked");
+    assert_eq!(lost, Loss::Removed);
+}
+
+#[test]
+fn a_directory_that_is_in_use_is_locked_against_the_cleaner_of_systemd() {
+    let directory = directory();
+    let cleaner = std::fs::File::open(directory.path()).unwrap();
+    let store = store(&directory);
+    assert!(cleaner.try_lock().is_err(), "systemd-tmpfiles would clean it");
+    drop(store);
+    cleaner.try_lock().unwrap();
+}
+
+#[tokio::test]
+async fn the_removal_of_the_counters_ends_no_holder_and_the_next_opening_says_how_to_mend_that() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut holder, mut other) = (Client::on(&near), Client::on(&far));
+    let held = holder.enter("job", Claim::MUTEX).await;
+    for gone in ["counters", "layout"] {
+        std::fs::remove_file(directory.path().join(gone)).unwrap();
+        // They go by the counters that they opened, and by the same.
+        let renewal = holder.session.renew(&[held.id()]).await.unwrap();
+        assert_eq!((renewal.gone.len(), holder.session.over()), (0, None), "without {gone}");
+        let entry = other.entry("job", Claim::MUTEX, false);
+        assert!(matches!(other.session.enter(entry).await.unwrap(), Entered::Busy), "without {gone}");
+        let error = FileStore::open(directory.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
+        let told = error.to_string();
+        assert!(told.contains("remove what is left of it") && told.contains("/counters"), "without {gone}: {told}");
+    }
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    let anew = store(&directory);
+    token(&*Client::on(&anew).enter("job", Claim::MUTEX).await);
+}
