@@ -23,7 +23,10 @@ use crate::time::{Clock, SystemClock};
 /// client in a `static` is never dropped: what guards release at the very end of `main` is waited for by
 /// [`flush`](crate::flush).
 ///
-/// Forking a process without `exec` is not supported.
+/// In a child that a fork made without `exec`, the clients and guards of its parent do nothing: a guard says that it is lost, with
+/// [`Loss::Closed`](crate::Loss::Closed), dropping it or the client releases nothing, and every call is an error of [`ErrorKind::Closed`]. The
+/// locks stay the parent's. A child that locks connects a client of its own after the fork. As with everything that has threads, the
+/// parent forks while none of them is inside a call of this library.
 ///
 /// # Examples
 /// ```
@@ -217,7 +220,7 @@ impl Client {
     /// this is the worst of them. A part whose first session could not be opened counts from when one is.
     #[must_use]
     pub fn health(&self) -> Health {
-        if self.engine.is_closed() {
+        if self.engine.is_closed() || self.engine.spawner.is_elsewhere() {
             return Health::Closed;
         }
         let now = self.engine.clock.now();

@@ -140,6 +140,7 @@ impl Hold {
     /// What is certain now; finds out by itself that time ran out.
     pub(crate) fn state(self: &Arc<Self>) -> GuardState {
         match self.phase.get() {
+            Phase::Held if self.engine.spawner.is_elsewhere() => return GuardState::Lost(Loss::Closed),
             Phase::Held => {}
             Phase::Lost(cause) => return GuardState::Lost(cause),
             Phase::GivenUp | Phase::Leaving | Phase::Left => return GuardState::Released,
@@ -171,7 +172,7 @@ impl Hold {
 
     /// `None` where nothing can lapse.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        if self.phase.get() != Phase::Held || self.live.over().is_some() {
+        if self.phase.get() != Phase::Held || self.live.over().is_some() || self.engine.spawner.is_elsewhere() {
             return Some(Duration::ZERO);
         }
         let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::TryFutureExt;
@@ -40,19 +40,44 @@ pub enum Io {
 pub(crate) struct Spawner {
     handle: Handle,
     own_thread: bool,
+    home: Home,
+}
+
+/// The process that something was made in. A fork copies the memory, and neither the threads nor the ends of the connections: the child
+/// must leave alone what it was given so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home(u32);
+
+impl Home {
+    pub(crate) fn here() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Whether this is a child that a fork has made since.
+    pub(crate) fn is_elsewhere(self) -> bool {
+        self.0 != std::process::id()
+    }
+
+    fn check(self) -> Result<()> {
+        if !self.is_elsewhere() {
+            return Ok(());
+        }
+        let message = "the client was connected by the process that this one was forked from, and does nothing here: connect another one after the fork";
+        Err(Error::new(ErrorKind::Closed, "process", message).with("connected by pid", self.0))
+    }
 }
 
 impl Spawner {
     /// The spawner for `io`; `blocking` stores get a thread apart from the others, so that a hung disk delays nobody else.
     pub(crate) fn new(io: Io, blocking: bool) -> Result<Self> {
         match io {
-            Io::OwnThread => Ok(Self { handle: own_thread(blocking)?, own_thread: true }),
+            Io::OwnThread => Ok(Self { handle: own_thread(blocking)?, own_thread: true, home: Home::here() }),
             Io::CurrentRuntime => {
                 let handle = Handle::try_current().map_err(|error| {
                     Error::new(ErrorKind::Config, "connect", "Io::CurrentRuntime needs a tokio runtime around the call")
                         .caused_by(error)
                 })?;
-                Ok(Self { handle, own_thread: false })
+                Ok(Self { handle, own_thread: false, home: Home::here() })
             }
         }
     }
@@ -84,16 +109,25 @@ impl Spawner {
         F: Future<Output = Result<T>> + Send + 'static,
         T: Send + 'static,
     {
-        if self.own_thread {
-            return Either::Left(AbortOnDrop(self.handle.spawn(work)));
+        let home = self.home;
+        if self.own_thread && !home.is_elsewhere() {
+            return Either::Left(AbortOnDrop(self.handle.spawn(work), home));
         }
-        let home = self.handle.id();
-        Either::Right(future::lazy(move |_| check_runtime(home)).and_then(move |()| work))
+        let runtime = self.handle.id();
+        let check = move |_: &mut Context<'_>| home.check().and_then(|()| check_runtime(runtime));
+        Either::Right(future::lazy(check).and_then(move |()| work))
     }
 
-    /// Refuses to do here what belongs to the runtime of [`Io::CurrentRuntime`], where the client's connections are.
+    /// Refuses to do here what belongs to the process that connected, or to the runtime of [`Io::CurrentRuntime`], where the client's
+    /// connections are.
     pub(crate) fn check_place(&self) -> Result<()> {
+        self.home.check()?;
         if self.own_thread { Ok(()) } else { check_runtime(self.handle.id()) }
+    }
+
+    /// Whether this is a child of the process that connected: then nothing may be spawned or sent.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.home.is_elsewhere()
     }
 
     /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`.
@@ -102,6 +136,7 @@ impl Spawner {
         F: Future<Output = Result<T>> + Send + 'static,
         T: Send + 'static,
     {
+        self.home.check()?;
         self.handle.spawn(work).await.unwrap_or_else(|_| Err(stopped()))
     }
 }
@@ -114,7 +149,7 @@ fn check_runtime(home: Id) -> Result<()> {
     Err(Error::new(ErrorKind::Config, "runtime", message))
 }
 
-struct AbortOnDrop<T>(JoinHandle<Result<T>>);
+struct AbortOnDrop<T>(JoinHandle<Result<T>>, Home);
 
 impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T>;
@@ -126,7 +161,9 @@ impl<T> Future for AbortOnDrop<T> {
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
-        self.0.abort();
+        if !self.1.is_elsewhere() {
+            self.0.abort();
+        }
     }
 }
 
@@ -145,15 +182,19 @@ pub(crate) fn on_own_thread() -> bool {
 }
 
 fn own_thread(blocking: bool) -> Result<Handle> {
-    static GENERAL: OnceLock<io::Result<Handle>> = OnceLock::new();
-    static BLOCKING: OnceLock<io::Result<Handle>> = OnceLock::new();
-    let (cell, name) = if blocking { (&BLOCKING, "fencelock-disk") } else { (&GENERAL, "fencelock-io") };
-    match cell.get_or_init(|| start_thread(name)) {
-        Ok(handle) => Ok(handle.clone()),
-        Err(error) => Err(Error::new(ErrorKind::Exhausted, "connect", "cannot start the I/O thread")
-            .with("thread", name)
-            .caused_by(io::Error::new(error.kind(), error.to_string()))),
+    static GENERAL: Mutex<Option<(Home, Handle)>> = Mutex::new(None);
+    static BLOCKING: Mutex<Option<(Home, Handle)>> = Mutex::new(None);
+    let (started, name) = if blocking { (&BLOCKING, "fencelock-disk") } else { (&GENERAL, "fencelock-io") };
+    let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+    // A child of a fork has no thread but the one that forked.
+    if let Some((_, handle)) = started.as_ref().filter(|(home, _)| !home.is_elsewhere()) {
+        return Ok(handle.clone());
     }
+    let handle = start_thread(name).map_err(|error| {
+        Error::new(ErrorKind::Exhausted, "connect", "cannot start the I/O thread").with("thread", name).caused_by(error)
+    })?;
+    *started = Some((Home::here(), handle.clone()));
+    Ok(handle)
 }
 
 fn start_thread(name: &str) -> io::Result<Handle> {

@@ -8,6 +8,7 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 
+use super::io::Home;
 use super::observe::{Event, Observers};
 use super::options::Retry;
 use super::session::Live;
@@ -28,6 +29,7 @@ pub(crate) struct Keeper {
     in_flight: Option<InFlight>,
     failures: u32,
     wall_lead: i128,
+    home: Home,
 }
 
 struct InFlight {
@@ -48,7 +50,20 @@ impl Keeper {
         let next_renewal = confirmed.after(renew_interval);
         let wall_lead = wall_lead(&*live.clock);
         let (in_flight, failures) = (None, 0);
-        Self { live, observers, retry, confirmed, ttl, renew_interval, next_renewal, in_flight, failures, wall_lead }
+        let home = Home::here();
+        Self {
+            live,
+            observers,
+            retry,
+            confirmed,
+            ttl,
+            renew_interval,
+            next_renewal,
+            in_flight,
+            failures,
+            wall_lead,
+            home,
+        }
     }
 
     /// Runs until the session is over.
@@ -76,6 +91,10 @@ impl Keeper {
                     self.answered(answer);
                 }
                 () = live.clock.sleep_until(wake_at) => {}
+            }
+            if self.home.is_elsewhere() {
+                // On a runtime that was forked with all there was on it: the connections are its parent's.
+                return self.over(Loss::Closed);
             }
             self.look_at_the_clock();
         }

@@ -171,7 +171,7 @@ impl Engine {
     /// waits for it a bounded time. A client that was closed was waited for by then, or given up; one whose store is known
     /// to be out of reach would be waited for in vain.
     pub(crate) fn abandon(self: &Arc<Self>) {
-        if self.is_closed() {
+        if self.is_closed() || self.spawner.is_elsewhere() {
             return;
         }
         self.closed.cancel();
@@ -194,6 +194,9 @@ impl Engine {
 
     /// Runs `work` in the background, counted.
     pub(crate) fn clean_up(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if self.spawner.is_elsewhere() {
+            return;
+        }
         let counted = self.pending.ticket();
         self.spawner.spawn(async move {
             work.await;

@@ -113,6 +113,9 @@ impl Hold {
     /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
     /// or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        if self.engine.spawner.is_elsewhere() {
+            return; // The place belongs to the process that took it.
+        }
         if self.cause().is_some() {
             self.live.untrack(self.id.request);
         }

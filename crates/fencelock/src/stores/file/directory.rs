@@ -23,14 +23,17 @@ use crate::kit::bucket;
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
 
-/// The directories that this process has open, by device and inode.
-type ByIdentity = HashMap<(u64, u64), Weak<Directory>>;
+/// The directories that each process has open, by device and inode. The child of a fork opens its own: a lock on a descriptor that it
+/// shares with its parent keeps neither out.
+type ByIdentity = HashMap<(u32, (u64, u64)), Weak<Directory>>;
 
 /// A lock directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: String,
     pub(super) root: Root,
+    /// The process that opened it.
+    process: u32,
     pub(super) ceiling: Ceiling,
     pub(super) lives: Lives,
     /// Stands for this process in the marks of those who wait for a short lock.
@@ -62,14 +65,14 @@ impl Directory {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| fault("open", &config.path, errno))?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, directory| directory.strong_count() > 0);
-        let known = open.get(&layout::identity(&stat)).and_then(Weak::upgrade);
+        let known = open.get(&(std::process::id(), layout::identity(&stat))).and_then(Weak::upgrade);
         if let Some(directory) = known.filter(|directory| directory.path == config.path)
             && directory.is_intact().map_err(|errno| fault("open", &config.path, errno))?
         {
             return Ok(directory);
         }
         let directory = Arc::new(Self::prepare(config, fd)?);
-        open.insert(directory.root.identity, Arc::downgrade(&directory));
+        open.insert((directory.process, directory.root.identity), Arc::downgrade(&directory));
         Ok(directory)
     }
 
@@ -81,6 +84,7 @@ impl Directory {
         let directory = Self {
             path: config.path.clone(),
             root,
+            process: std::process::id(),
             ceiling: Ceiling::new(boot),
             lives: Lives::default(),
             whose: getrandom::u64().unwrap_or_else(|_| std::process::id().into()),
@@ -108,7 +112,9 @@ impl Directory {
 
     /// Whether others who come can use it, too. Those who use it already go on without its counters: nobody else gets any.
     pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
-        Ok(self.is_in_place()? && rustix::fs::fstat(&self.root.counters)?.st_nlink > 0)
+        Ok(self.process == std::process::id()
+            && self.is_in_place()?
+            && rustix::fs::fstat(&self.root.counters)?.st_nlink > 0)
     }
 
     pub(super) fn bucket(&self, index: u16) -> Arc<Bucket> {
