@@ -17,7 +17,7 @@ pub(crate) struct Lock {
     kind: Option<&'static str>,
     permits: Option<u32>,
     capacity: Option<u32>,
-    holders: Vec<Shown>,
+    pub(crate) holders: Vec<Shown>,
     waiting: usize,
     pub(crate) beside: Vec<ShownBeside>,
     pub(crate) error: Option<String>,
@@ -27,7 +27,8 @@ impl Lock {
     /// What the head of `queue` says, of which `holders` hold the lock.
     pub(crate) fn new(queue: &Queue, holders: usize, store: &str) -> Self {
         let contenders = queue.contenders.iter().zip(1..);
-        let head: Vec<_> = contenders.map(|(contender, position)| Shown::new(position, contender)).collect();
+        let head: Vec<_> =
+            contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender)).collect();
         let kind = head.first().map(|shown| match shown.kind {
             "reader" | "writer" => "read-write",
             "permits" => "semaphore",

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Beside, Break, Claim, Contender, Expiry, Owner, Queue, Waits};
+use fencelock::{Beside, Break, Claim, Contender, Expiry, Name, Owner, ProcessState, Queue, Waits};
 use serde::Serialize;
 
 use crate::output::harmless;
@@ -30,12 +30,17 @@ pub(crate) struct Shown {
     foreign: Option<&'static str>,
     /// When it ends unless it is prolonged, where the store tells: `in 3s`, or `never`.
     expires: Option<String>,
+    /// What is wrong with its process: `stopped`, or `gone`, and then who keeps its session open.
+    process: Option<&'static str>,
+    kept_by: Vec<u32>,
     #[serde(skip)]
     pub(crate) age: Option<String>,
+    #[serde(skip)]
+    trouble: Option<String>,
 }
 
 impl Shown {
-    pub(crate) fn new(position: usize, contender: &Contender) -> Self {
+    pub(crate) fn new(name: &Name, position: usize, contender: &Contender) -> Self {
         // An opaque owner has neither host nor pid.
         let named = contender.owner.as_ref().filter(|owner| !owner.host.is_empty());
         Self {
@@ -55,7 +60,25 @@ impl Shown {
             token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
             foreign: contender.foreign.map(|foreign| foreign.what),
             expires: expires(contender.expiry),
+            process: match contender.process {
+                Some(ProcessState::Stopped) => Some("stopped"),
+                Some(ProcessState::Gone { .. }) => Some("gone"),
+                _ => None,
+            },
+            kept_by: match &contender.process {
+                Some(ProcessState::Gone { kept_by }) => kept_by.clone(),
+                _ => Vec::new(),
+            },
             age: contender.since.and_then(age),
+            trouble: contender.trouble(name),
+        }
+    }
+
+    /// Prints what is wrong with its process, as of one in the queue of `name`.
+    pub(crate) fn print_trouble(&self, name: &str) -> io::Result<()> {
+        match &self.trouble {
+            Some(trouble) => print(&format!("{}: {}\n", harmless(name, false), harmless(trouble, false))),
+            None => Ok(()),
         }
     }
 
@@ -249,7 +272,7 @@ impl Everybody {
             name: queue.name.to_string(),
             store: chosen.name(),
             queued: queue.queued,
-            contenders: contenders.map(|(contender, position)| Shown::new(position, contender)).collect(),
+            contenders: contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender)).collect(),
             beside: ShownBeside::all(queue),
             strangers: queue.strangers.clone(),
             breaks: breaks.iter().map(Broken::new).collect(),

@@ -144,7 +144,7 @@ pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard,
 pub use queue::Claim;
 pub use store::{
     Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Domain, Expiry, Foreign, Grant, Liveness, Loss,
-    Order, Owner, Pace, Page, PlaceId, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+    Order, Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
 };
 #[cfg(feature = "file")]
 pub use stores::file;

@@ -65,16 +65,20 @@ impl Break {
             [] => return Err(self.nobody(chosen)),
             [(index, holder)] => (index, holder),
             _ => {
-                let each = holders
-                    .iter()
-                    .map(|(index, holder)| format!("\n  {}", harmless(&Shown::new(*index, holder).sentence(), false)));
+                let each = holders.iter().map(|(index, holder)| {
+                    format!("\n  {}", harmless(&Shown::new(&self.name, *index, holder).sentence(), false))
+                });
                 let message = format!("several hold {}, say which by --token:{}", self.name, each.collect::<String>());
                 say_lines(&message);
                 return Ok(code::USAGE);
             }
         };
-        let whose =
-            format!("{} in {}, held by {}", self.name, chosen.shown(), Shown::new(index + 1, holder).sentence());
+        let whose = format!(
+            "{} in {}, held by {}",
+            self.name,
+            chosen.shown(),
+            Shown::new(&self.name, index + 1, holder).sentence()
+        );
         if holder.foreign.is_some() && holder.expiry == Expiry::Never && !self.endless {
             let message = format!(
                 "this has no ttl and may be no lock at all, but data; give --endless as well to delete it: {whose}"

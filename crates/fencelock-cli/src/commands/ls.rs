@@ -47,6 +47,9 @@ impl Ls {
         } else {
             let heads = ["NAME", "HELD AS", "HOLDER", "SINCE", "PURPOSE", "WAITING"];
             print_table(&heads, locks.iter().map(Lock::row))?;
+            for lock in &locks {
+                lock.holders.iter().try_for_each(|holder| holder.print_trouble(&lock.name))?;
+            }
             print_store(&chosen)?;
         }
         for lock in &locks {

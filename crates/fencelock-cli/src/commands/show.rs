@@ -27,7 +27,8 @@ const BREAKS: usize = 5;
 /// "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and `capacity`
 /// (numbers, of permits), `claim` (all of that in words), `host` (or what another client calls itself),
 /// `pid`, `client`, `request`, `purpose`, `since` (RFC 3339, by the store's clock), `token` (a string, as it does not
-/// fit a double) and `foreign` (which lock of which other client it is); what the store does not tell is null.
+/// fit a double), `foreign` (which lock of which other client it is), and on `file:` `process` ("stopped" or "gone", if its
+/// process is) and `kept_by` (the processes that keep the session of one that is gone); what the store does not tell is null.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The lock's name.
@@ -82,6 +83,9 @@ impl Show {
         } else {
             let heads = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
             print_table(&heads, shown.contenders.iter().map(Shown::row))?;
+            for contender in &shown.contenders {
+                contender.print_trouble(&format!("position {}", contender.position))?;
+            }
         }
         let end = self.skip.saturating_add(shown.contenders.len());
         if end < shown.queued {

@@ -1,6 +1,10 @@
 //! `fencelock show`: everybody in one queue, in order.
 
-use crate::common::{Place, Running, ended, output, stdout};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+
+use crate::common::{Place, Running, ended, output, stdout, stopped, written};
 
 #[test]
 fn every_contender_is_shown_in_order() {
@@ -96,4 +100,50 @@ fn a_long_queue_is_shown_by_pages() {
     assert_eq!(json["store"].as_str(), Some(&*place.url()));
     let listed = stdout(&output(&mut place.fencelock(&["ls"])));
     assert!(listed.lines().nth(1).unwrap().ends_with('3'), "{listed}");
+}
+
+/// What `show`, `ls` and a refused `run` say of the lock `job`.
+fn told_of_job(place: &Place) -> [String; 3] {
+    let refused = ended(&mut place.run(&["--try", "job"], "true"));
+    assert_eq!(refused.0, 75);
+    [stdout(&output(&mut place.fencelock(&["show", "job"]))), stdout(&output(&mut place.fencelock(&["ls"]))), refused.1]
+}
+
+#[test]
+fn a_holder_that_was_killed_is_said_to_be_gone_with_who_keeps_its_lock() {
+    let place = Place::new();
+    let mut holder = Running::start(place.run(&["job"], "echo $$ > pid; exec cat").stdin(Stdio::piped()));
+    let command = written(&place.path("pid")).trim().to_owned();
+    let (pid, _stdin) = (holder.pid(), holder.0.as_mut().unwrap().stdin.take());
+    assert!(place.contenders("job")[0]["process"].is_null());
+    holder.signal(Signal::SIGKILL);
+    holder.0.take().unwrap().wait().unwrap();
+    let shown = &place.contenders("job")[0];
+    assert_eq!((&shown["process"], shown["kept_by"][0].to_string()), (&"gone".into(), command.clone()));
+    for told in told_of_job(&place) {
+        assert!(
+            told.contains(&format!("process {pid} is gone; its session is kept open by process {command}")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_waiter_that_was_granted_while_it_was_stopped_is_said_to_be_with_what_helps() {
+    let place = Place::new();
+    let holder = place.holder("job");
+    let waiter = Running::start(&mut place.run(&["--quiet", "job"], "true"));
+    place.queued("job", 2);
+    waiter.signal(Signal::SIGSTOP);
+    stopped(waiter.pid().as_raw());
+    assert_eq!(place.contenders("job")[1]["process"], "stopped");
+    drop(holder);
+    place.queued("job", 1);
+    let pid = waiter.pid();
+    for told in told_of_job(&place) {
+        assert!(told.contains(&format!("process {pid} is stopped and keeps the lock")), "{told}");
+        assert!(told.contains(&format!("`kill -CONT {pid}`")) && told.contains("`fencelock break job`"), "{told}");
+    }
+    waiter.signal(Signal::SIGCONT);
+    assert_eq!(waiter.code(), 0);
 }

@@ -99,6 +99,9 @@ impl fmt::Display for Contention {
         if self.holders > 1 {
             write!(f, ", and by {} more", self.holders - 1)?;
         }
+        if let Some(trouble) = holder.trouble(&self.name) {
+            write!(f, "; {trouble}")?;
+        }
         match self.position {
             Some(position) => write!(f, "; our position was {position} of {}", self.queued),
             None => write!(f, "; {} in the queue", self.queued),

@@ -53,7 +53,7 @@ pub use self::opening::{Domain, Opening, Tasks};
 pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
-pub use self::view::{Beside, Contender, Expiry, Foreign, Page, Queue, Waits};
+pub use self::view::{Beside, Contender, Expiry, Foreign, Page, ProcessState, Queue, Waits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;

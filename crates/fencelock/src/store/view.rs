@@ -72,6 +72,21 @@ pub struct Contender {
     pub foreign: Option<Foreign>,
     /// When its grant ends unless it is prolonged, where the store tells of each grant by itself.
     pub expiry: Expiry,
+    /// What is wrong with its process, where the store lives on its host and can tell.
+    pub process: Option<ProcessState>,
+}
+
+/// What is wrong with the process of a contender that is there nevertheless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProcessState {
+    /// It is stopped (SIGSTOP, Ctrl-Z, a debugger): it keeps its place, and those behind it wait.
+    Stopped,
+    /// It is dead, and others keep its session open.
+    Gone {
+        /// The processes that do, as far as this user can see.
+        kept_by: Vec<u32>,
+    },
 }
 
 /// When a grant ends by the store's clock, unless it is prolonged.
@@ -93,7 +108,38 @@ impl Contender {
     /// A fencelock's contender of which no more is known.
     #[must_use]
     pub const fn new(id: RequestId, claim: Claim) -> Self {
-        Self { id, owner: None, claim, grant: None, since: None, purpose: None, foreign: None, expiry: Expiry::Unknown }
+        Self {
+            id,
+            owner: None,
+            claim,
+            grant: None,
+            since: None,
+            purpose: None,
+            foreign: None,
+            expiry: Expiry::Unknown,
+            process: None,
+        }
+    }
+
+    /// What is wrong with its process, and what helps, in words for people; `None` where nothing is known to be. It is in the queue of `name`.
+    #[must_use]
+    pub fn trouble(&self, name: &Name) -> Option<String> {
+        let pid = self.owner.as_ref()?.pid;
+        Some(match self.process.as_ref()? {
+            ProcessState::Stopped if self.grant.is_some() => format!(
+                "process {pid} is stopped and keeps the lock: `kill -CONT {pid}` continues it, `fencelock break {name}` takes the lock from it"
+            ),
+            ProcessState::Stopped => {
+                format!("process {pid} is stopped and keeps its place: `kill -CONT {pid}` continues it")
+            }
+            ProcessState::Gone { kept_by } if kept_by.is_empty() => format!(
+                "there is no process {pid} here any more; which one keeps its session open cannot be seen from here"
+            ),
+            ProcessState::Gone { kept_by } => {
+                let pids: Vec<_> = kept_by.iter().map(u32::to_string).collect();
+                format!("process {pid} is gone; its session is kept open by process {}", pids.join(", "))
+            }
+        })
     }
 }
 

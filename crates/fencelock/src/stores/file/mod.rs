@@ -20,6 +20,7 @@ mod lives;
 mod mail;
 mod place;
 mod platform;
+mod process;
 mod questions;
 mod renewal;
 mod session;

@@ -14,6 +14,7 @@ use super::files::READ_DIRECTORY;
 use super::layout::COUNTERS;
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
+use super::process;
 use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
 use crate::error::{Error, Result};
@@ -228,11 +229,13 @@ impl Directory {
         };
         let stat = rustix::fs::statat(&self.root.fd, path.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
         let client = owner.as_ref().map_or(0, |owner| owner.client);
+        let process = owner.as_ref().and_then(|owner| process::state_of(ticket.key.session, owner));
         Some(Contender {
             owner: owner.filter(|owner| !owner.host.is_empty() || owner.pid != 0),
             grant: is_granted.then(|| Grant::new(FencingToken::new(ticket.key.seq, 0))),
             since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
+            process,
             ..Contender::new(RequestId { client, number: ticket.key.number }, ticket.claim)
         })
     }
