@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use fencelock::StoreUrl;
+use fencelock::{Error, ErrorKind, StoreUrl};
 use serde::Deserialize;
 
 use crate::output::{Failure, Outcome, code};
@@ -207,6 +207,19 @@ pub(crate) fn none_is_named() -> Failure {
     let wanted =
         format!("no store is named, and --require-store refuses the default: give --store URL, set {STORE_VARIABLE}");
     Failure::new(code::CONFIG, format!("{wanted}, or write store = \"URL\" into {SYSTEM_FILE}"))
+}
+
+/// The default store cannot be used. Where that is the fault of the place, nobody has named it: one has to be named.
+pub(crate) fn default_failed(error: Error) -> Failure {
+    let is_place = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Config);
+    let failure = Failure::from(error.with("store from", Origin::Default));
+    if !is_place {
+        return failure;
+    }
+    let why = failure.message.unwrap_or_default();
+    let wanted =
+        "no store is named, and the default cannot be used: give --store file:///path/on/a/local/disk or another store";
+    Failure::new(code::CONFIG, format!("{wanted}, or set {STORE_VARIABLE}: {why}"))
 }
 
 /// Makes the directories above the default store's; the store makes its own.

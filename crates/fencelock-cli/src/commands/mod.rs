@@ -156,7 +156,10 @@ async fn connect(builder: ClientBuilder, chosen: &Chosen, inherit: bool) -> Outc
         settings::make_parents(&chosen.url)?;
     }
     let connected = builder.connect(&chosen.inherited(inherit)).await;
-    Ok(connected.map_err(|error| error.with("store from", &chosen.origin))?)
+    connected.map_err(|error| match chosen.origin {
+        Origin::Default => settings::default_failed(error),
+        _ => error.with("store from", &chosen.origin).into(),
+    })
 }
 
 /// How long the end of a session may take.

@@ -81,6 +81,24 @@ fn the_default_store_can_be_refused() {
 }
 
 #[test]
+fn a_default_store_on_a_file_system_that_is_not_allowed_is_no_wrong_usage_and_says_what_to_write() {
+    let nobody = Nobody::new();
+    fs::create_dir(nobody.place.path("state")).unwrap();
+    std::os::unix::fs::symlink("/proc", nobody.place.path("state/fencelock")).unwrap();
+    for arguments in [&["run", "--quiet", "job", "--", "true"][..], &["show", "job"], &["ls"]] {
+        let mut command = nobody.command();
+        let (code, text) = ended(command.env("XDG_STATE_HOME", nobody.place.path("state")).args(arguments));
+        assert_eq!(code, 78, "{arguments:?}: {text}");
+        for part in ["no store is named", "--store file:///path/on/a/local/disk", "file system proc", "allowed ext2"] {
+            assert!(text.contains(part), "{arguments:?}, {part}: {text}");
+        }
+    }
+    let (code, text) = ended(nobody.command().args(["--store", "file:///proc", "show", "job"]));
+    assert_eq!(code, 64, "{text}");
+    assert!(text.contains("file system proc") && text.contains("on a local disk"), "{text}");
+}
+
+#[test]
 fn without_a_home_the_error_says_what_to_set() {
     let nobody = Nobody::new();
     let (code, text) = ended(nobody.command().env_remove("HOME").args(RUN));

@@ -79,7 +79,7 @@ impl Root {
         let path = config.path.as_str();
         let failed = |errno| fault("open", path, errno);
         if let Err((found, allowed)) = platform::check_file_system(&fd).map_err(failed)? {
-            return Err(Error::new(ErrorKind::Unsupported, "open", "locks on this file system cannot be trusted")
+            return Err(Error::new(ErrorKind::Unsupported, "open", "locks on this file system cannot be trusted; name a directory on a local disk, as in file:///var/lib/locks, or a store that has a server")
                 .with("path", path)
                 .with("file system", found)
                 .with("allowed", allowed));

@@ -22,17 +22,48 @@ const ALLOWED: &[(&str, u64)] = &[
     ("overlay", 0x794c_7630),
 ];
 
+/// What others call themselves (statfs(2), linux/magic.h), for those who are refused.
+const REFUSED: &[(&str, u64)] = &[
+    ("nfs", 0x6969),
+    ("lustre", 0x0bd0_0bd0),
+    ("gpfs (IBM Storage Scale)", 0x4750_4653),
+    ("beegfs", 0x1983_0326),
+    ("ceph", 0x00c3_6400),
+    ("cifs", 0xff53_4d42),
+    ("smb2", 0xfe53_4d42),
+    ("smb", 0x517b),
+    ("afs", 0x5346_414f),
+    ("afs", 0x6b41_4653),
+    ("gfs2", 0x0116_1970),
+    ("ocfs2", 0x7461_636f),
+    ("fuse (sshfs, virtiofs and others)", 0x6573_5546),
+    ("9p", 0x0102_1997),
+    ("vboxsf", 0x786f_4256),
+    ("vmhgfs", 0xbacb_acbc),
+    ("fat", 0x4d44),
+    ("exfat", 0x2011_bab0),
+    ("ntfs", 0x7366_746e),
+    ("ntfs", 0x5346_544e),
+    ("bcachefs", 0xca45_1a4e),
+    ("ramfs", 0x8584_58f6),
+    ("ecryptfs", 0xf15f),
+    ("squashfs", 0x7371_7368),
+    ("proc", 0x9fa0),
+    ("sysfs", 0x6265_6572),
+];
+
 /// Whether a file system on which calls may wait for a network is refused.
 pub(in super::super) const KNOWS_FILE_SYSTEMS: bool = true;
 
-/// Refuses the file system of `fd`, by its number and the names of those that are allowed, unless it is one of them.
+/// Refuses the file system of `fd`, by its name and the names of those that are allowed, unless it is one of them.
 pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Result<(), (String, String)>> {
     let magic = rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff;
     if ALLOWED.iter().any(|(_, allowed)| *allowed == magic) {
         return Ok(Ok(()));
     }
     let allowed: Vec<_> = ALLOWED.iter().map(|(name, _)| *name).collect();
-    Ok(Err((format!("{magic:#x}"), allowed.join(" "))))
+    let known = REFUSED.iter().find(|(_, refused)| *refused == magic).map(|(name, _)| (*name).to_owned());
+    Ok(Err((known.unwrap_or_else(|| format!("unknown, of type {magic:#x}")), allowed.join(" "))))
 }
 
 /// What changes with every boot of the machine; `None` without `/proc`.
