@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fencelock::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::{Capability, Liveness, Order, Pace, StoreInfo, Tokens, stores};
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
@@ -106,11 +106,16 @@ const ROWS: &[(&str, Cell)] = &[
     ("readers, writers, permits", |_, capability| claims(capability)),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
     ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
-    ("renewals in a ttl, by default", |_, capability| capability.pace.renewals_per_ttl.to_string()),
+    ("renewals in a ttl, by default", |_, capability| renewals(&capability.pace)),
     ("the shortest ttl", |_, capability| duration(capability.pace.least_ttl)),
     ("the safety margin is at least, by default", |_, capability| duration(capability.pace.least_margin)),
     ("an idle name leaves", |_, capability| or_none(capability.residue)),
 ];
+
+fn renewals(pace: &Pace) -> String {
+    let most = pace.longest_interval.map(|most| format!(", and one every {} at least", duration(most)));
+    format!("{}{}", pace.renewals_per_ttl, most.unwrap_or_default())
+}
 
 fn options(options: &[&str]) -> String {
     if options.is_empty() {

@@ -1,7 +1,10 @@
 //! What `fencelock run` says when a lock ends because of time.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use crate::common::loss::{holder, said, warned};
-use crate::common::{Place, until};
+use crate::common::{Place, output, stdout, until};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Role, Server, Settings};
 use nix::sys::signal::Signal;
@@ -52,4 +55,18 @@ fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
         said(&place, &holder.end()),
         "fencelock: the lock job in STORE was lost at TIME, the command is stopped: no renewal was confirmed in time\n"
     );
+}
+
+#[test]
+fn a_ticket_that_somebody_removed_ends_its_holder_within_seconds_whatever_the_ttl() {
+    let around = Place::new();
+    let place = Place::with_store(format!("{}?ttl_ms=60000", around.url()));
+    let holder = holder(&place, &[]);
+    let mut removal = Command::new("find");
+    removal.arg(around.path("store")).args(["-name", "job.*", "-delete", "-print"]);
+    assert!(!stdout(&output(&mut removal)).is_empty());
+    let removed = Instant::now();
+    let told = said(&place, &holder.end());
+    assert!(told.ends_with("the command is stopped: somebody removed it from the store\n"), "{told}");
+    assert!(removed.elapsed() < Duration::from_secs(5), "it took {:?}", removed.elapsed());
 }
