@@ -39,17 +39,30 @@ impl Signals {
         }
     }
 
-    /// The next one that asks for an end. Nothing runs yet that must not run on without us: who is asked to stop stops.
+    /// The next one that asks for an end, or for a stop that somebody could continue.
+    ///
+    /// # Cancel safety
+    /// As [`Signals::next`].
+    pub(crate) async fn asked(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                signal if asks_for_an_end(signal) => return signal,
+                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) if is_orphaned() => self.refuse(stop),
+                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) => return stop,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next one that asks for an end. Nothing runs that must not run on without us: who is asked to stop stops.
     ///
     /// # Cancel safety
     /// As [`Signals::next`].
     pub(crate) async fn asked_to_end(&mut self) -> Signal {
         loop {
-            match self.next().await {
+            match self.asked().await {
                 signal if asks_for_an_end(signal) => return signal,
-                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) if is_orphaned() => self.refuse(stop),
-                stop @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU) => self.stop(stop),
-                _ => {}
+                stop => self.stop(stop),
             }
         }
     }

@@ -15,6 +15,7 @@ use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
+use crate::kept_signals::asks_for_an_end;
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
@@ -115,36 +116,60 @@ impl Run {
         never_wait();
         let chosen = store.choose(self.quiet)?;
         chosen.refuse_memory()?;
-        let started = Instant::now();
-        let builder = Client::builder().connect_timeout(self.connect_limit());
-        let client = tokio::select! {
-            client = connect(builder, &chosen, true) => client?,
-            signal = signals.asked_to_end() => return Ok(interrupted(signal)),
-            () = self.say_that_it_is_not_reached(&chosen) => pending().await,
-        };
-        let limit = self.wait_limit(started.elapsed());
-        let mut is_given_back = true;
-        let ended = said_already(self.run_with(&client, &chosen, limit, &mut signals, &mut is_given_back).await);
-        // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
-        tokio::select! {
-            () = farewell(&client, ended.is_err() || !is_given_back) => {}
-            _ = signals.asked_to_end() => {}
+        // How much of --wait is over. The time that we are stopped is not part of it.
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.try_to_run(&chosen, &mut waited, &mut signals).await? {
+                Round::Ended(ending) => return Ok(ending),
+                Round::Asked(stop) if !asks_for_an_end(stop) => signals.stop(stop),
+                Round::Asked(signal) => return Ok(interrupted(signal)),
+            }
         }
+    }
+
+    /// Connects, waits for the lock and runs the command. A signal ends the wait, which leaves nothing in the store: who is stopped
+    /// must be in nobody's way.
+    async fn try_to_run(&self, chosen: &Chosen, waited: &mut Duration, signals: &mut Signals) -> Outcome<Round> {
+        let mut began = Instant::now();
+        let connect_limit = self.connect_limit(*waited);
+        let builder = Client::builder().connect_timeout(connect_limit);
+        let connected = tokio::select! {
+            client = connect(builder, chosen, true) => Ok(client?),
+            signal = signals.asked() => Err(signal),
+            () = self.say_that_it_is_not_reached(chosen, connect_limit) => pending().await,
+        };
+        if self.connect_wait.is_some() {
+            began = Instant::now();
+        }
+        let client = match connected {
+            Ok(client) => client,
+            Err(signal) => {
+                *waited += began.elapsed();
+                return Ok(Round::Asked(signal));
+            }
+        };
+        let limit = self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
+        let mut is_given_back = true;
+        let ended = said_already(self.run_with(&client, chosen, limit, signals, &mut is_given_back).await);
+        // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
+        let goodbye = farewell(&client, ended.is_err() || !is_given_back);
+        match ended {
+            // Whoever asks for an end meanwhile is heard afterwards.
+            Ok(Round::Asked(stop)) if !asks_for_an_end(stop) => goodbye.await,
+            _ => tokio::select! {
+                () = goodbye => {}
+                _ = signals.asked_to_end() => {}
+            },
+        }
+        *waited += began.elapsed();
         ended
     }
 
-    /// How long the store may be out of reach at the start. An outage later on is the library's to wait for, as long as here.
-    fn connect_limit(&self) -> Duration {
+    /// How long the store may be out of reach at the start, when `waited` of --wait is over. An outage later on is the library's
+    /// to wait for, as long as here.
+    fn connect_limit(&self, waited: Duration) -> Duration {
         let otherwise = if self.at_once { Duration::ZERO } else { Retry::default().give_up_after };
-        self.connect_wait.or(self.wait).unwrap_or(otherwise)
-    }
-
-    /// How long the lock may be waited for once the store was reached after `connecting`.
-    fn wait_limit(&self, connecting: Duration) -> Duration {
-        match (self.wait, self.connect_wait) {
-            (Some(limit), None) => limit.saturating_sub(connecting),
-            (limit, _) => limit.unwrap_or(Duration::MAX),
-        }
+        self.connect_wait.or(self.wait.map(|wait| wait.saturating_sub(waited))).unwrap_or(otherwise)
     }
 
     async fn run_with(
@@ -154,16 +179,13 @@ impl Run {
         limit: Duration,
         signals: &mut Signals,
         is_given_back: &mut bool,
-    ) -> Outcome<Ending> {
+    ) -> Outcome<Round> {
         let guard = tokio::select! {
             biased;
-            signal = signals.asked_to_end() => Err(signal),
-            guard = self.acquire(client, chosen, limit) => Ok(guard?),
+            signal = signals.asked() => return Ok(Round::Asked(signal)),
+            guard = self.acquire(client, chosen, limit) => guard?,
         };
-        match guard {
-            Ok(guard) => self.hold(client, chosen, guard, signals, is_given_back).await,
-            Err(signal) => Ok(interrupted(signal)),
-        }
+        self.hold(client, chosen, guard, signals, is_given_back).await.map(Round::Ended)
     }
 
     /// Takes what was asked for, waiting `limit` at most.
@@ -202,10 +224,10 @@ impl Run {
     }
 
     /// Says once that the store is not reached, if that takes long, and then nothing any more.
-    async fn say_that_it_is_not_reached(&self, chosen: &Chosen) {
+    async fn say_that_it_is_not_reached(&self, chosen: &Chosen, limit: Duration) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
-            let tried = match self.connect_limit() {
+            let tried = match limit {
                 Duration::ZERO => "once".to_owned(),
                 limit => format!("for {limit:?}"),
             };
@@ -321,6 +343,13 @@ impl Run {
 
 /// What became of a release.
 type Released = Result<(), GuardError<AnyGuard>>;
+
+/// What became of one try to run the command.
+enum Round {
+    Ended(Ending),
+    /// This signal came before the command began, and asks for an end or a stop.
+    Asked(Signal),
+}
 
 /// The wait ended by `signal`: loops and scripts around us end with us when it was the keyboard's.
 fn interrupted(signal: Signal) -> Ending {

@@ -160,6 +160,11 @@ fn an_interrupted_wait_leaves_nothing_behind() {
 }
 
 #[test]
+fn who_waits_behind_a_suspended_waiter_gets_the_lock() {
+    Place::new().passes_by_a_waiter_that_is_suspended();
+}
+
+#[test]
 fn who_waits_for_long_is_told_once_for_whom() {
     let place = Place::new();
     let mut holder = place.holder("job");

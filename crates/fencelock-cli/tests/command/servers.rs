@@ -27,6 +27,7 @@ macro_rules! on_each {
                 a_program_that_cannot_run_is_named_and_the_lock_given_back
                 a_busy_lock_is_refused_with_its_holder_named_and_nothing_is_left_behind
                 waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it
+                who_waits_behind_a_suspended_waiter_gets_the_lock
                 those_who_share_run_together_and_are_shown_as_what_they_are
                 a_broken_holder_is_told_why_and_the_record_is_shown
                 a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held
@@ -108,6 +109,10 @@ fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it(kind: &'static 
     assert!(waiters.into_iter().all(|waiter| waiter.code() == 0));
     assert_eq!(fs::read_to_string(place.path("order")).unwrap(), "0\n1\n2\n");
     assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
+}
+
+fn who_waits_behind_a_suspended_waiter_gets_the_lock(kind: &'static Kind) {
+    place(kind).passes_by_a_waiter_that_is_suspended();
 }
 
 fn those_who_share_run_together_and_are_shown_as_what_they_are(kind: &'static Kind) {

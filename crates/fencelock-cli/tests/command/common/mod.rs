@@ -6,7 +6,7 @@ pub(crate) mod hand;
 pub(crate) mod loss;
 pub(crate) mod terminal;
 
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
@@ -119,6 +119,27 @@ impl Place {
             assert_eq!((code, text.as_str()), (9, ""));
         }
         assert_eq!(self.contenders("job").len(), 1);
+    }
+
+    /// Who waits and is suspended gives its place back, and waits anew when it is continued.
+    pub(crate) fn passes_by_a_waiter_that_is_suspended(&self) {
+        let mut holder = self.holder("job");
+        // In a group of its own, which its parent could continue.
+        let waiter = Running::start(self.run(&["--quiet", "job"], "echo ran > ran").process_group(0));
+        for signal in [Signal::SIGTTIN, Signal::SIGTSTP] {
+            self.queued("job", 2);
+            waiter.signal(signal);
+            stopped(waiter.pid().as_raw());
+            assert_eq!(self.contenders("job").len(), 1, "{signal}");
+            if signal == Signal::SIGTTIN {
+                waiter.signal(Signal::SIGCONT);
+            }
+        }
+        drop(holder.0.as_mut().unwrap().stdin.take());
+        assert_eq!(ended(&mut self.run(&["--quiet", "--wait", "180s", "job"], "test ! -e ran")).0, 0);
+        waiter.signal(Signal::SIGCONT);
+        assert_eq!(waiter.code(), 0);
+        assert!(self.path("ran").exists());
     }
 
     /// Readers run together, permits as far as they go; who does not fit is refused, and all are shown as what they are.
