@@ -8,6 +8,7 @@ mod job;
 mod kept_signals;
 mod libpq;
 mod locks;
+mod nested;
 mod output;
 mod processes;
 mod settings;

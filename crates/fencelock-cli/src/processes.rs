@@ -61,18 +61,23 @@ pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
     (parent > 0).then(|| Pid::from_raw(parent))
 }
 
+/// When `process` started, in the kernel's ticks since the machine did.
+pub(crate) fn start_of(process: Pid) -> Option<u64> {
+    stat_of(process)?.get(19)?.parse().ok()
+}
+
 /// Whether `/proc` has the numbers that we have: after `unshare --pid` without `--mount-proc` it has those of other processes.
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&Pid::this().to_string())));
 
-/// What the kernel tells of a process after its name: state, parent, group, session.
+/// What the kernel tells of a process after its name: state, parent, group, session, and so on until its start.
 fn stat_of(process: Pid) -> Option<Vec<String>> {
     if !*HAS_OUR_NUMBERS {
         return None;
     }
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may hold anything.
-    Some(stat.rsplit_once(')')?.1.split_whitespace().take(4).map(str::to_owned).collect())
+    Some(stat.rsplit_once(')')?.1.split_whitespace().take(20).map(str::to_owned).collect())
 }
 
 /// The signals of the mask that `status` has under `field`.

@@ -122,6 +122,18 @@ impl Chosen {
         StoreUrl::parse(&self.url).map_or_else(|_| "a store".to_owned(), |url| url.to_string())
     }
 
+    /// Which locks are meant: the store's URL without secrets, and of its options those that set its locks apart from others.
+    pub(crate) fn locks(&self) -> String {
+        let Ok(mut url) = StoreUrl::parse(&self.url) else { return String::new() };
+        let mut locks = url.to_string().replace("***@", "");
+        for option in ["layout", "prefix", "schema", "fence", "db", "host", "port"] {
+            if let Some(value) = url.take(option) {
+                locks.push_str(&format!(" {option}={value}"));
+            }
+        }
+        locks
+    }
+
     /// Refuses the store that lives in one process, where another process is to see what it holds.
     pub(crate) fn refuse_memory(&self) -> Outcome<()> {
         if !self.url.starts_with("memory:") {
@@ -346,6 +358,16 @@ mod tests {
         let mut url = StoreUrl::parse(&file_url(Path::new("/a b/50%/x?y#z@ü")).unwrap()).unwrap();
         assert_eq!(url.path(), "/a b/50%/x?y#z@ü");
         assert_eq!(url.take("y"), None);
+    }
+
+    #[test]
+    fn which_locks_are_meant_depends_on_no_secret_and_on_no_time() {
+        let locks = |url: &str| Chosen { url: url.to_owned(), origin: Origin::Environment }.locks();
+        assert_eq!(locks("redis://me:s3cret@h/0?ttl_ms=9000"), locks("redis://:0ther@h/0"));
+        assert_ne!(locks("redis://h/0?layout=plain"), locks("redis://h/0"));
+        let url = "postgres://u:s3cret@h/d?password=s3cret&schema=mine";
+        assert_eq!(locks(url), "postgres://h/d schema=mine");
+        assert!(!locks("redlock://:s3cret@a,:0ther@b").contains("s3cret"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::future::pending;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,15 +12,20 @@ use fencelock::{AnyGuard, Client, Clock, Error, ErrorKind, GuardError, GuardStat
 use nix::sys::signal::Signal;
 
 use super::beside::Beside;
-use super::supervise::{Cause, Ending, Held, Limits, certain_until};
+use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
-use crate::job::Job;
+use crate::job::{Job, not_started};
 use crate::kept_signals::asks_for_an_end;
+use crate::nested::{Around, HELD_VARIABLE, Held, Inside, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
+
+/// What the command is told.
+const NAME_VARIABLE: &str = "FENCELOCK_NAME";
+const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 
 /// Waiting for longer than this is worth a word.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -89,6 +96,7 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   69   store unreachable         127  the command was not found
   70   a bug                     128 + n  signal n while waiting for the lock
   71   no room, descriptors or processes
+  73   a fencelock run around this one holds the lock, and waits for this one
   74   output that could not be written
   75   busy or timed out (-E)
   76   the lock was lost or --max-hold was over, and the command was stopped
@@ -101,7 +109,16 @@ impl Run {
     }
 
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        match self.run_to_its_end(store).await? {
+        let chosen = store.choose(self.quiet)?;
+        chosen.refuse_memory()?;
+        match Around::this_process().mean_for(&chosen.locks(), &self.name, self.mode()) {
+            Inside::Nothing => {}
+            Inside::Shared(held) => return Err(self.become_the_command(held)),
+            Inside::Itself(held) => {
+                return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
+            }
+        }
+        match self.run_to_its_end(&chosen).await? {
             Ending::Code(code) => Ok(code),
             Ending::Signal(signal) => {
                 finish();
@@ -111,15 +128,29 @@ impl Run {
         }
     }
 
-    async fn run_to_its_end(&self, store: &StoreArguments) -> Outcome<Ending> {
+    fn mode(&self) -> Mode {
+        Mode::of(self.shared, self.exclusive, self.permits)
+    }
+
+    /// The lock is held around us, and this command may share it: it runs as a part of that one's. Returns only with a failure.
+    fn become_the_command(&self, held: &Held) -> Failure {
+        let Some((program, arguments)) = self.command.split_first() else { return Failure::silent(code::USAGE) };
+        let mut command = Command::new(program);
+        command.args(arguments).env(NAME_VARIABLE, self.name.as_str());
+        match &held.token {
+            Some(token) => command.env(TOKEN_VARIABLE, token),
+            None => command.env_remove(TOKEN_VARIABLE),
+        };
+        not_started(program, &command.exec())
+    }
+
+    async fn run_to_its_end(&self, chosen: &Chosen) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
         never_wait();
-        let chosen = store.choose(self.quiet)?;
-        chosen.refuse_memory()?;
         // How much of --wait is over. The time that we are stopped is not part of it.
         let mut waited = Duration::ZERO;
         loop {
-            match self.try_to_run(&chosen, &mut waited, &mut signals).await? {
+            match self.try_to_run(chosen, &mut waited, &mut signals).await? {
                 Round::Ended(ending) => return Ok(ending),
                 Round::Asked(stop) if !asks_for_an_end(stop) => signals.stop(stop),
                 Round::Asked(signal) => return Ok(interrupted(signal)),
@@ -269,9 +300,12 @@ impl Run {
         signals: &mut Signals,
         is_given_back: &mut bool,
     ) -> Outcome<Ending> {
+        let token = guard.token().map(|token| token.to_string());
+        let held = Held::by_us(chosen.locks(), &self.name, self.mode(), token.clone(), purpose_of(&self.command));
         let variables = [
-            ("FENCELOCK_NAME", Some(self.name.to_string())),
-            ("FENCELOCK_TOKEN", guard.token().map(|token| token.to_string())),
+            (NAME_VARIABLE, Some(self.name.to_string())),
+            (TOKEN_VARIABLE, token),
+            (HELD_VARIABLE, Around::this_process().and(held)),
         ];
         let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, client.timing());
         // Where the lock does not live on with the command, the command must not live on without fencelock.
@@ -283,7 +317,7 @@ impl Run {
         {
             Ok(Ok(job)) => {
                 let beside = (!self.quiet).then(|| Beside::look_for(client, &self.name));
-                let ended = Held::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
+                let ended = Supervised::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
                 if let Some(beside) = beside {
                     beside.finish().await;
                 }

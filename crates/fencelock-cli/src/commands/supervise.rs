@@ -93,7 +93,7 @@ enum Event {
 }
 
 /// A command and the lock it runs under.
-pub(super) struct Held<'a> {
+pub(super) struct Supervised<'a> {
     guard: &'a AnyGuard,
     told: &'a mut Told,
     job: Job,
@@ -107,7 +107,7 @@ pub(super) struct Held<'a> {
     reported_stop: bool,
 }
 
-impl<'a> Held<'a> {
+impl<'a> Supervised<'a> {
     /// Serves `job` under `guard`, whose lock was certain until `certain_until` when the job was started.
     pub(super) fn new(
         guard: &'a AnyGuard,

@@ -5,6 +5,7 @@ mod break_;
 mod common;
 mod documents;
 mod ls;
+mod nested;
 mod outage;
 mod postgres;
 mod readme;

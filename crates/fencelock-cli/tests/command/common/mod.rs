@@ -40,6 +40,7 @@ pub(crate) fn binary() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", PROGRAM]);
     command.env_remove("FENCELOCK_STORE").env_remove("FENCELOCK_TOKEN").env_remove("FENCELOCK_NAME");
+    command.env_remove("FENCELOCK_HELD");
     command.stdin(Stdio::null());
     command
 }

@@ -1,0 +1,182 @@
+//! A lock inside itself: what the commands around this one hold, as the environment tells it.
+//!
+//! A wait for a lock that is held around us would never end: its holder waits for us. The environment can be older than the locks in it
+//! (a daemon that was started under one): only processes that this one descends from count, which are there for sure.
+
+use std::env;
+use std::fmt;
+use std::iter::successors;
+use std::time::SystemTime;
+
+use fencelock::Name;
+use nix::unistd::{Pid, getppid};
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::Permits;
+use crate::processes::{parent_of, start_of};
+
+/// The environment variable with the locks that are held around a command, in JSON, the outermost first.
+pub(crate) const HELD_VARIABLE: &str = "FENCELOCK_HELD";
+
+/// As what a lock is held, or wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    Mutex,
+    Shared,
+    Exclusive,
+    Permits(u32, u32),
+}
+
+/// A lock that a `fencelock run` holds while its command runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    /// The store, without secrets.
+    store: String,
+    name: String,
+    mode: Mode,
+    pub(crate) token: Option<String>,
+    /// The process of `fencelock run`, and when it started: a later process may have its number.
+    pid: i32,
+    start: u64,
+    since: String,
+    command: String,
+}
+
+/// What the locks around a command mean for one that it wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Inside<'a> {
+    /// It can be waited for.
+    Nothing,
+    /// It is held shared and wanted shared.
+    Shared(&'a Held),
+    /// Nobody would get it before the one who waits for it ends.
+    Itself(&'a Held),
+}
+
+impl Held {
+    /// One that this process has taken just now. `None` where the kernel does not tell when this process started.
+    pub(crate) fn by_us(
+        store: String,
+        name: &Name,
+        mode: Mode,
+        token: Option<String>,
+        command: String,
+    ) -> Option<Self> {
+        let (name, us) = (name.to_string(), Pid::this());
+        let since = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        Some(Self { store, name, mode, token, pid: us.as_raw(), start: start_of(us)?, since, command })
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, name, pid, since, command, .. } = self;
+        let how = if self.mode == Mode::Shared { " shared" } else { "" };
+        write!(f, "the lock {name} in {store} is held{how} by pid {pid} for {command:?} since {since}")?;
+        f.write_str(", and this command runs under it")
+    }
+}
+
+/// The locks that are held around this process.
+#[derive(Debug, Default)]
+pub(crate) struct Around(Vec<Held>);
+
+impl Around {
+    /// Those of this process. What the variable holds otherwise says nothing.
+    pub(crate) fn this_process() -> Self {
+        let told = env::var(HELD_VARIABLE).unwrap_or_default();
+        let mut held: Vec<Held> = serde_json::from_str(&told).unwrap_or_default();
+        if !held.is_empty() {
+            let ancestors: Vec<_> = successors(Some(getppid()), |process| parent_of(*process)).collect();
+            held.retain(|held| {
+                let pid = Pid::from_raw(held.pid);
+                ancestors.contains(&pid) && start_of(pid) == Some(held.start)
+            });
+        }
+        Self(held)
+    }
+
+    /// What they mean for the lock `name` of `store`, wanted as `mode`.
+    pub(crate) fn mean_for(&self, store: &str, name: &Name, mode: Mode) -> Inside<'_> {
+        let same = || self.0.iter().filter(|held| held.store == store && held.name == name.as_str());
+        let Some(last) = same().last() else { return Inside::Nothing };
+        if let Mode::Permits(count, capacity) = mode
+            && same().all(|held| matches!(held.mode, Mode::Permits(..)))
+        {
+            let held = same().filter_map(|held| match held.mode {
+                Mode::Permits(count, of) if of == capacity => Some(count),
+                _ => None,
+            });
+            let is_too_much = held.fold(count, u32::saturating_add) > capacity;
+            return if is_too_much { Inside::Itself(last) } else { Inside::Nothing };
+        }
+        if mode == Mode::Shared && same().all(|held| held.mode == Mode::Shared) {
+            return Inside::Shared(last);
+        }
+        Inside::Itself(last)
+    }
+
+    /// The variable for a command that runs under `held` as well.
+    pub(crate) fn and(mut self, held: Option<Held>) -> Option<String> {
+        self.0.extend(held);
+        serde_json::to_string(&self.0).ok().filter(|_| !self.0.is_empty())
+    }
+}
+
+impl Mode {
+    pub(crate) fn of(shared: bool, exclusive: bool, permits: Option<Permits>) -> Self {
+        match permits {
+            Some(Permits { count, capacity }) => Self::Permits(count, capacity),
+            None if shared => Self::Shared,
+            None if exclusive => Self::Exclusive,
+            None => Self::Mutex,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(modes: &[Mode]) -> Around {
+        let held = |mode: &Mode| Held::by_us("file:///x".to_owned(), &job(), *mode, None, "sh".to_owned()).unwrap();
+        Around(modes.iter().map(held).collect())
+    }
+
+    fn job() -> Name {
+        Name::new("job").unwrap()
+    }
+
+    #[test]
+    fn who_holds_a_lock_gets_it_once_more_only_where_both_share_or_permits_are_left() {
+        use Mode::{Exclusive, Mutex, Permits, Shared};
+        let hangs =
+            |held: &[Mode], wanted| matches!(around(held).mean_for("file:///x", &job(), wanted), Inside::Itself(_));
+        let shares =
+            |held: &[Mode], wanted| matches!(around(held).mean_for("file:///x", &job(), wanted), Inside::Shared(_));
+        for (held, wanted) in [
+            (Mutex, Mutex),
+            (Exclusive, Exclusive),
+            (Exclusive, Shared),
+            (Shared, Exclusive),
+            (Permits(2, 3), Permits(2, 3)),
+        ] {
+            assert!(hangs(&[held], wanted), "{wanted:?} in {held:?}");
+        }
+        assert!(shares(&[Shared], Shared) && shares(&[Shared, Shared], Shared));
+        assert!(!hangs(&[Permits(1, 3), Permits(1, 3)], Permits(1, 3)));
+        assert!(hangs(&[Permits(1, 2), Permits(1, 2)], Permits(1, 2)));
+        assert!(!hangs(&[Permits(3, 3)], Permits(1, 4)), "the store refuses another number");
+        assert_eq!(around(&[Mutex]).mean_for("file:///y", &job(), Mutex), Inside::Nothing);
+        assert_eq!(around(&[Mutex]).mean_for("file:///x", &Name::new("other").unwrap(), Mutex), Inside::Nothing);
+    }
+
+    #[test]
+    fn what_is_told_in_the_environment_is_understood_again() {
+        let held = around(&[Mode::Mutex, Mode::Permits(1, 3)]);
+        let again: Vec<Held> = serde_json::from_str(&Around(held.0.clone()).and(None).unwrap()).unwrap();
+        assert_eq!(again, held.0);
+        assert_eq!(Around::default().and(None), None);
+    }
+}
