@@ -12,6 +12,7 @@ use crate::terminal::is_orphaned;
 pub(crate) struct Signals {
     children: unix::Signal,
     kept: KeptSignals,
+    told_to_end: bool,
 }
 
 impl Signals {
@@ -24,7 +25,7 @@ impl Signals {
         SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
         let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
         let kept = KeptSignals::keep(&ignored()).map_err(not_handled)?;
-        Ok(Self { children, kept })
+        Ok(Self { children, kept, told_to_end: false })
     }
 
     /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -32,11 +33,18 @@ impl Signals {
     /// # Cancel safety
     /// No signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
-        tokio::select! {
+        let signal = tokio::select! {
             biased;
             Some(()) = self.children.recv() => Signal::SIGCHLD,
             signal = self.kept.next() => signal,
-        }
+        };
+        self.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT);
+        signal
+    }
+
+    /// Whether somebody asked for an end so far. HUP is not counted: it asks many a command to read its configuration anew.
+    pub(crate) fn told_to_end(&self) -> bool {
+        self.told_to_end
     }
 
     /// The next one that asks for an end, or for a stop that somebody could continue.

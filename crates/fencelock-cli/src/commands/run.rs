@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::Liveness;
-use fencelock::{AnyGuard, Client, Clock, Error, ErrorKind, GuardError, GuardState, Name, Retry, SystemClock};
+use fencelock::{AnyGuard, Client, Clock as _, Error, ErrorKind, GuardError, GuardState, Moment, Name, Retry, SystemClock};
 use nix::sys::signal::Signal;
 
 use super::beside::Beside;
@@ -73,6 +73,10 @@ pub(crate) struct Run {
     /// Stop the command when it has run this long.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     max_hold: Option<Duration>,
+    /// Hold the lock until this long after the start of the command, also when it has ended: a job that every host starts at the
+    /// same time runs on one of them. TERM or INT ends it early.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    hold_at_least: Option<Duration>,
     /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
           allow_hyphen_values = true)]
@@ -312,12 +316,21 @@ impl Run {
         let bound = self.close || client.capability().liveness != Liveness::Process;
         let certain_until = certain_until(&guard);
         let mut told = Told::new(client, chosen.name());
+        let held_until = self.hold_at_least.map(|least| SystemClock.now().after(least));
+        let mut stayed = false;
         // After a pause of ours it may be lost already: the release says so.
         let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
         {
             Ok(Ok(job)) => {
                 let beside = (!self.quiet).then(|| Beside::look_for(client, &self.name));
                 let ended = Supervised::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
+                // A command that could not begin has done nothing that others need not do.
+                let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
+                if let (Ok(ending), Some(until)) = (&ended, held_until)
+                    && !not_begun.contains(ending)
+                {
+                    stayed = stay(&guard, until, signals).await;
+                }
                 if let Some(beside) = beside {
                     beside.finish().await;
                 }
@@ -336,13 +349,24 @@ impl Run {
             Some(Err(failed)) => {
                 let error = chain(failed.error());
                 let guard = failed.into_guard();
-                if let GuardState::Lost(loss) = guard.state() {
-                    told.tell(&guard, Cause::Lost(loss), "the command has ended");
-                    ended.map(|_| Ending::Code(code::LOST))
-                } else {
-                    *is_given_back = false;
-                    say(format_args!("the lock {} was not given back: {error}", self.name));
-                    ended
+                match guard.state() {
+                    GuardState::Lost(loss) if stayed => {
+                        told.tell(
+                            &guard,
+                            Cause::Lost(loss),
+                            "before --hold-at-least was over and after the command had ended",
+                        );
+                        ended
+                    }
+                    GuardState::Lost(loss) => {
+                        told.tell(&guard, Cause::Lost(loss), "the command has ended");
+                        ended.map(|_| Ending::Code(code::LOST))
+                    }
+                    _ => {
+                        *is_given_back = false;
+                        say(format_args!("the lock {} was not given back: {error}", self.name));
+                        ended
+                    }
                 }
             }
         };
@@ -377,6 +401,21 @@ impl Run {
 
 /// What became of a release.
 type Released = Result<(), GuardError<AnyGuard>>;
+
+/// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
+/// the command ended while it was held.
+async fn stay(guard: &AnyGuard, until: Moment, signals: &mut Signals) -> bool {
+    if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
+        return false;
+    }
+    tokio::select! {
+        biased;
+        _ = signals.asked_to_end() => {}
+        _ = guard.lost() => {}
+        () = SystemClock.sleep_until(until) => {}
+    }
+    true
+}
 
 /// What became of one try to run the command.
 enum Round {

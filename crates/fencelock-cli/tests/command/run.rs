@@ -212,6 +212,44 @@ fn a_command_whose_lock_is_lost_is_killed_and_not_asked_unless_told_so() {
     }
 }
 
+#[test]
+fn a_lock_that_is_held_at_least_for_a_while_outlives_its_command() {
+    let place = Place::new();
+    let start = |script: &str| {
+        let mut command = place.run(&["--hold-at-least", "1h", "job"], script);
+        let running = Running::start(command.stderr(Stdio::piped()));
+        let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
+        (running, command)
+    };
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let (running, command) = start("echo $$ > pid; exit 3");
+        until("the command is gone", || (!is_alive(command)).then_some(()));
+        assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
+        running.signal(signal);
+        assert_eq!(running.code(), 3);
+        assert_eq!(ended(&mut place.run(&["--try", "job"], "rm pid")).0, 0);
+    }
+    let (running, command) = start("echo $$ > pid; exit 3");
+    until("the command is gone", || (!is_alive(command)).then_some(()));
+    remove_tickets(&place.path("store"), "job.");
+    let lost = running.end();
+    assert_eq!(code(&lost), 3, "it ended while it was held");
+    assert!(stderr(&lost).contains("before --hold-at-least was over"), "{}", stderr(&lost));
+    assert_eq!(ended(&mut place.run(&["--hold-at-least", "1ms", "job"], "rm pid; exit 4")).0, 4);
+}
+
+#[test]
+fn who_ends_the_command_ends_the_time_for_which_the_lock_is_held_at_least() {
+    let place = Place::new();
+    let script = "trap 'exit 4' TERM; echo > ready; while :; do sleep 0.02; done";
+    let running = Running::start(&mut place.run(&["--hold-at-least", "1h", "job"], script));
+    written(&place.path("ready"));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.code(), 4);
+    let mut nothing = place.fencelock(&["run", "--hold-at-least", "1h", "job", "--", "no-such-command"]);
+    assert_eq!(ended(&mut nothing).0, 127);
+}
+
 /// The writing end of a pipe that takes no more, and the reading end, which keeps it open.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
