@@ -10,6 +10,7 @@ use clap::Args;
 use fencelock::Liveness;
 use fencelock::{AnyGuard, Client, Clock as _, Error, ErrorKind, GuardError, GuardState, Moment, Name, Retry, SystemClock};
 use nix::sys::signal::Signal;
+use tokio::time::timeout;
 
 use super::beside::Beside;
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
@@ -22,6 +23,9 @@ use crate::nested::{Around, HELD_VARIABLE, Held, Inside, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
+
+/// How long giving back the lock of a command that had to be stopped may delay the end.
+const BRIEF_RELEASE: Duration = Duration::from_millis(300);
 
 /// What the command is told.
 const NAME_VARIABLE: &str = "FENCELOCK_NAME";
@@ -339,14 +343,16 @@ impl Run {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
-        let ended = match self.give_back(client, guard, signals).await {
-            Some(Ok(())) => ended,
-            None => {
+        // The lock of a command that had to be stopped is lost or about to be: a store that says nothing is not waited for.
+        let limit = if matches!(ended, Ok(Ending::Code(code::LOST))) { BRIEF_RELEASE } else { Duration::MAX };
+        let ended = match timeout(limit, self.give_back(client, guard, signals)).await {
+            Err(_) | Ok(Some(Ok(()))) => ended,
+            Ok(None) => {
                 *is_given_back = false;
                 say(format_args!("the lock {} was not given back: we were told to end", self.name));
                 ended
             }
-            Some(Err(failed)) => {
+            Ok(Some(Err(failed))) => {
                 let error = chain(failed.error());
                 let guard = failed.into_guard();
                 match guard.state() {

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Place, Running};
+use crate::common::{Place, Running, is_alive, until, written};
 use fencelock_testbed::redis::{Server, Settings};
 use fencelock_testbed::{Proxy, Way, within};
 
@@ -76,6 +76,20 @@ fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_a
     // A third of the ttl for the release.
     assert_eq!(code, 0);
     within(Duration::from_millis(6500), took, "an end beside a server that fell silent");
+}
+
+#[test]
+fn fencelock_ends_soon_after_a_command_that_it_killed_beside_a_silent_server() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(server.url());
+    let running = Running::start(&mut place.run(&["-q", "job"], "echo $$ > pid; while :; do sleep 0.02; done"));
+    let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
+    server.pause();
+    until("the command is killed", || (!is_alive(command)).then_some(()));
+    let killed = Instant::now();
+    assert_eq!(running.code(), 76);
+    // Giving the lock back has 0.3 s, and the farewell half a second. A request deadline is a third of the ttl, 3.3 s.
+    within(Duration::from_secs(2), killed.elapsed(), "an end after a killed command");
 }
 
 #[test]
