@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use crate::store::Contention;
 
@@ -220,5 +221,36 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// `duration` for people, to the millisecond where it has some: what a timer is early or late by says nothing.
+pub(crate) fn rounded(duration: Duration) -> String {
+    const STEP: Duration = Duration::from_millis(1);
+    let millis = u64::try_from(duration.saturating_add(STEP / 2).as_millis());
+    match millis {
+        Ok(millis @ 10..) => format!("{:?}", Duration::from_millis(millis)),
+        _ => format!("{duration:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_shown_to_the_millisecond() {
+        for (nanos, shown) in [
+            (2_999_999_999, "3s"),
+            (1_333_333_333, "1.333s"),
+            (10_000_000_000, "10s"),
+            (999_999_999, "1s"),
+            (250_000_000, "250ms"),
+            (1_500_000, "1.5ms"),
+            (0, "0ns"),
+        ] {
+            assert_eq!(rounded(Duration::from_nanos(nanos)), shown);
+        }
+        assert!(rounded(Duration::MAX).ends_with('s'));
     }
 }

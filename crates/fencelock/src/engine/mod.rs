@@ -27,7 +27,7 @@ use self::observe::{Event, Observers};
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Domain, Loss, Owner, RequestId, Store};
 use crate::time::Clock;
 
@@ -234,7 +234,7 @@ impl Engine {
                 operation,
                 "the store did not answer within the request deadline",
             )
-            .with("request_deadline", format!("{:?}", self.timing.request_deadline))
+            .with("request_deadline", rounded(self.timing.request_deadline))
             .outcome_unknown()
             .retryable()),
         }

@@ -14,7 +14,7 @@ use super::io;
 use super::keeper::Keeper;
 use super::observe::Event;
 use super::session::Live;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::pause::spread;
 use crate::store::{self, Domain, Loss, Opened};
 use crate::time::Moment;
@@ -171,9 +171,9 @@ impl Engine {
         });
         let message = "the store granted a shorter ttl than the renew intervals and the safety margin take";
         Err(Error::new(ErrorKind::Config, "open session", message)
-            .with("granted", format!("{granted:?}"))
-            .with("asked", format!("{:?}", self.timing.ttl))
-            .with("needed", format!("{:?}", needed(granted))))
+            .with("granted", rounded(granted))
+            .with("asked", rounded(self.timing.ttl))
+            .with("needed", rounded(needed(granted))))
     }
 
     /// Once `live` is over, closes it in the store as well, so that what is left there goes early, and opens another.
@@ -239,7 +239,7 @@ impl Engine {
             let message = "the store did not answer within the connect timeout";
             Error::new(ErrorKind::Unreachable, "connect", message).outcome_unknown().retryable()
         };
-        Err(last.unwrap_or_else(silent).with("connect_timeout", format!("{limit:?}")))
+        Err(last.unwrap_or_else(silent).with("connect_timeout", rounded(limit)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::pause::pause;
 use crate::store::{Grant, Pace, StoreUrl};
 use crate::time::Moment;
@@ -84,11 +84,11 @@ impl TimingOptions {
         match fault(&timing, pace) {
             None => Ok(timing),
             Some(fault) => Err(Error::new(ErrorKind::Config, "timing", fault)
-                .with("ttl allowed", format!("{:?} to 24h", pace.least_ttl))
-                .with("ttl", format!("{ttl:?}"))
-                .with("renew_interval", format!("{:?}", timing.renew_interval))
-                .with("margin", format!("{:?}", timing.margin))
-                .with("request_deadline", format!("{:?}", timing.request_deadline))),
+                .with("ttl allowed", format!("{} to 24h", rounded(pace.least_ttl)))
+                .with("ttl", rounded(ttl))
+                .with("renew_interval", rounded(timing.renew_interval))
+                .with("margin", rounded(timing.margin))
+                .with("request_deadline", rounded(timing.request_deadline))),
         }
     }
 }
@@ -175,7 +175,7 @@ impl Retry {
         let message = "the shortest pause is at least 1 ms, and at most the longest one";
         Err(Error::new(ErrorKind::Config, "retry", message)
             .with("shortest_pause", format!("{:?}", self.shortest_pause))
-            .with("longest_pause", format!("{:?}", self.longest_pause)))
+            .with("longest_pause", rounded(self.longest_pause)))
     }
 
     /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.

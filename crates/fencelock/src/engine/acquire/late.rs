@@ -1,7 +1,7 @@
 //! A grant that is over by its own end, or all but over, when the client is told of it: nobody can use it.
 
 use super::Acquire;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::Grant;
 
 impl Acquire {
@@ -16,9 +16,9 @@ impl Acquire {
         let timing = &self.engine.timing;
         let left = grant.valid_until.and_then(|end| end.left(self.engine.clock.now())).unwrap_or_default();
         Error::new(ErrorKind::Unreachable, "acquire", message)
-            .with("left", format!("{left:?}"))
-            .with("margin", format!("{:?}", timing.margin))
-            .with("ttl", format!("{:?}", timing.ttl))
+            .with("left", rounded(left))
+            .with("margin", rounded(timing.margin))
+            .with("ttl", rounded(timing.ttl))
             .retryable()
     }
 

@@ -9,7 +9,7 @@ use futures_core::future::BoxFuture;
 use super::connection::{Call, Connection, Silence, User, strange};
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::dial::UNRESOLVED;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
@@ -153,7 +153,7 @@ impl Dialler {
         };
         Error::new(ErrorKind::Unreachable, "connect", message)
             .with("server", servers)
-            .with("within", format!("{within:?}"))
+            .with("within", rounded(within))
             .retryable()
     }
 

@@ -43,7 +43,7 @@ use self::events::Events;
 use self::fault::fault;
 use self::session::{Core, WireClock, ZooKeeperSession, moment};
 use self::show::NameList;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
@@ -163,16 +163,16 @@ impl ZooKeeperStore {
         if granted < self.capability.pace.least_ttl {
             let message = "the servers granted a session timeout of less than four ticks (their maxSessionTimeout is too low, or tick_ms too high)";
             return Err(Error::new(ErrorKind::Config, "open session", message)
-                .with("granted", format!("{granted:?}"))
-                .with("asked", format!("{asked:?}"))
-                .with("tick", format!("{:?}", self.config.tick)));
+                .with("granted", rounded(granted))
+                .with("asked", rounded(asked))
+                .with("tick", rounded(self.config.tick)));
         }
         if granted > asked && !self.config.tick_is_given {
             let message = "the servers granted a longer session timeout than was asked for: their tickTime may be half of it, and a ttl needs four; set tick_ms to their tickTime, and ttl_ms to four of them at least";
             return Err(Error::new(ErrorKind::Config, "open session", message)
-                .with("granted", format!("{granted:?}"))
-                .with("asked", format!("{asked:?}"))
-                .with("presumed_tick", format!("{:?}", self.config.tick)));
+                .with("granted", rounded(granted))
+                .with("asked", rounded(asked))
+                .with("presumed_tick", rounded(self.config.tick)));
         }
         if granted != asked {
             tracing::warn!(?asked, ?granted, "the servers granted another session timeout than was asked for");

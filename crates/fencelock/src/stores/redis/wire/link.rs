@@ -8,7 +8,7 @@ use futures_core::future::BoxFuture;
 use super::config::Config;
 use super::connection::Connection;
 use super::user::LinkUser;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::dial::UNRESOLVED;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
@@ -70,7 +70,7 @@ impl Dial for Dialler {
         };
         Error::new(ErrorKind::Unreachable, "connect", message)
             .with("server", format!("{:?}", self.config))
-            .with("within", format!("{within:?}"))
+            .with("within", rounded(within))
             .retryable()
     }
 

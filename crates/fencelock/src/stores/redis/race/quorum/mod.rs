@@ -25,7 +25,7 @@ use self::session::{Core, QuorumSession};
 use super::Dialect;
 use super::lines::Lines;
 use super::member::Reader;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::name::Name;
 use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
 use crate::stores::redis::wire::{Config, LinkUser, link};
@@ -105,7 +105,7 @@ impl QuorumStore {
         let ttl = opening.ttl;
         if self.terms.drift(ttl) >= ttl / 2 {
             let message = "drift_ms is less than half of the ttl, for that is what it takes from every lock";
-            return Err(Error::new(ErrorKind::Config, "open session", message).with("ttl", format!("{ttl:?}")));
+            return Err(Error::new(ErrorKind::Config, "open session", message).with("ttl", rounded(ttl)));
         }
         let (sender, mut events) = mpsc::unbounded_channel();
         let dialect = Arc::clone(&self.dialect);
