@@ -87,8 +87,19 @@ impl Bound {
             set_pdeathsig(None).map_err(failed)?;
         }
         match self.command.split_first() {
-            Some((program, arguments)) => Err(not_started(program, &Command::new(program).args(arguments).exec())),
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                self.pass_on_sockets(&mut command);
+                Err(not_started(program, &command.args(arguments).exec()))
+            }
             None => Err(Failure::silent(code::USAGE)),
+        }
+    }
+
+    /// Descriptors that systemd passed to fencelock are the command's: it takes only those that name its own process (sd_listen_fds(3)).
+    fn pass_on_sockets(&self, command: &mut Command) {
+        if env::var("LISTEN_PID").is_ok_and(|process| process == self.parent.to_string()) {
+            command.env("LISTEN_PID", Pid::this().to_string()).env_remove("LISTEN_PIDFDID");
         }
     }
 }

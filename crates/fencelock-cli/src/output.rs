@@ -131,6 +131,12 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
     text
 }
 
+/// `duration` to the millisecond: what a timer is early or late by says nothing to people.
+pub(crate) fn rounded(duration: Duration) -> Duration {
+    let duration = duration.saturating_add(Duration::from_micros(500));
+    duration - Duration::from_nanos((duration.subsec_nanos() % 1_000_000).into())
+}
+
 /// Says `message` on stderr. A stderr that cannot be written to is nobody's failure.
 pub(crate) fn say(message: impl fmt::Display) {
     write(&harmless(&redacted(&message.to_string()), false));
@@ -229,6 +235,13 @@ pub(crate) fn redacted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_said_to_the_millisecond() {
+        for (nanos, millis) in [(2_999_999_999, 3000), (1_333_333_333, 1333), (30_000_000_000, 30_000), (0, 0)] {
+            assert_eq!(rounded(Duration::from_nanos(nanos)), Duration::from_millis(millis));
+        }
+    }
 
     #[test]
     fn credentials_are_replaced_wherever_a_url_stands() {

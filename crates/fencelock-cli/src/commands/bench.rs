@@ -11,6 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use clap::Args;
 use fencelock::Name;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::figures::Figures;
 use self::log::Log;
@@ -57,6 +58,8 @@ pub(crate) struct Bench {
 impl Bench {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.choose(false)?;
+        // Where our parent ignores SIGCHLD, the kernel reaps the workers, and nobody can wait for them. A handler ends that.
+        let _children = signal(SignalKind::child()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
         // One connection made here reports a wrong URL once, not once per process.
         let client = super::connect(fencelock::Client::builder(), &chosen, false).await?;
         super::farewell(&client, false).await;

@@ -1,5 +1,7 @@
 //! `fencelock ls`: which locks are held or waited for.
 
+use std::time::Duration;
+
 use clap::Args;
 use fencelock::{Client, Contender, Name, Page};
 use futures_util::{StreamExt as _, stream};
@@ -10,6 +12,9 @@ use crate::locks::{HEAD, Lock};
 use crate::output::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
+
+/// A list that takes longer than this is worth a word.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// How many queues are read at a time.
 const READS: usize = 16;
@@ -38,7 +43,9 @@ impl Ls {
         let mut found = Found::default();
         let (chosen, client) = store.connect_to_look().await?;
         if let Some(client) = client {
-            found.look(&client, &self.prefix, &chosen).await;
+            let look = found.look(&client, &self.prefix, &chosen);
+            let kept = if chosen.url.starts_with("redis") { "keys" } else { "names" };
+            slowly(look, SILENCE, || say(format_args!("going through all {kept} of {}", chosen.name()))).await;
             super::farewell(&client, found.failure.is_some()).await;
         }
         let Found { locks, failure } = found;
@@ -61,6 +68,17 @@ impl Ls {
             None => Ok(0),
         }
     }
+}
+
+/// Does `work`, and says a `word` when that takes longer than `silence`.
+async fn slowly<T>(work: impl Future<Output = T>, silence: Duration, word: impl FnOnce()) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = tokio::time::sleep(silence) => word(),
+    }
+    work.await
 }
 
 /// What was found, and the first thing that went wrong.
@@ -112,4 +130,20 @@ async fn look(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Option<L
         holders = client.contention(name).await?.holders;
     }
     Ok(Some(Lock::new(&queue, holders, &chosen.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_takes_long_says_so_once_and_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (said, is_said) = tokio::sync::oneshot::channel();
+        let slow = async { is_said.await.map(|()| "done") };
+        let word = || said.send(()).unwrap();
+        assert_eq!(runtime.block_on(slowly(slow, Duration::from_millis(1), word)), Ok("done"));
+        let quick = slowly(async { "done" }, Duration::ZERO, || unreachable!("it was not slow"));
+        assert_eq!(runtime.block_on(quick), "done");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::future::pending;
+use std::iter::{once, repeat};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,9 +21,12 @@ use crate::arguments::{self, Permits};
 use crate::job::{Job, not_started};
 use crate::kept_signals::asks_for_an_end;
 use crate::nested::{Around, HELD_VARIABLE, Held, Inside, Mode};
-use crate::output::{Failure, Outcome, chain, code, finish, never_wait, say};
+use crate::output::{Failure, Outcome, chain, code, finish, never_wait, rounded, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, die_of};
+
+/// A wait that is longer than this says again for whom it is.
+const SILENCE_LATER: Duration = Duration::from_secs(600);
 
 /// How long giving back the lock of a command that had to be stopped may delay the end.
 const BRIEF_RELEASE: Duration = Duration::from_millis(300);
@@ -38,8 +42,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 ///
 /// Waits for the lock without limit unless --wait or --try is given. The lock is a mutex unless --shared, --exclusive or
 /// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. The command runs in a process group of its own,
-/// gets the terminal if there is one, and is told FENCELOCK_NAME and FENCELOCK_TOKEN. TERM, INT, HUP, QUIT, USR1, USR2
-/// and WINCH are passed on to its group.
+/// gets the terminal if there is one, and is told FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_HELD. TERM, INT, HUP, QUIT, USR1,
+/// USR2 and WINCH are passed on to its group. A wait that is suspended gives its place back, and joins anew when it is continued.
+/// A lock inside itself is refused, but for --shared under --shared, which runs under the lock that is there.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
@@ -268,28 +273,38 @@ impl Run {
             tokio::time::sleep(SILENCE).await;
             let tried = match limit {
                 Duration::ZERO => "once".to_owned(),
-                limit => format!("for {limit:?}"),
+                limit => format!("for {:?}", rounded(limit)),
             };
             say(format_args!("{} is not reached yet, and is tried {tried}", chosen.shown()));
         }
         pending().await
     }
 
-    /// Says once for whom we wait, if we wait for long, and then nothing any more.
+    /// Says for whom we wait, if we wait for long, and again after every [`SILENCE_LATER`].
     async fn say_for_whom(&self, client: &Client, chosen: &Chosen) {
         if !self.quiet {
-            tokio::time::sleep(SILENCE).await;
-            let waiting = format!("waiting for {} in {}", self.name, chosen.shown());
-            match client.contention(&self.name).await {
-                Ok(contention) => say(format_args!("{waiting}, {contention}")),
-                Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
-            }
+            let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
+            after_each(silences, async || {
+                let waiting = format!("waiting for {} in {}", self.name, chosen.shown());
+                match client.contention(&self.name).await {
+                    Ok(contention) => say(format_args!("{waiting}, {contention}")),
+                    Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
+                }
+            })
+            .await;
         }
         pending().await
     }
 
     fn not_acquired(&self, error: Error, chosen: &Chosen) -> Failure {
-        let message = format!("{}; the store is {}", chain(&error), chosen.shown());
+        let is_of_permits = |(key, claim): (&str, &str)| key == "theirs" && claim.contains(" of ");
+        let hint = match self.permits {
+            Some(Permits { capacity, .. }) if error.context().any(is_of_permits) => format!(
+                "; to change the number of permits, wait until everybody has left the queue, and then start all with {capacity}"
+            ),
+            _ => String::new(),
+        };
+        let message = format!("{}; the store is {}{hint}", chain(&error), chosen.shown());
         match error.kind() {
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
                 Failure::silent(self.busy_exit_code)
@@ -408,6 +423,14 @@ impl Run {
 /// What became of a release.
 type Released = Result<(), GuardError<AnyGuard>>;
 
+/// Says `word` after each of the silences.
+async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl AsyncFnMut()) {
+    for silence in silences {
+        tokio::time::sleep(silence).await;
+        word().await;
+    }
+}
+
 /// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
 /// the command ended while it was held.
 async fn stay(guard: &AnyGuard, until: Moment, signals: &mut Signals) -> bool {
@@ -443,4 +466,20 @@ fn purpose_of(command: &[OsString]) -> String {
     let program = command.first().and_then(|program| std::path::Path::new(program).file_name()?.to_str());
     let fits = program.filter(|program| arguments::purpose_fault(program).is_none());
     fits.unwrap_or("a command").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_said_after_every_silence() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut said = 0;
+        runtime
+            .block_on(after_each(once(Duration::from_millis(1)).chain(repeat(Duration::ZERO).take(3)), async || {
+                said += 1
+            }));
+        assert_eq!(said, 4);
+    }
 }

@@ -1,6 +1,6 @@
 //! `fencelock bench`: the drill ends exact, and says so.
 
-use crate::common::{Place, code, ended, output, stderr, stdout};
+use crate::common::{PROGRAM, Place, code, ended, output, stderr, stdout};
 
 #[test]
 fn the_counter_ends_exact_over_several_processes() {
@@ -13,6 +13,15 @@ fn the_counter_ends_exact_over_several_processes() {
     assert_eq!((figures["exact"].as_bool(), figures["overlaps"].as_u64()), (Some(true), Some(0)));
     assert_eq!(figures["tokens_not_rising"].as_u64(), Some(0));
     assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
+}
+
+#[test]
+fn workers_are_waited_for_though_the_parent_ignores_the_end_of_children() {
+    let place = Place::new();
+    let mut ignored = std::process::Command::new("env");
+    ignored.args(["--ignore-signal=CHLD", PROGRAM, "bench", "--workers", "2", "--processes", "2", "--sections", "5"]);
+    let drilled = output(ignored.env("FENCELOCK_STORE", place.url()));
+    assert_eq!((code(&drilled), stderr(&drilled)), (0, String::new()));
 }
 
 #[test]
