@@ -100,7 +100,7 @@ impl Around {
     /// What they mean for the lock `name` of `store`, wanted as `mode`.
     pub(crate) fn mean_for(&self, store: &str, name: &Name, mode: Mode) -> Inside<'_> {
         let same = || self.0.iter().filter(|held| held.store == store && held.name == name.as_str());
-        let Some(last) = same().last() else { return Inside::Nothing };
+        let Some(last) = same().next_back() else { return Inside::Nothing };
         if let Mode::Permits(count, capacity) = mode
             && same().all(|held| matches!(held.mode, Mode::Permits(..)))
         {

@@ -55,6 +55,25 @@ fn interrupt_ends_the_wait_for_a_lock() {
 }
 
 #[test]
+fn a_wait_that_the_keyboard_suspends_leaves_the_queue_and_joins_it_again_in_front() {
+    let place = Place::new();
+    let mut holder = place.holder("job");
+    let mut screen = shell(&place);
+    screen.types("\"$FL\" run --quiet job -- echo 'it is' done\n");
+    for _ in 0..2 {
+        place.queued("job", 2);
+        screen.types("\u{1a}");
+        screen.shows("here> ");
+        assert_eq!(place.contenders("job").len(), 1);
+        screen.types("fg\n");
+    }
+    place.queued("job", 2);
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    screen.shows("it is done");
+    screen.shows("here> ");
+}
+
+#[test]
 fn suspending_stops_both_and_the_shell_can_bring_them_back() {
     let place = Place::new();
     let mut screen = shell(&place);
