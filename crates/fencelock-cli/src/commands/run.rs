@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::Liveness;
-use fencelock::{AnyGuard, Client, Clock as _, Error, ErrorKind, GuardError, GuardState, Moment, Name, Retry, SystemClock};
+use fencelock::{
+    AnyGuard, Client, Clock as _, Error, ErrorKind, GuardError, GuardState, Moment, Name, Retry, SystemClock,
+};
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
