@@ -147,8 +147,7 @@ async fn a_break_waits_for_the_transaction_and_a_release_that_may_not_wait_says_
     assert!(error.to_string().contains(&format!("process {process}")), "{error}");
     assert_eq!(queued(&other, "job").await, 1);
     user.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(queued(&other, "job").await, 1);
-    // The guard is in the error. Without it, its lock is given up in the background.
+    // The guard is in the error. Without it, its lock is given up in the background, unless the last request of the release did that.
     drop(error);
     until_queued(&other, "job", 0).await;
 }
