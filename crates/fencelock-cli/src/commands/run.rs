@@ -316,6 +316,30 @@ impl Run {
         }
     }
 
+    /// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
+    /// the command ended while it was held.
+    async fn stay(&self, guard: &AnyGuard, until: Moment, signals: &mut Signals) -> bool {
+        if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
+            return false;
+        }
+        tokio::select! {
+            biased;
+            _ = signals.asked_to_end() => {}
+            _ = guard.lost() => {}
+            () = SystemClock.sleep_until(until) => {}
+            () = self.say_that_it_is_held_on() => {}
+        }
+        true
+    }
+
+    async fn say_that_it_is_held_on(&self) {
+        if !self.quiet {
+            tokio::time::sleep(SILENCE).await;
+            say(format_args!("the command has ended, and --hold-at-least holds the lock {} on", self.name));
+        }
+        pending().await
+    }
+
     /// Runs the command under `guard` to its end, and gives the lock back.
     async fn hold(
         &self,
@@ -350,7 +374,7 @@ impl Run {
                 if let (Ok(ending), Some(until)) = (&ended, held_until)
                     && !not_begun.contains(ending)
                 {
-                    stayed = stay(&guard, until, signals).await;
+                    stayed = self.stay(&guard, until, signals).await;
                 }
                 if let Some(beside) = beside {
                     beside.finish().await;
@@ -431,21 +455,6 @@ async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl Asy
         tokio::time::sleep(silence).await;
         word().await;
     }
-}
-
-/// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
-/// the command ended while it was held.
-async fn stay(guard: &AnyGuard, until: Moment, signals: &mut Signals) -> bool {
-    if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
-        return false;
-    }
-    tokio::select! {
-        biased;
-        _ = signals.asked_to_end() => {}
-        _ = guard.lost() => {}
-        () = SystemClock.sleep_until(until) => {}
-    }
-    true
 }
 
 /// What became of one try to run the command.

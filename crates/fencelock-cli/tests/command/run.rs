@@ -227,27 +227,26 @@ fn descriptors_that_systemd_passes_are_the_commands() {
 #[test]
 fn a_lock_that_is_held_at_least_for_a_while_outlives_its_command() {
     let place = Place::new();
-    let start = |script: &str| {
-        let mut command = place.run(&["--hold-at-least", "1h", "job"], script);
-        let running = Running::start(command.stderr(Stdio::piped()));
-        let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
-        (running, command)
+    let said = place.path("said");
+    let start = || {
+        let mut command = place.run(&["--hold-at-least", "1h", "job"], "exit 3");
+        let running = Running::start(command.stderr(std::fs::File::create(&said).unwrap()));
+        assert!(written(&said).contains("the command has ended, and --hold-at-least holds the lock job on"));
+        running
     };
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let (running, command) = start("echo $$ > pid; exit 3");
-        until("the command is gone", || (!is_alive(command)).then_some(()));
+        let running = start();
         assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
         running.signal(signal);
         assert_eq!(running.code(), 3);
-        assert_eq!(ended(&mut place.run(&["--try", "job"], "rm pid")).0, 0);
+        assert_eq!(ended(&mut place.run(&["--try", "job"], "true")).0, 0);
     }
-    let (running, command) = start("echo $$ > pid; exit 3");
-    until("the command is gone", || (!is_alive(command)).then_some(()));
+    let running = start();
     remove_tickets(&place.path("store"), "job.");
-    let lost = running.end();
-    assert_eq!(code(&lost), 3, "it ended while it was held");
-    assert!(stderr(&lost).contains("before --hold-at-least was over"), "{}", stderr(&lost));
-    assert_eq!(ended(&mut place.run(&["--hold-at-least", "1ms", "job"], "rm pid; exit 4")).0, 4);
+    assert_eq!(running.code(), 3, "it ended while it was held");
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("before --hold-at-least was over"), "{said}");
+    assert_eq!(ended(&mut place.run(&["--hold-at-least", "1ms", "job"], "exit 4")).0, 4);
 }
 
 #[test]

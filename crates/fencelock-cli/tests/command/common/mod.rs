@@ -131,7 +131,7 @@ impl Place {
             self.queued("job", 2);
             waiter.signal(signal);
             stopped(waiter.pid().as_raw());
-            assert_eq!(self.contenders("job").len(), 1, "{signal}");
+            self.queued("job", 1);
             if signal == Signal::SIGTTIN {
                 waiter.signal(Signal::SIGCONT);
             }
