@@ -44,7 +44,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
             // Each time a thousand of the dead are gone, so this ends.
             Enter::Again => continue,
             Enter::Stale(epoch) => {
-                core.member.raise(epoch);
+                core.member.hub().raise(epoch);
                 overtaken += 1;
                 continue;
             }

@@ -49,6 +49,10 @@ pub(crate) struct Hub {
     events: mpsc::UnboundedSender<SessionEvent>,
     over: AtomicU8,
     cause: OnceLock<Loss>,
+    /// The newest epoch of the session that we know; 0 before it is open.
+    epoch: AtomicU64,
+    /// Before the newest request was sent that was answered with the session alive.
+    confirmed: AtomicU64,
     /// The number of the connection whose messages count; 0 for none.
     connection: AtomicU64,
     /// Rung when a place has to be looked at earlier than was planned.
@@ -71,10 +75,31 @@ impl Hub {
             events,
             over: AtomicU8::new(Over::No as u8),
             cause: OnceLock::new(),
+            epoch: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
             connection: AtomicU64::new(0),
             bell: Notify::new(),
             planned: AtomicU64::new(u64::MAX),
         }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The session has this epoch, at least: requests that carry an older one are refused.
+    pub(crate) fn raise(&self, epoch: u64) {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// When the newest request was sent that was answered with the session alive.
+    pub(crate) fn confirmed(&self) -> Moment {
+        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// The server answered what was sent then: the session lives.
+    pub(crate) fn confirm(&self, sent: Moment) {
+        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

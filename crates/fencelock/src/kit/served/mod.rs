@@ -2,7 +2,8 @@
 //! server tells a session that it was granted, or broken. What a session knows of its own places, how it waits and how it looks at them
 //! anew are the same whatever language the server's half is written in.
 //!
-//! A store says how it asks its server ([`Served`]); the way there is a [`Reconnect`].
+//! A store says how it asks its server: about a session and its places in [`Served`], about queues in [`Server`]. The way there is a
+//! [`Reconnect`]. Everything else of the contract is here, once.
 
 mod answers;
 mod enter;
@@ -10,24 +11,25 @@ mod hub;
 mod messages;
 mod place;
 mod repair;
+mod session;
 mod slot;
+mod store;
 
 use std::future::Future;
 use std::sync::Arc;
 
 pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn};
-pub(crate) use self::enter::enter;
 pub(crate) use self::hub::{HeldIn, Hub, Over, REPAIR};
 #[cfg(test)]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
 pub(crate) use self::repair::{Places, portions, repair};
-use super::own_places::over;
+pub(crate) use self::store::{ServedStore, Server};
 use super::reconnect::{Dial, Reconnect};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, PlaceId, RequestId};
+use crate::store::{Entry, PlaceId};
 
 /// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
 pub(crate) trait Served: Send + Sync + 'static {
@@ -39,9 +41,6 @@ pub(crate) trait Served: Send + Sync + 'static {
 
     /// The bucket of a name.
     fn bucket_of(&self, name: &Name) -> u16;
-
-    /// The session has this epoch, at least: requests that carry an older one are refused.
-    fn raise(&self, epoch: u64);
 
     /// Joins a queue at its tail. `again` says that this request may have been sent before.
     fn enter(
@@ -74,6 +73,21 @@ pub(crate) trait Served: Send + Sync + 'static {
         connection: &Connection<Self>,
         place: &PlaceId,
     ) -> impl Future<Output = Result<Withdrawn>> + Send;
+
+    /// Prolongs the session and all that it holds: whether it lives. The hub is told what was broken or lost; the server need not tell
+    /// again of the broken grants that are `known`.
+    fn renew(
+        &self,
+        connection: &Connection<Self>,
+        known: &[(PlaceId, u64)],
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Has some of what the dead left be cleared away, soon. Nobody waits for it.
+    fn tidy_up(&self);
+
+    /// Ends the session and all of its places. The hub forgets what was given up: it is not asked for again when this is cut off and tried
+    /// once more.
+    fn close(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// What requests of a session are sent on.
@@ -83,27 +97,4 @@ pub(crate) type Connection<S> = <<S as Served>::Dial as Dial>::Connection;
 pub(crate) struct Core<S: Served> {
     pub(crate) link: Arc<Reconnect<S::Dial>>,
     pub(crate) member: Arc<S>,
-}
-
-impl<S: Served> Core<S> {
-    /// Refuses what only a living session can do.
-    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.member.hub().over() {
-            Over::No => Ok(()),
-            Over::Here | Over::There => Err(over(operation)),
-        }
-    }
-
-    /// Takes a request back.
-    pub(crate) async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        // Nothing takes effect in a session that the server has no more.
-        if self.member.hub().over() != Over::There {
-            let connection = self.link.connection().await?;
-            let place = PlaceId { name: name.clone(), request: id };
-            let withdrawn = self.member.withdraw(&connection, &place).await?;
-            withdrawn.epoch.into_iter().for_each(|epoch| self.member.raise(epoch));
-        }
-        self.member.hub().forget(id);
-        Ok(())
-    }
 }

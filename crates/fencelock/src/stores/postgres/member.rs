@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::sync::Notify;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::connection::{Call, Chores, Connection, User, strange};
@@ -15,7 +16,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket::{BUCKETS, bucket_of};
 use crate::kit::served::{
-    Enter, Hub, Lightened, Look, Looked, Over, Places, Seen, Served, Withdrawn, portions, repair,
+    Broken, Enter, Hub, Lightened, Look, Looked, Over, Places, Seen, Served, Withdrawn, portions, repair,
 };
 use crate::name::Name;
 use crate::queue::Claim;
@@ -31,6 +32,10 @@ const IDLE_MOST: u64 = 32_767;
 /// When the first who waits behind a session that is bound to a connection looks, whatever the number of the names that it waits for: at
 /// each multiple of this.
 const BEAT: Duration = Duration::from_millis(100);
+/// How many places of a session that is closed are given up at once.
+const CLOSES: usize = 256;
+/// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
+const PART: u32 = 3;
 /// How often a request is sent that met its place in another state than it was known to be in.
 const TRIES: usize = 4;
 
@@ -42,10 +47,6 @@ pub(super) struct Member {
     pub(super) bell: String,
     pub(super) opening: Opening,
     pub(super) hub: Arc<Hub>,
-    /// The newest epoch of the session that we know; 0 before it is open.
-    epoch: AtomicU64,
-    /// Before the newest request was sent that was answered with the session alive.
-    confirmed: AtomicU64,
     /// Which bucket is cleared up next. Clients begin anywhere, so that together they soon have been everywhere.
     swept: Arc<AtomicU64>,
     sweep: Arc<Notify>,
@@ -94,31 +95,9 @@ impl Member {
             bell: format!("fencelock_{bell:016x}"),
             opening,
             hub: Arc::new(hub),
-            epoch: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
             swept: Arc::new(AtomicU64::new(session % u64::from(BUCKETS))),
             sweep: Arc::new(Notify::new()),
         }
-    }
-
-    fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// When the newest request was sent that was answered with the session alive.
-    pub(super) fn confirmed(&self) -> Moment {
-        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
-    }
-
-    /// The server answered what was sent then: the session lives.
-    pub(super) fn confirm(&self, sent: Moment) {
-        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
-    }
-
-    /// Has the session listen or not, as it needs to by now, and some of what the dead left be cleared away. Soon, and nobody waits for it: on
-    /// the connection, requests may wait for somebody else's transaction.
-    pub(super) fn tidy_up(&self) {
-        self.sweep.notify_one();
     }
 
     fn session(&self) -> i64 {
@@ -145,7 +124,7 @@ impl Member {
             self.keep_for_longer_than_the_lease(connection).await?;
         }
         let sent = self.opening.clock.now();
-        if self.epoch() == 0 {
+        if self.hub.epoch() == 0 {
             let owner = &self.opening.owner;
             let (pid, client) = (i64::from(owner.pid), signed(owner.client));
             let arguments: [&(dyn ToSql + Sync); 7] =
@@ -155,8 +134,8 @@ impl Member {
                 let message = "the number that was drawn at random for the session is somebody else's";
                 return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
             }
-            self.raise(unsigned(epoch));
-            self.confirm(sent);
+            self.hub.raise(unsigned(epoch));
+            self.hub.confirm(sent);
             return Ok(());
         }
         let epoch: i64 = connection.ask("resume session", Call::Resume, &[&self.session(), &self.ttl()]).await?;
@@ -164,8 +143,8 @@ impl Member {
             self.hub.end(Over::There, Loss::Expired);
             return Ok(());
         }
-        self.raise(unsigned(epoch));
-        self.confirm(sent);
+        self.hub.raise(unsigned(epoch));
+        self.hub.confirm(sent);
         self.reconcile(connection).await
     }
 
@@ -256,6 +235,23 @@ impl Member {
         })
     }
 
+    async fn ask_to_renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<Vec<Option<Broken>>> {
+        let heard: Vec<i64> = known.iter().map(|(_, seq)| signed(*seq)).collect();
+        let rows = connection.call("renew", Call::Renew, &[&self.session(), &self.ttl(), &heard]).await?;
+        rows.iter().map(read_broken).collect()
+    }
+
+    /// The same a while later, on another connection: on the first one, a request may wait for somebody else's transaction.
+    async fn ask_apart(&self, known: &[(PlaceId, u64)]) -> Result<Vec<Option<Broken>>> {
+        let clock = &self.opening.clock;
+        clock.sleep_until(clock.now().after(self.opening.patience() / PART)).await;
+        match apart(&self.config, Some(&self.opening)).await {
+            Ok(connection) => self.ask_to_renew(&connection, known).await,
+            // Then the first one is the only hope.
+            Err(_) => future::pending().await,
+        }
+    }
+
     async fn ask_to_leave(
         &self,
         connection: &Connection,
@@ -276,6 +272,19 @@ impl Member {
         let message = "the place is granted and waits in turn";
         Err(Error::new(ErrorKind::Unreachable, "leave", message).retryable())
     }
+}
+
+/// A grant that somebody broke, as a renewal tells of it; `None` says that the session is over.
+fn read_broken(row: &Row) -> Result<Option<Broken>> {
+    let told = || -> Result<_, tokio_postgres::Error> {
+        let (seq, name): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+        let (client, number): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+        Ok((seq, name, RequestId { client: unsigned(client), number: unsigned(number) }, row.try_get::<_, String>(4)?))
+    };
+    let (seq, name, request, reason) = told().map_err(|_| strange("renew"))?;
+    let Ok(grant) = u64::try_from(seq) else { return Ok(None) };
+    let name = Name::new(name).map_err(|_: Error| strange("renew"))?;
+    Ok(Some(Broken { place: PlaceId { name, request }, grant, reason: reason.into() }))
 }
 
 /// The error of what waits for a transaction in which the lock is held (`hold`).
@@ -339,13 +348,9 @@ impl Served for Member {
         bucket_of(name)
     }
 
-    fn raise(&self, epoch: u64) {
-        self.epoch.fetch_max(epoch, Ordering::AcqRel);
-    }
-
     async fn enter(&self, connection: &Connection, entry: &Entry, again: bool) -> Result<Enter> {
         let hears = connection.hears();
-        let (epoch, client, number) = (signed(self.epoch()), signed(entry.id.client), signed(entry.id.number));
+        let (epoch, client, number) = (signed(self.hub.epoch()), signed(entry.id.client), signed(entry.id.number));
         let (weight, capacity) = (i64::from(entry.claim.weight()), i64::from(entry.claim.capacity()));
         let lease = entry.lease.map(whole_milliseconds);
         let arguments: [&(dyn ToSql + Sync); 11] = [
@@ -421,6 +426,42 @@ impl Served for Member {
             _ => self.leave_in_time(place, None).await?,
         };
         Ok(Withdrawn { epoch: Some(unsigned(epoch)).filter(|epoch| *epoch != 0), was_there })
+    }
+
+    async fn renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
+        let told = tokio::select! {
+            biased;
+            told = self.ask_to_renew(connection, known) => told?,
+            told = self.ask_apart(known) => told?,
+        };
+        for broken in told {
+            let Some(broken) = broken else { return Ok(false) };
+            self.hub.told_broken(broken);
+        }
+        Ok(true)
+    }
+
+    /// Has the session listen or not, as it needs to by now, too. On the connection, requests may wait for somebody else's transaction.
+    fn tidy_up(&self) {
+        self.sweep.notify_one();
+    }
+
+    async fn close(&self, connection: &Connection) -> Result<()> {
+        let places: Vec<PlaceId> = self
+            .hub
+            .by_name()
+            .into_iter()
+            .flat_map(|(name, ids)| ids.into_iter().map(move |request| PlaceId { name: name.clone(), request }))
+            .collect();
+        for some in places.chunks(CLOSES) {
+            let given_up = some.iter().map(async |place| {
+                self.leave(connection, place, self.hub.seq(place.request)).await?;
+                self.hub.forget(place.request);
+                Ok::<_, Error>(())
+            });
+            future::try_join_all(given_up).await?;
+        }
+        connection.call("close session", Call::Close, &[&self.session()]).await.map(drop)
     }
 }
 

@@ -10,32 +10,28 @@ mod fault;
 mod link;
 mod member;
 mod schema;
-mod session;
 mod setup;
 mod show;
 mod url;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_core::stream::BoxStream;
-use futures_util::stream;
-use tokio::sync::mpsc;
 
 use self::connection::Connection;
 use self::link::{Link, Nobody, apart, link};
 use self::member::Member;
 pub use self::schema::{HOLD, Migration, Schema};
-use self::session::PostgresSession;
+use self::show::Listed;
 use self::url::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Core, Hub, Over, REPAIR};
+use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo,
-    StoreUrl, Tokens,
+    Break, Capability, Liveness, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
+    Tokens,
 };
 
 /// What the registry knows of this store.
@@ -81,122 +77,67 @@ static BOUND: Capability = Capability {
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let config = Arc::new(Config::from_url(url)?);
-        Ok(Arc::new(PostgresStore { config, newest: Mutex::default(), reader: Mutex::default() }) as Arc<dyn Store>)
+        Ok(Arc::new(ServedStore::new(Postgres(config))) as Arc<dyn Store>)
     })
 }
 
 /// Locks on a PostgreSQL server.
-struct PostgresStore {
-    config: Arc<Config>,
-    /// The session opened last: queues are read through it.
-    newest: Mutex<Weak<Core<Member>>>,
-    /// What queues are read through when there is no session.
-    reader: Mutex<Option<Arc<Link>>>,
-}
+struct Postgres(Arc<Config>);
 
-impl fmt::Debug for PostgresStore {
+impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.config, f)
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 
-impl PostgresStore {
-    async fn open(&self, opening: Opening) -> Result<Opened> {
+impl Server for Postgres {
+    type Member = Member;
+    type Listed = Listed;
+
+    fn capability(&self) -> &Capability {
+        if self.0.is_bound { &BOUND } else { &CAPABILITY }
+    }
+
+    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
         let random = || {
             getrandom::u64().map_err(|error| {
                 Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
             })
         };
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let ttl = opening.ttl;
-        let bound = if self.config.is_bound { Some(random()?) } else { None };
-        let member = Member::new(Arc::clone(&self.config), random()?, random()?, bound, opening, Hub::new(sender));
-        let member = Arc::new(member);
-        let link = link(&self.config, Arc::clone(&member) as Arc<dyn connection::User>, Some(&member.opening));
-        link.connection().await?;
-        if member.hub.over() != Over::No {
-            let message = "the connection that the session ends with was lost at once";
-            return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
-        }
-        let confirmed = member.confirmed();
-        let core = Arc::new(Core { link, member });
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
-        let events = Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: Arc::new(PostgresSession(core)), events, ttl: Some(ttl), confirmed, capability: None })
+        let bound = if self.0.is_bound { Some(random()?) } else { None };
+        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, bound, opening, hub));
+        let link = link(&self.0, Arc::clone(&member) as Arc<dyn connection::User>, Some(&member.opening));
+        Ok((member, link))
     }
 
-    /// The connection of the session opened last, or, if there is none any more, one that serves no session; `None` for a database
-    /// in which nobody took a lock yet.
-    async fn connection(&self) -> Result<Option<Arc<Connection>>> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(core) = newest.filter(|core| core.alive("read").is_ok()) {
-            return core.link.connection().await.map(Some);
-        }
-        let reader = {
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = || link(&self.config, Arc::new(Nobody), None);
-            Arc::clone(reader.get_or_insert_with(new))
-        };
-        let connection = reader.connection().await?;
-        if connection.has_schema() {
-            return Ok(Some(connection));
-        }
-        // The next one looks whether somebody made the schema.
-        reader.hang_up();
-        Ok(None)
-    }
-}
-
-impl Store for PostgresStore {
-    fn capability(&self) -> &Capability {
-        if self.config.is_bound { &BOUND } else { &CAPABILITY }
+    fn reader(&self) -> Arc<Link> {
+        link(&self.0, Arc::new(Nobody), None)
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        Box::pin(self.open(opening))
+    /// The schema is made by whoever takes the first lock.
+    fn is_unused(&self, connection: &Connection) -> bool {
+        !connection.has_schema()
     }
 
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        Box::pin(async move {
-            match self.connection().await? {
-                Some(connection) => show::queue(&connection, name, page).await,
-                None => Ok(Queue::page_of(name.clone(), Vec::new(), page)),
-            }
-        })
+    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
+        show::queue(connection, name, page).await
     }
 
-    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
-        Box::pin(async move {
-            match self.connection().await? {
-                Some(connection) => show::contention(&connection, name, mine).await,
-                None => Ok(Outline::of(&[], mine)),
-            }
-        })
+    async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+        show::contention(connection, name, mine).await
     }
 
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        let portion = async move |from: Option<show::Listed>| {
-            let Some(from) = from else { return Ok(None) };
-            let Some(connection) = self.connection().await? else { return Ok(None) };
-            show::names(&connection, &from, prefix).await.map(Some)
-        };
-        Box::pin(stream::try_unfold(Some((-1, String::new())), portion))
+    async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
+        show::names(connection, &from, prefix).await
     }
 
-    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            // A client that only looks does not know the function that writes.
-            let connection = apart(&self.config, None).await?;
-            show::break_grant(&self.config, &connection, order).await
-        })
+    async fn break_grant(&self, _: &Connection, order: &Break) -> Result<bool> {
+        // A client that only looks does not know the function that writes.
+        let connection = apart(&self.0, None).await?;
+        show::break_grant(&self.0, &connection, order).await
     }
 
-    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        Box::pin(async move {
-            match self.connection().await? {
-                Some(connection) => show::breaks(&connection, name).await,
-                None => Ok(Vec::new()),
-            }
-        })
+    async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
+        show::breaks(connection, name).await
     }
 }

@@ -87,7 +87,14 @@ fn contender(row: &Row) -> Result<Contender> {
 }
 
 /// Up to which place names were listed: its bucket and its name.
-pub(super) type Listed = (i32, String);
+pub(super) struct Listed(i32, String);
+
+impl Default for Listed {
+    /// Before the first bucket.
+    fn default() -> Self {
+        Self(-1, String::new())
+    }
+}
 
 /// Names behind `from` that begin with `prefix`, and how far that came; `None` at the end.
 pub(super) async fn names(connection: &Connection, from: &Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
@@ -102,7 +109,7 @@ pub(super) async fn names(connection: &Connection, from: &Listed, prefix: &str) 
         if alive && name.starts_with(prefix) {
             names.extend(Name::new(name.clone()));
         }
-        last = Some((bucket, name));
+        last = Some(Listed(bucket, name));
     }
     Ok((names, last))
 }

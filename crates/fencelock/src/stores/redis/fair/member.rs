@@ -1,23 +1,26 @@
 //! A session of this layout as the wire sees it, and a reader without one: what they say first on a connection, and what they hear there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_core::future::BoxFuture;
+use futures_util::future;
 use redis::RedisError;
 
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
 use super::refusal::{self, NEEDED, NEEDED_TO_LOOK};
-use super::scripts::{self, Open};
+use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::served::{Enter, Hub, Lightened, Over, Places, Served, Withdrawn, repair};
+use crate::kit::served::{Enter, HeldIn, Hub, Lightened, Over, Places, Served, Withdrawn, portions, repair};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, Loss, Opening, PlaceId};
+use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, Run, Script, Server, forbidden};
-use crate::time::Moment;
+
+/// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
+/// takes in a few of these at a time, at 8 KiB and a millisecond each.
+const CLOSES: usize = 8;
 
 /// A client that looks at queues without a session.
 pub(super) struct Reader {
@@ -66,10 +69,6 @@ pub(super) struct Member {
     pub(super) opening: Opening,
     pub(super) hub: Arc<Hub>,
     pub(super) janitor: Arc<Janitor>,
-    /// The newest epoch of the session that we know; 0 before it is open.
-    epoch: AtomicU64,
-    /// Before the newest request was sent that was answered with the session alive.
-    confirmed: AtomicU64,
     /// Which run of the server it met last.
     run: Run,
 }
@@ -82,24 +81,8 @@ impl Member {
             opening,
             hub: Arc::new(hub),
             janitor: Arc::new(Janitor::new(session)),
-            epoch: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
             run: Run::default(),
         }
-    }
-
-    fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// When the newest request was sent that was answered with the session alive.
-    pub(super) fn confirmed(&self) -> Moment {
-        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
-    }
-
-    /// The server answered what was sent then: the session lives.
-    pub(super) fn confirm(&self, sent: Moment) {
-        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
 
     /// Whether the server says which run of it this is.
@@ -110,8 +93,8 @@ impl Member {
     /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: nothing of the session
     /// can be relied on any more. Nor where nobody may ask whether it was.
     fn has_run_since(&self, server: &Server, connection: &Connection) {
-        let ago = self.opening.clock.now().since(self.confirmed());
-        let Some(loss) = self.run.met(server, ago).filter(|_| self.epoch() != 0) else { return };
+        let ago = self.opening.clock.now().since(self.hub.confirmed());
+        let Some(loss) = self.run.met(server, ago).filter(|_| self.hub.epoch() != 0) else { return };
         tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
         self.hub.end(Over::Here, loss);
     }
@@ -122,23 +105,66 @@ impl Member {
             return Ok(());
         }
         let sent = self.opening.clock.now();
-        if self.epoch() == 0 {
+        if self.hub.epoch() == 0 {
             let open = scripts::open(&self.layout, self.session, self.opening.ttl, &self.opening.owner);
             match connection.run("open session", &open).await? {
-                Open::Opened(epoch) => self.raise(epoch),
+                Open::Opened(epoch) => self.hub.raise(epoch),
                 Open::Layout(found) => return Err(unknown_layout(found)),
             }
         } else {
             let resume = scripts::resume(&self.layout, self.session, self.opening.ttl);
             match connection.run("resume session", &resume).await? {
-                Some(epoch) => self.raise(epoch),
+                Some(epoch) => self.hub.raise(epoch),
                 None => {
                     self.hub.end(Over::There, Loss::Expired);
                     return Ok(());
                 }
             }
         }
-        self.confirm(sent);
+        self.hub.confirm(sent);
+        Ok(())
+    }
+
+    /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
+    async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[(PlaceId, u64)]) -> Result<bool> {
+        let renew = scripts::renew(&self.layout, self.session, self.opening.ttl, held, known);
+        let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
+        broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
+        for lost in lost {
+            if let Some(held) = held.get(lost.index) {
+                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "a bucket of names was lost, and the locks in it");
+                self.hub.lost_bucket(*held, lost.born);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives up these places, and the session with the last of them. What was given up is not asked for again when this is cut off and
+    /// tried once more.
+    async fn give_up(&self, connection: &Connection, mut left: Vec<Places>) -> Result<()> {
+        let last = left.pop().unwrap_or_default();
+        for batch in left.chunks(CLOSES) {
+            future::try_join_all(batch.iter().map(|portion| self.give_up_portion(connection, portion, false))).await?;
+        }
+        self.give_up_portion(connection, &last, true).await
+    }
+
+    /// A name that somebody broke is passed over: without the session, nobody holds it.
+    async fn give_up_portion(
+        &self,
+        connection: &Connection,
+        portion: &[(Name, Vec<RequestId>)],
+        last: bool,
+    ) -> Result<()> {
+        let close = scripts::close(&self.layout, self.session, portion, last);
+        match connection.run("close session", &close).await {
+            Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.hub.forget(*id)),
+            // The script went on with the other names.
+            Err(error) if error.kind() == ErrorKind::Layout => {
+                tracing::warn!(%error, "places could not be given up");
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -152,7 +178,7 @@ impl Member {
         };
         let repair = repair(weak, Arc::clone(&self.hub), Arc::clone(&self.opening.clock), look);
         Box::pin(async move {
-            futures_util::future::join(repair, clear_up).await;
+            future::join(repair, clear_up).await;
         })
     }
 }
@@ -168,13 +194,9 @@ impl Served for Member {
         self.layout.bucket_of(name)
     }
 
-    fn raise(&self, epoch: u64) {
-        self.epoch.fetch_max(epoch, Ordering::AcqRel);
-    }
-
     /// The script looks whether the request is there already, in any case.
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
-        connection.run("enter", &scripts::enter(&self.layout, self.session, self.epoch(), entry)).await
+        connection.run("enter", &scripts::enter(&self.layout, self.session, self.hub.epoch(), entry)).await
     }
 
     async fn leave(&self, connection: &Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
@@ -189,6 +211,25 @@ impl Served for Member {
     async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
         let withdraw = scripts::withdraw(&self.layout, self.session, (&place.name, place.request));
         connection.run("cancel", &withdraw).await
+    }
+
+    async fn renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
+        let held = self.hub.held_in();
+        let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        // All of it is on its way at once, so that it takes one round trip.
+        let calls = portions.iter().map(|portion| self.renew_portion(connection, portion, known));
+        Ok(!future::try_join_all(calls).await?.contains(&false))
+    }
+
+    fn tidy_up(&self) {
+        self.janitor.call();
+    }
+
+    async fn close(&self, connection: &Connection) -> Result<()> {
+        self.give_up(connection, portions(self.hub.by_name())).await
     }
 }
 

@@ -62,19 +62,24 @@ fn contender(shown: Shown) -> Contender {
 }
 
 /// Buckets whose names were not all listed yet: from where on, and up to which.
-pub(super) struct Unlisted {
+struct Unlisted {
     from: Swept,
     upto: u16,
 }
 
-/// All buckets, in parts that are listed side by side.
-pub(super) fn unlisted() -> Vec<Unlisted> {
-    let starts = (0..bucket::BUCKETS).step_by(usize::from(SWEPT_PER_CALL.0));
-    let part = |bucket| Unlisted {
-        from: Swept { bucket, cursor: "0".to_owned() },
-        upto: bucket::BUCKETS.min(bucket + SWEPT_PER_CALL.0),
-    };
-    starts.map(part).collect()
+/// What is left of the buckets.
+pub(super) struct Listed(Vec<Unlisted>);
+
+impl Default for Listed {
+    /// All buckets, in parts that are listed side by side.
+    fn default() -> Self {
+        let starts = (0..bucket::BUCKETS).step_by(usize::from(SWEPT_PER_CALL.0));
+        let part = |bucket| Unlisted {
+            from: Swept { bucket, cursor: "0".to_owned() },
+            upto: bucket::BUCKETS.min(bucket + SWEPT_PER_CALL.0),
+        };
+        Self(starts.map(part).collect())
+    }
 }
 
 /// Names in some of these buckets, and what is left of them. One request for each part is on its way at once, and looks at a
@@ -82,9 +87,9 @@ pub(super) fn unlisted() -> Vec<Unlisted> {
 pub(super) async fn names(
     connection: &Connection,
     layout: &Layout,
-    mut unlisted: Vec<Unlisted>,
+    Listed(mut unlisted): Listed,
     prefix: &str,
-) -> Result<(Vec<Name>, Vec<Unlisted>)> {
+) -> Result<(Vec<Name>, Option<Listed>)> {
     let later = unlisted.split_off(unlisted.len().min(BATCH));
     let calls: Vec<_> = unlisted.iter().map(|part| scripts::names(layout, &part.from, part.upto, prefix)).collect();
     let listed = future::try_join_all(calls.iter().map(|call| connection.run("names", call))).await?;
@@ -101,7 +106,7 @@ pub(super) async fn names(
     }
     unlisted.retain(|part| part.from.bucket < part.upto);
     unlisted.extend(later);
-    Ok((names, unlisted))
+    Ok((names, (!unlisted.is_empty()).then_some(Listed(unlisted))))
 }
 
 pub(super) async fn break_grant(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {

@@ -1,0 +1,192 @@
+//! A store whose server keeps the queues, as the engine sees it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+use super::session::ServedSession;
+use super::{Connection, Core, Hub, Over, Served};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::reconnect::Reconnect;
+use crate::name::Name;
+use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
+
+/// What such a store asks its server about queues, and how it gets there.
+pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
+    /// A session.
+    type Member: Served;
+    /// How far names were listed.
+    type Listed: Default + Send;
+
+    fn capability(&self) -> &Capability;
+
+    /// A session that is not open yet, and the way on which its first connection opens it.
+    fn member(&self, opening: Opening, hub: Hub) -> Result<MemberOnLink<Self>>;
+
+    /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
+    fn learned(&self, _member: &Self::Member) -> Option<Arc<Capability>> {
+        None
+    }
+
+    /// A way for looking, which belongs to no session.
+    fn reader(&self) -> Arc<Link<Self>>;
+
+    /// Whether nobody took a lock there yet, so that there is nothing to look at.
+    fn is_unused(&self, _connection: &Wire<Self>) -> bool {
+        false
+    }
+
+    fn queue(&self, connection: &Wire<Self>, name: &Name, page: Page) -> impl Future<Output = Result<Queue>> + Send;
+
+    fn contention(
+        &self,
+        connection: &Wire<Self>,
+        name: &Name,
+        mine: &[RequestId],
+    ) -> impl Future<Output = Result<Outline>> + Send;
+
+    /// One portion of the names that begin with `prefix`, and how far that came; `None` at the end.
+    fn names(
+        &self,
+        connection: &Wire<Self>,
+        from: Self::Listed,
+        prefix: &str,
+    ) -> impl Future<Output = Result<(Vec<Name>, Option<Self::Listed>)>> + Send;
+
+    /// Breaks a grant: whether it was there.
+    fn break_grant(&self, connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send;
+
+    fn breaks(&self, connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<Vec<Break>>> + Send;
+}
+
+/// A session, and its way to the server.
+pub(crate) type MemberOnLink<S> = (Arc<<S as Server>::Member>, Arc<Link<S>>);
+/// The way to the server.
+pub(crate) type Link<S> = Reconnect<<<S as Server>::Member as Served>::Dial>;
+/// What requests are sent on.
+pub(crate) type Wire<S> = Connection<<S as Server>::Member>;
+
+/// The store.
+pub(crate) struct ServedStore<S: Server> {
+    server: S,
+    /// The session opened last: queues are looked at on its connection.
+    newest: Mutex<Weak<Core<S::Member>>>,
+    /// On what queues are looked at when there is no session.
+    reader: Mutex<Option<Arc<Link<S>>>>,
+}
+
+impl<S: Server> fmt::Debug for ServedStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.server, f)
+    }
+}
+
+impl<S: Server> ServedStore<S> {
+    pub(crate) fn new(server: S) -> Self {
+        Self { server, newest: Mutex::default(), reader: Mutex::default() }
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Weak<Core<S::Member>>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open(&self, opening: Opening) -> Result<Opened> {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let ttl = opening.ttl;
+        let (member, link) = self.server.member(opening, Hub::new(sender))?;
+        link.connection().await?;
+        if member.hub().over() != Over::No {
+            let message = "the session was over as soon as it was open";
+            return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
+        }
+        let (confirmed, capability) = (member.hub().confirmed(), self.server.learned(&member));
+        let core = Arc::new(Core { link, member });
+        *self.newest() = Arc::downgrade(&core);
+        let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
+        Ok(Opened { session: Arc::new(ServedSession(core)), events, ttl: Some(ttl), confirmed, capability })
+    }
+
+    /// The connection of the session opened last, or, if there is none any more, one that serves no session.
+    async fn connection(&self) -> Result<Arc<Wire<S>>> {
+        let newest = self.newest().upgrade();
+        if let Some(core) = newest.filter(|core| core.alive("look").is_ok()) {
+            return core.link.connection().await;
+        }
+        self.reader().connection().await
+    }
+
+    fn reader(&self) -> Arc<Link<S>> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(reader.get_or_insert_with(|| self.server.reader()))
+    }
+
+    /// The same; `None` where nobody took a lock yet. The next one looks again whether somebody did.
+    async fn used(&self) -> Result<Option<Arc<Wire<S>>>> {
+        let connection = self.connection().await?;
+        if self.server.is_unused(&connection) {
+            self.reader().hang_up();
+            return Ok(None);
+        }
+        Ok(Some(connection))
+    }
+}
+
+impl<S: Server> Store for ServedStore<S> {
+    fn capability(&self) -> &Capability {
+        self.server.capability()
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(self.open(opening))
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        Box::pin(async move {
+            match self.used().await? {
+                Some(connection) => self.server.queue(&connection, name, page).await,
+                None => Ok(Queue::page_of(name.clone(), Vec::new(), page)),
+            }
+        })
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            match self.used().await? {
+                Some(connection) => self.server.contention(&connection, name, mine).await,
+                None => Ok(Outline::of(&[], mine)),
+            }
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        let portion = async move |from: Option<S::Listed>| {
+            let Some(from) = from else { return Ok(None) };
+            let Some(connection) = self.used().await? else { return Ok(None) };
+            self.server.names(&connection, from, prefix).await.map(Some)
+        };
+        Box::pin(stream::try_unfold(Some(S::Listed::default()), portion))
+    }
+
+    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            match self.used().await? {
+                Some(connection) => self.server.break_grant(&connection, order).await,
+                None => Ok(false),
+            }
+        })
+    }
+
+    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
+        Box::pin(async move {
+            match self.used().await? {
+                Some(connection) => self.server.breaks(&connection, name).await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+}
