@@ -53,7 +53,8 @@ fn complete_from(url: &str, around: &Around) -> Outcome<String> {
         None => (None, false),
     };
     let mut user = user.filter(|user| !user.is_empty()).or_else(|| parsed.take("user"));
-    let mut has_password = has_password || parsed.take("password").is_some();
+    let is_asked = parsed.take("password_file").is_some();
+    let mut has_password = has_password || is_asked || parsed.take("password").is_some();
     let mut servers: Vec<String> = parsed.authority().split(',').map(str::to_owned).collect();
     let mut host = parsed.take("host");
     let mut port = parsed.take("port");

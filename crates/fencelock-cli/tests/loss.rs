@@ -99,6 +99,20 @@ fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
 }
 
 #[test]
+fn a_lock_that_cannot_be_renewed_for_a_password_that_was_changed_says_so() {
+    let server = Server::start(Settings::default().with_user("me", "on >one ~* &* +@all")).unwrap();
+    let url = server.url().replace("redis://", "redis://me:one@");
+    let place = Place::with_store(format!("{url}?ttl_ms=6000&renew_interval_ms=200"));
+    let holder = holder(&place, &[]);
+    server.ask(&["ACL", "SETUSER", "me", "resetpass", ">two"]).unwrap();
+    server.ask(&["CLIENT", "KILL", "USER", "me"]).unwrap();
+    let told = said(&place, &holder.end());
+    let first = told.lines().next().unwrap();
+    assert!(first.contains("could not be renewed until TIME (the server refused the user or the password: "), "{told}");
+    assert!(first.ends_with(": the command is stopped before it lapses"), "{told}");
+}
+
+#[test]
 fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));

@@ -10,7 +10,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::connect_string::{self, Server};
 use crate::dial::Addresses;
 use crate::error::{Error, ErrorKind, Result};
-use crate::net::{Net, Tcp};
+use crate::net::{BoxFuture, Net, Tcp};
 use crate::tls::Tls;
 
 /// How to connect, and to what. Its `Debug` shows no credentials.
@@ -22,6 +22,7 @@ pub struct Config {
     pub(crate) request_deadline: Option<Duration>,
     pub(crate) connect_deadline: Option<Duration>,
     pub(crate) auth: Vec<Auth>,
+    pub(crate) asked: Vec<(String, AskCredentials)>,
     pub(crate) tls: Option<Tls>,
     pub(crate) keep_alive: bool,
     pub(crate) max_frame: usize,
@@ -39,6 +40,15 @@ pub(crate) struct Auth {
     pub(crate) scheme: String,
     pub(crate) credentials: Vec<u8>,
 }
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scheme)
+    }
+}
+
+/// Says what the credentials of a scheme are now, or in words why they cannot be had: for [`Config::auth_asked`].
+pub type AskCredentials = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
 /// A shorter silence is not told from a busy machine.
 pub(crate) const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
@@ -67,6 +77,7 @@ impl Config {
             request_deadline: None,
             connect_deadline: None,
             auth: Vec::new(),
+            asked: Vec::new(),
             tls: None,
             keep_alive: true,
             max_frame: Self::DEFAULT_MAX_FRAME,
@@ -108,6 +119,14 @@ impl Config {
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, credentials: impl Into<Vec<u8>>) -> Self {
         self.auth.push(Auth { scheme: scheme.into(), credentials: credentials.into() });
+        self
+    }
+
+    /// The same, asked for anew for each connection: what is said then counts from that connection on. Where it cannot be had, no session
+    /// is opened, and one that there is goes on with what was said last.
+    #[must_use]
+    pub fn auth_asked(mut self, scheme: impl Into<String>, ask: AskCredentials) -> Self {
+        self.asked.push((scheme.into(), ask));
         self
     }
 
@@ -182,6 +201,17 @@ impl Config {
         self
     }
 
+    /// All credentials as they are now.
+    pub(crate) async fn credentials(&self) -> Result<Vec<Auth>> {
+        let mut all = self.auth.clone();
+        for (scheme, ask) in &self.asked {
+            let failed =
+                |why| Error::new(ErrorKind::Config, "connect", format!("the credentials cannot be had: {why}"));
+            all.push(Auth { scheme: scheme.clone(), credentials: ask().await.map_err(failed)? });
+        }
+        Ok(all)
+    }
+
     pub(crate) fn request_deadline_or_default(&self) -> Duration {
         self.request_deadline.unwrap_or(self.session_timeout / 3)
     }
@@ -223,7 +253,8 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
-        let schemes: Vec<_> = self.auth.iter().map(|auth| &auth.scheme).collect();
+        let given = self.auth.iter().map(|auth| &auth.scheme);
+        let schemes: Vec<_> = given.chain(self.asked.iter().map(|(scheme, _)| scheme)).collect();
         f.debug_struct("Config")
             .field("servers", &servers)
             .field("chroot", &self.chroot)

@@ -90,7 +90,7 @@ impl Conversation {
 
     /// What a new connection begins with: the credentials, where the session is, then the watches that the last one had.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
-        for auth in &self.shared.config.auth {
+        for auth in self.shared.credentials() {
             out.extend_from_slice(request::auth(&auth.scheme, &auth.credentials).bytes());
             self.auths += 1;
         }

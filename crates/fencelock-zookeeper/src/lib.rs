@@ -82,7 +82,7 @@ pub use acl::{Acl, Permissions};
 pub use answer::Answer;
 pub use client::Client;
 pub use clock::{Clock, SystemClock};
-pub use config::Config;
+pub use config::{AskCredentials, Config};
 pub use error::{Error, ErrorKind, Result};
 pub use events::{Event, Events};
 pub use multi::{Done, Operation};

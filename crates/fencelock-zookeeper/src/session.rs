@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::config::{Config, SHORTEST_PATIENCE};
 use crate::connection::Connection;
@@ -29,6 +29,10 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let deadline = Instant::now() + within;
     let mut dialer = Dialer::new(Times::of(config.session_timeout, config.attempt));
     let hello = Hello { ticket: SessionKey::none(), timeout: config.session_timeout, seen: 0 };
+    match timeout_at(deadline, shared.ask_credentials()).await {
+        Ok(asked) => asked?,
+        Err(_) => return Err(Error::new(ErrorKind::Deadline, "connect", "the credentials were not given in time")),
+    }
     let dialled = timeout_at(deadline, dialer.dial(shared, hello)).await;
     let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
     let (ready, told) = oneshot::channel();
@@ -95,6 +99,10 @@ impl Session {
         self.ticket = welcome.ticket;
         let (patience, idle, times) = times(&self.shared.config, welcome.timeout);
         self.dialer.found(&server, times);
+        if self.ready.is_none() {
+            // A server waits for so long for the rest of a conversation; one that is silent for longer was left.
+            let _ = timeout(times.attempt, self.shared.ask_credentials()).await;
+        }
         self.shared.confirm(welcome.sent);
         let info = SessionInfo { id: self.ticket.id, timeout: welcome.timeout, server: server.clone() };
         if self.shared.connected(info) > 1 && !is_doubted {

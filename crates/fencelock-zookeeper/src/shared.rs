@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Auth, Config};
 use crate::conversation::End;
 use crate::error::{Error, Result};
 use crate::events::{Event, EventQueue};
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// How the client ended, once it has.
     pub(crate) ended: watch::Sender<Option<Result<()>>>,
     session: Mutex<SessionInfo>,
+    /// What a connection begins with.
+    credentials: Mutex<Vec<Auth>>,
     epoch: AtomicU64,
     /// Nanoseconds on the configured clock.
     confirmed: AtomicU64,
@@ -45,6 +47,7 @@ impl Shared {
         let session = SessionInfo { id: 0, timeout: config.session_timeout, server: String::new() };
         Self {
             request_deadline: config.request_deadline_or_default(),
+            credentials: Mutex::new(config.auth.clone()),
             config,
             outbox: Outbox::default(),
             watches: Arc::default(),
@@ -58,6 +61,20 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, SessionInfo> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn credentials(&self) -> Vec<Auth> {
+        self.credentials.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks for the credentials of the next connection; where they cannot be had, the last ones stay.
+    pub(crate) async fn ask_credentials(&self) -> Result<()> {
+        if self.config.asked.is_empty() {
+            return Ok(());
+        }
+        let credentials = self.config.credentials().await?;
+        *self.credentials.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
+        Ok(())
     }
 
     pub(crate) fn session(&self) -> SessionInfo {

@@ -1,6 +1,7 @@
 //! A client: one connection to a store, many locks.
 
 use std::cmp::Reverse;
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore};
+use crate::store::secret::Secret;
 use crate::store::{self, AnyStore, Break, Capability, Contender, Contention, Owner, Page, Queue, StoreUrl, clean};
 use crate::time::{Clock, SystemClock};
 
@@ -63,6 +65,9 @@ pub enum Health {
     Confirmed(Option<Duration>),
     /// A renewal is overdue; locks are valid for this long.
     Suspect(Option<Duration>),
+    /// The store refuses to renew the session, or to open one, for a reason that no retry helps with, as a password that was changed:
+    /// [`Event::RenewalFailed`](crate::Event::RenewalFailed) and the next acquire tell it. Locks are valid for this long.
+    Refused(Option<Duration>),
     /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,
     /// The client was closed.
@@ -76,7 +81,8 @@ impl Health {
             Self::Confirmed(left) => (0, left.map(Reverse)),
             Self::Suspect(left) => (1, left.map(Reverse)),
             Self::NoSession => (2, None),
-            Self::Closed => (3, None),
+            Self::Refused(left) => (3, left.map(Reverse)),
+            Self::Closed => (4, None),
         };
         if rank(other) > rank(self) { other } else { self }
     }
@@ -226,9 +232,11 @@ impl Client {
         let now = self.engine.clock.now();
         let sessions = self.engine.sessions();
         let all = sessions.iter().map(|live| match live {
-            None => Health::NoSession,
-            Some(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
-            Some(live) => Health::Confirmed(live.safe_until().left(now)),
+            Err(true) => Health::Refused(Some(Duration::ZERO)),
+            Err(false) => Health::NoSession,
+            Ok(live) if live.refusal().is_some() => Health::Refused(live.safe_until().left(now)),
+            Ok(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
+            Ok(live) => Health::Confirmed(live.safe_until().left(now)),
         });
         all.reduce(Health::or_worse).unwrap_or(Health::NoSession)
     }
@@ -281,6 +289,7 @@ pub struct ClientBuilder {
     clock: Option<Arc<dyn Clock>>,
     connect_timeout: Option<Duration>,
     only_when_needed: bool,
+    password: Option<Secret>,
 }
 
 impl ClientBuilder {
@@ -326,6 +335,22 @@ impl ClientBuilder {
     /// [`ClientBuilder::connect`] asks the store nothing then: the first look tells whether it can be reached.
     pub fn session_when_needed(mut self, only_when_needed: bool) -> Self {
         self.only_when_needed = only_when_needed;
+        self
+    }
+
+    /// Asks for the password anew at each connection, so that one that is changed on the server costs no lock: what `ask` says stands
+    /// for the password of the URL, which names the user alone. `ask` runs on a thread of its own and may block, for less than the
+    /// request deadline. The option `password_file` of a URL does the same with a file.
+    ///
+    /// ```
+    /// let builder = fencelock::Client::builder().password(|| std::fs::read_to_string("/run/secrets/redis"));
+    /// # drop(builder);
+    /// ```
+    pub fn password<E>(mut self, ask: impl Fn() -> Result<String, E> + Send + Sync + 'static) -> Self
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.password = Some(Secret::asked(ask));
         self
     }
 
@@ -376,7 +401,8 @@ impl ClientBuilder {
     /// | `memory:name` | none; clients of one process and name share it |
     ///
     /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole
-    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL. What is in the name of a user, in a
+    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL. Stores that take a password take
+    /// `password_file`, a path, as well: the file is read anew at each connection. What is in the name of a user, in a
     /// password or a path and would end it is written as `%` and two hexadecimal digits.
     ///
     /// # Errors
@@ -395,6 +421,7 @@ impl ClientBuilder {
         };
         self.opaque = self.opaque.or(opaque);
         self.retry.check()?;
+        url.ask_for_password(self.password.take());
         let store = store::open_url(url).await?;
         self.connect_store(store).await
     }
@@ -406,6 +433,10 @@ impl ClientBuilder {
     /// As [`ClientBuilder::connect`].
     pub async fn connect_store(self, store: impl Into<AnyStore>) -> Result<Client> {
         let AnyStore(store) = store.into();
+        if self.password.is_some() {
+            let message = "a store that exists already has no URL whose password could be asked for";
+            return Err(Error::new(ErrorKind::Config, "connect", message));
+        }
         let timing = self.timing.resolve(&store.capability().pace)?;
         self.retry.check()?;
         let spawner = Spawner::new(self.io, store.capability().blocking)?;

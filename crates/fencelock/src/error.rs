@@ -174,7 +174,6 @@ impl Error {
     }
 
     /// What is wrong and what caused it, without the operation and the facts called `named`, for a sentence that says these itself.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) fn said_without(&self, named: &str) -> String {
         let mut said = self.0.message.to_string();
         for (key, value) in self.0.context.iter().filter(|(key, _)| *key != named) {

@@ -34,7 +34,8 @@ impl Told {
         let (lock, now) = (format!("the lock {} in {}", guard.name(), self.store), now());
         match cause {
             Cause::Lapsing => {
-                say(format_args!("{lock} could not be renewed until {now}: {then} before it lapses"));
+                let why = guard.refusal().map_or_else(String::new, |why| format!(" ({why})"));
+                say(format_args!("{lock} could not be renewed until {now}{why}: {then} before it lapses"));
             }
             Cause::HeldTooLong => say(format_args!("{lock} was held for --max-hold until {now}: {then}")),
             Cause::Lost(Loss::Broken) => {
@@ -44,7 +45,11 @@ impl Told {
                     say(format_args!("{lock} was lost at {now}, {then}: it was broken by {}{reason}", who.await));
                 }));
             }
-            Cause::Lost(loss) => say(format_args!("{lock} was lost at {now}, {then}: {loss}")),
+            Cause::Lost(loss) => {
+                let why = guard.refusal().filter(|_| loss == Loss::Unconfirmed);
+                let why = why.map_or_else(String::new, |why| format!(", since {why}"));
+                say(format_args!("{lock} was lost at {now}, {then}: {loss}{why}"));
+            }
         }
     }
 

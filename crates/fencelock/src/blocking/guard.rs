@@ -93,6 +93,12 @@ impl<K> Guard<K> {
         self.0.break_reason()
     }
 
+    /// As [`crate::Guard::refusal`].
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.0.refusal()
+    }
+
     /// Cancelled when the lock is lost, and when it is released.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {

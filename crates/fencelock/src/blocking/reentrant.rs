@@ -147,6 +147,12 @@ impl ReentrantGuard {
         self.guard.break_reason()
     }
 
+    /// As [`crate::Guard::refusal`].
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.guard.refusal()
+    }
+
     /// Cancelled when the lock is lost, and when it is released.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {

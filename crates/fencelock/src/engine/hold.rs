@@ -207,6 +207,11 @@ impl Hold {
         self.ending.get()?.reason.get().map(|reason| &**reason)
     }
 
+    /// Why its session cannot be renewed, or could not, if no retry helps with it.
+    pub(crate) fn refusal(&self) -> Option<Arc<str>> {
+        self.live.refusal()
+    }
+
     fn set_reason(&self, reason: Arc<str>) {
         let _ = self.ending.get_or_init(Box::default).reason.set(reason);
     }
@@ -281,7 +286,10 @@ impl Hold {
         let error = Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name);
         match self.reason() {
             Some(reason) if loss == Loss::Broken => error.with("reason", reason),
-            _ => error,
+            _ => match self.refusal().filter(|_| loss == Loss::Unconfirmed) {
+                Some(refusal) => error.with("cause", refusal),
+                None => error,
+            },
         }
     }
 

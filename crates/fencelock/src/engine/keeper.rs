@@ -138,7 +138,10 @@ impl Keeper {
         match answer {
             Ok(renewal) => self.confirmed(&request, renewal),
             Err(error) if error.kind() == ErrorKind::Lost => self.over(self.live.why_over()),
-            Err(error) => self.failed(&error),
+            Err(error) => {
+                self.live.renewal_ended_with(Some(&error));
+                self.failed(&error);
+            }
         }
     }
 
@@ -149,6 +152,7 @@ impl Keeper {
         }
         self.failures = 0;
         let live = &self.live;
+        live.renewal_ended_with(None);
         live.was_answered(request.sent);
         live.are_valid(renewal.valid);
         if !request.doubted {

@@ -96,9 +96,11 @@ impl Engine {
         self.domains.at(domain, |one| one.current())
     }
 
-    /// The session of each domain of which one was open so far.
-    pub(crate) fn sessions(&self) -> Vec<Option<Arc<Live>>> {
-        self.domains.once_open().into_iter().map(|domain| self.current(domain)).collect()
+    /// The session of each domain of which one was open so far, or whether none can be opened, for a reason that no retry helps with.
+    pub(crate) fn sessions(&self) -> Vec<Result<Arc<Live>, bool>> {
+        let is_refused = |domain| self.why_no_session(domain).is_some_and(|error| !error.is_retryable());
+        let session = |domain| self.current(domain).ok_or_else(|| is_refused(domain));
+        self.domains.once_open().into_iter().map(session).collect()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

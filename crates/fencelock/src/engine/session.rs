@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::hold::Hold;
 use super::options::Timing;
+use crate::error::Error;
 use crate::name::Name;
-use crate::store::{Domain, GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session};
+use crate::store::{Domain, GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session, clean};
 use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
@@ -37,6 +38,8 @@ pub(crate) struct Live {
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
+    /// Why no renewal succeeds, if no retry will help with it.
+    refusal: Mutex<Option<Arc<str>>>,
     /// Whether a lock was held on it.
     used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
@@ -119,6 +122,7 @@ impl Live {
             heard: AtomicU64::new(opened.confirmed.as_nanos()),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
+            refusal: Mutex::default(),
             used: Arc::default(),
             over: OnceLock::new(),
             ended: CancellationToken::new(),
@@ -193,6 +197,18 @@ impl Live {
     pub(crate) fn is_suspect(&self) -> bool {
         let overdue = self.answered().after(self.timing.renew_interval * 2);
         self.suspect.load(Ordering::Acquire) || (self.can_lapse() && self.clock.now() >= overdue)
+    }
+
+    /// Why no renewal succeeds, if the last one failed for a reason that no retry will help with.
+    pub(crate) fn refusal(&self) -> Option<Arc<str>> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The last renewal succeeded, or failed for this.
+    pub(super) fn renewal_ended_with(&self, failure: Option<&Error>) {
+        let refusal = failure.filter(|error| !error.is_retryable());
+        let refusal = refusal.map(|error| clean::reason(error.said_without("server").into()));
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 
     /// Completes when the session is over.

@@ -152,6 +152,13 @@ impl<K> Guard<K> {
         self.share.hold.reason()
     }
 
+    /// Why the lock can no longer be renewed, or could not until it was lost, where no retry helps with it: a password that was changed,
+    /// a right that was taken away. `None` while renewals succeed, or fail for a passing reason.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.share.hold.refusal().map(|refusal| refusal.to_string())
+    }
+
     /// Cancelled when the lock is lost, and when it is released. A child of our own token: cancelling it does nothing to
     /// the lock.
     #[must_use]

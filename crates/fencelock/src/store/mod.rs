@@ -34,6 +34,7 @@ mod ids;
 mod opening;
 mod place;
 mod registry;
+pub(crate) mod secret;
 mod url;
 mod view;
 

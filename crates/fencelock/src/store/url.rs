@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
 use super::guess::meant;
+use super::secret::Secret;
 use crate::engine::options::URL_OPTIONS;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -22,6 +24,8 @@ pub struct StoreUrl {
     written: String,
     path: String,
     options: BTreeMap<String, String>,
+    /// How the program is asked for the password.
+    asked: Option<Secret>,
 }
 
 impl StoreUrl {
@@ -59,6 +63,7 @@ impl StoreUrl {
             written,
             path: decode(path)?,
             options: options(query.unwrap_or_default())?,
+            asked: None,
         })
     }
 
@@ -115,11 +120,36 @@ impl StoreUrl {
             .transpose()
     }
 
+    /// The program is asked for the password at each connection.
+    pub(crate) fn ask_for_password(&mut self, secret: Option<Secret>) {
+        self.asked = secret;
+    }
+
+    /// Takes out how the password is got anew at each connection, if it is: by asking the program, or from the file of the option
+    /// `password_file`.
+    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    pub(crate) fn take_secret(&mut self) -> Result<Option<Secret>> {
+        let file = self.take("password_file").map(PathBuf::from);
+        match (self.asked.take(), file) {
+            (Some(_), Some(_)) => {
+                Err(bad("the password is asked of the program, or in `password_file`: leave one out"))
+            }
+            (None, Some(file)) if file.is_relative() => {
+                Err(bad("`password_file` is a whole path, from its first slash on"))
+            }
+            (None, Some(file)) => Ok(Some(Secret::in_file(file))),
+            (asked, None) => Ok(asked),
+        }
+    }
+
     /// Refuses whatever options are left; `known` is what the store would have taken besides what the client takes.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] that names the option and the known ones.
     pub fn refuse_other_options(&self, known: &[&str]) -> Result<()> {
+        if self.asked.is_some() {
+            return Err(bad("this store takes no password"));
+        }
         let Some(option) = self.options.keys().next() else { return Ok(()) };
         let known: Vec<&str> = known.iter().chain(URL_OPTIONS).copied().collect();
         let mut error = bad("unknown option").with("option", option);

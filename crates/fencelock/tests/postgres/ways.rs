@@ -1,9 +1,9 @@
 //! The ways to a server: socket files, TLS, passwords. Several hosts, and a pooler: `tests/deep/postgres/ways.rs`.
 
-use fencelock::{Client, ErrorKind};
-use fencelock_testbed::postgres::{Settings, Tls};
+use fencelock::{Client, ErrorKind, Health, Loss};
+use fencelock_testbed::postgres::{Server, Settings, Tls};
 
-use crate::lab::{acquire, client, queued, server, with};
+use crate::lab::{acquire, client, queued, server, soon, until, with};
 
 #[tokio::test]
 async fn a_socket_file_is_a_way_to_the_server() {
@@ -26,6 +26,32 @@ async fn a_password_is_asked_for_and_a_wrong_one_is_told_and_never_shown() {
         assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
+}
+
+/// The password is another one, and every connection of the user ends.
+fn change_password(own: &Server) {
+    own.sql("postgres", "ALTER ROLE fencelock PASSWORD 'other'").unwrap();
+    own.sql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'fencelock'").unwrap();
+}
+
+#[tokio::test]
+async fn a_password_that_is_read_anew_may_change_while_a_lock_is_held_and_else_the_loss_tells_of_it() {
+    let own = server(Settings { asks_passwords: true, ..Settings::default() });
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "secret\n").unwrap();
+    let url = with(&own.url(), "renew_interval_ms=200");
+    let asking = with(&url.replace(":secret@", "@"), &format!("password_file={}", file.display()));
+    let (asking, fixed) = (client(&asking, 60_000).await, client(&url, 8000).await);
+    let (kept, lost) = (acquire(&asking, "kept").await, acquire(&fixed, "lost").await);
+    std::fs::write(&file, "other\n").unwrap();
+    change_password(&own);
+    assert_eq!(soon(lost.lost()).await, Loss::Unconfirmed);
+    let error = lost.check().unwrap_err();
+    assert!(error.to_string().contains("password") && error.to_string().contains("28P01"), "{error}");
+    until("health tells", async || matches!(fixed.health(), Health::Refused(_))).await;
+    soon(kept.release()).await.unwrap();
+    acquire(&asking, "kept").await.check().unwrap();
 }
 
 #[tokio::test]

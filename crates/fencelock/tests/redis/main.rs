@@ -31,6 +31,7 @@ mod line;
 mod link;
 mod looking;
 mod masters;
+mod passwords;
 mod plain;
 mod redisson;
 mod redisson_shared;

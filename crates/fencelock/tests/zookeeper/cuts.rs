@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fencelock::{Claim, Client};
+use fencelock::{Claim, Client, ErrorKind};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
+use fencelock_zookeeper::{self as wire, CreateMode};
 
 use crate::kinds::shown;
 use crate::lab::{Lab, granted, observed, reading, soon, taking, writing};
@@ -147,4 +148,42 @@ async fn whatever_is_told_first_after_a_cut_lets_no_reader_in_whose_node_is_gone
         }
         near.close().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_password_is_read_anew_for_each_connection_and_the_session_goes_on() {
+    let lab = Lab::new().await;
+    lab.put("open/below", CreateMode::Persistent).await;
+    let proxy = Proxy::start(shared().address()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    let url = format!(
+        "zk://me@{}{}?tick_ms=500&ttl_ms=60000&password_file={}",
+        proxy.address(),
+        lab.path("open"),
+        file.display()
+    );
+    let error = Client::connect(&url).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("password"), "{error:?}");
+    std::fs::write(&file, "one\n").unwrap();
+    let client = Client::connect(&url).await.unwrap();
+    let first = client.mutex("first").unwrap().acquire().await.unwrap();
+    std::fs::write(&file, "two\n").unwrap();
+    proxy.reset();
+    let second = soon(client.mutex("second").unwrap().acquire()).await.unwrap();
+    first.check().unwrap();
+    // To the servers each password is another user.
+    for (password, may) in [("one", [true, false]), ("two", [false, true])] {
+        let config = wire::Config::new(&lab.server.to_string()).unwrap().auth("digest", format!("me:{password}"));
+        let (hands, _) = wire::Client::connect(config).await.unwrap();
+        for (name, may) in ["first", "second"].into_iter().zip(may) {
+            let list = hands.get_acl(&lab.path(&format!("open/{name}"))).await;
+            assert_eq!(list.is_ok(), may, "{password} {name}: {list:?}");
+        }
+    }
+    second.release().await.unwrap();
+    // Whom another password let in is not let in by this one.
+    std::fs::write(&file, "one\n").unwrap();
+    proxy.reset();
+    soon(first.release()).await.unwrap();
 }

@@ -167,7 +167,7 @@ impl Connection {
         let mut settings = tokio_postgres::Config::new();
         settings.user(&config.user).dbname(&config.database).application_name(&config.application);
         if let Some(password) = &config.password {
-            settings.password(password);
+            settings.password(password.read().await?);
         }
         let greet = async |stream: Stream| {
             let (process, reads) = (stream.process(), stream.reads());

@@ -11,6 +11,7 @@ use crate::kit::address::{HostPort, NoServer};
 use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
 
 /// The options of a `postgres:` URL, besides those that every store takes.
 pub(super) const OPTIONS: &[&str] = &[
@@ -19,6 +20,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "liveness",
     "user",
     "password",
+    "password_file",
     "host",
     "port",
     "sslmode",
@@ -54,8 +56,7 @@ pub(super) struct Config {
     pub(super) last: Arc<AtomicUsize>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) user: String,
-    /// Secret.
-    pub(super) password: Option<String>,
+    pub(super) password: Option<Secret>,
     pub(super) database: String,
     pub(super) application: String,
     /// `None` for connections that are not encrypted.
@@ -92,6 +93,10 @@ impl Config {
         }
         let given = (url.take("user"), url.take("password"));
         let (user, password) = credentials(url.credentials(), given)?;
+        let password = match (password, url.take_secret()?) {
+            (Some(_), Some(_)) => return Err(bad(TWO_PASSWORDS)),
+            (given, asked) => asked.or(given.map(Secret::Given)),
+        };
         let (host, port) = (url.take("host"), url.take("port"));
         let servers = servers(&url, host, port)?;
         let database = match url.path().trim_start_matches('/') {
@@ -239,6 +244,13 @@ mod tests {
         Config::from_url(StoreUrl::parse(url)?)
     }
 
+    fn given(password: &Option<Secret>) -> Option<&str> {
+        match password {
+            Some(Secret::Given(password)) => Some(password),
+            _ => None,
+        }
+    }
+
     fn tcp(host: &str, port: u16) -> Address {
         Address::Tcp(HostPort { host: host.to_owned(), port })
     }
@@ -247,14 +259,16 @@ mod tests {
     fn servers_users_database_and_schema_are_taken_apart() {
         let plain = config("postgres://me@localhost").unwrap();
         assert_eq!((plain.servers, &*plain.user, &*plain.database), (vec![tcp("localhost", 5432)], "me", "me"));
-        assert_eq!((plain.schema.quoted(), plain.password), ("\"fencelock\"".to_owned(), None));
+        assert_eq!((plain.schema.quoted(), given(&plain.password)), ("\"fencelock\"".to_owned(), None));
         let full = config("postgres://me:p%40s:s@127.0.0.1:1,[::1]:2/app?schema=a%22b&application_name=job").unwrap();
         assert_eq!(full.servers, [tcp("127.0.0.1", 1), tcp("::1", 2)]);
-        assert_eq!((full.password.as_deref(), &*full.database, &*full.application), (Some("p@s:s"), "app", "job"));
+        assert_eq!((given(&full.password), &*full.database, &*full.application), (Some("p@s:s"), "app", "job"));
         assert_eq!(full.schema.quoted(), "\"a\"\"b\"");
         assert_eq!(format!("{full:?}"), "postgres://127.0.0.1:1/app or postgres://[::1]:2/app (schema a\"b)");
         let options = config("postgres://localhost/app?user=me&password=s").unwrap();
-        assert_eq!((&*options.user, options.password.as_deref()), ("me", Some("s")));
+        assert_eq!((&*options.user, given(&options.password)), ("me", Some("s")));
+        let asked = config("postgres://me@localhost?password_file=/x").unwrap();
+        assert!(matches!(asked.password, Some(Secret::Asked(_))));
         assert!(!plain.is_bound && !config("postgres://me@localhost?liveness=lease").unwrap().is_bound);
         assert!(config("postgres://me@localhost?liveness=connection").unwrap().is_bound);
         let socket = config("postgres://me@/app?host=/run/postgresql&port=6000").unwrap();
@@ -270,6 +284,8 @@ mod tests {
             "postgres://:secret@localhost/app",
             "postgres://me@localhost/app?user=you",
             "postgres://localhost/app?password=secret",
+            "postgres://me:secret@localhost/app?password_file=/x",
+            "postgres://me@localhost/app?password=secret&password_file=/x",
             "postgres://me@localhost:0/app",
             "postgres://me@localhost:70000/app",
             "postgres://me@localhost/a/b",

@@ -6,11 +6,12 @@ use crate::error::Result;
 use crate::store::StoreUrl;
 
 /// The options of a `redis:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence"];
+pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "password_file"];
 /// The options of a `rediss:` URL.
-pub(crate) const TLS_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "tls_ca", "tls_cert", "tls_key"];
+pub(crate) const TLS_OPTIONS: &[&str] =
+    &["layout", "prefix", "signal", "fence", "password_file", "tls_ca", "tls_cert", "tls_key"];
 /// The options of a `redis+unix:` URL.
-pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "db"];
+pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "password_file", "db"];
 
 /// The layouts that there are.
 const KNOWN: &str = "fair, plain, redisson, redisson-fenced";

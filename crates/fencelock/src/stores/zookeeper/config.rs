@@ -1,6 +1,7 @@
 //! What a `zk:` or `zks:` URL may say.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
@@ -10,12 +11,23 @@ use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
 
 /// The options of a `zk:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes"];
+pub(crate) const OPTIONS: &[&str] =
+    &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "password_file"];
 /// The options of a `zks:` URL.
-pub(crate) const TLS_OPTIONS: &[&str] =
-    &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "tls_ca", "tls_cert", "tls_key"];
+pub(crate) const TLS_OPTIONS: &[&str] = &[
+    "layout",
+    "tick_ms",
+    "handover",
+    "max_frame_bytes",
+    "max_answer_bytes",
+    "password_file",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+];
 
 /// ZooKeeper's default for `tickTime`.
 pub(super) const TICK: Duration = Duration::from_secs(2);
@@ -45,18 +57,16 @@ pub(super) struct Config {
     /// The longest request, and the longest answer; `None` for the client's default.
     pub(super) max_frame: Option<usize>,
     pub(super) max_answer: Option<usize>,
-    /// `user:password`. Secret.
-    pub(super) credentials: Option<String>,
+    /// The user and its password.
+    pub(super) credentials: Option<(String, Secret)>,
     pub(super) tls: Option<wire::Tls>,
 }
 
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
         let parent = parent(url.path())?;
-        let credentials = url.credentials().map(str::to_owned);
-        if credentials.as_ref().is_some_and(|given| !given.contains(':')) {
-            return Err(bad("credentials are given as user:password"));
-        }
+        let secret = url.take_secret()?;
+        let credentials = credentials(url.credentials(), secret)?;
         let tick = url.take_ms("tick_ms")?;
         let config = Self {
             servers: url.authority().to_owned(),
@@ -107,7 +117,10 @@ impl Config {
             client = client.max_answer(bytes);
         }
         if let Some(credentials) = &self.credentials {
-            client = client.auth("digest", credentials.clone());
+            client = match credentials {
+                (user, Secret::Given(password)) => client.auth("digest", format!("{user}:{password}")),
+                (user, asked) => client.auth_asked("digest", ask(user.clone(), asked.clone())),
+            };
         }
         if let Some(tls) = &self.tls {
             client = client.tls(tls.clone());
@@ -162,6 +175,31 @@ pub(super) fn segment_fault(segment: &str) -> Option<&'static str> {
     segment.contains(refused).then_some(
         "ZooKeeper takes no control characters, none of private use (U+E000 to U+F8FF), and none from U+FFF0 on",
     )
+}
+
+/// User and password.
+fn credentials(given: Option<&str>, secret: Option<Secret>) -> Result<Option<(String, Secret)>> {
+    match (given.map(|given| given.split_once(':').unwrap_or((given, ""))), secret) {
+        (None, None) => Ok(None),
+        (Some((user, "")), Some(secret)) if !user.is_empty() => Ok(Some((user.to_owned(), secret))),
+        (Some((_, password)), Some(_)) if !password.is_empty() => Err(bad(TWO_PASSWORDS)),
+        (_, Some(_)) => Err(bad("a password needs a user, as in zk://user@host:2181/locks?password_file=/path")),
+        (Some((user, password)), None) if given.is_some_and(|given| given.contains(':')) => {
+            Ok(Some((user.to_owned(), Secret::Given(password.to_owned()))))
+        }
+        (Some(_), None) => Err(bad("credentials are given as user:password")),
+    }
+}
+
+/// How the client gets the credentials of each connection.
+fn ask(user: String, secret: Secret) -> wire::AskCredentials {
+    Arc::new(move || {
+        let (user, secret) = (user.clone(), secret.clone());
+        Box::pin(async move {
+            let password = secret.read().await.map_err(|error| error.to_string())?;
+            Ok(format!("{user}:{password}").into_bytes())
+        })
+    })
 }
 
 fn dialect(given: Option<String>) -> Result<&'static Dialect> {
@@ -224,7 +262,11 @@ mod tests {
         let full = config(full).unwrap();
         assert_eq!((&*full.servers, &*full.parent, full.dialect.name), ("h1:1,h2,[::1]:2183", "/a/b", "kazoo"));
         assert_eq!((full.tick, full.hand_over), (Duration::from_millis(500), HandOver::List));
-        assert_eq!(full.credentials.as_deref(), Some("me:p@ss"));
+        assert!(
+            matches!(full.credentials, Some((user, Secret::Given(password))) if user == "me" && password == "p@ss")
+        );
+        let asked = config("zk://me@h/locks?password_file=/x").unwrap();
+        assert!(matches!(asked.credentials, Some((user, Secret::Asked(_))) if user == "me"));
         assert_eq!(config("zk://h/").unwrap().parent, "");
     }
 
@@ -241,6 +283,8 @@ mod tests {
             ("zk://h/%F0%9F%98%80", "private use"),
             ("zk://secret@h/locks", "user:password"),
             ("zk://u:secret@h/locks?x=1", "unknown option"),
+            ("zk://u:secret@h/locks?password_file=/x", "leave one out"),
+            ("zk://h/locks?password_file=/x", "needs a user"),
             ("zk://h/locks?layout=etcd", "curator kazoo shared"),
             ("zk://h/locks?tick_ms=0", "1 ms"),
             ("zk://h/locks?handover=maybe", "`list`"),

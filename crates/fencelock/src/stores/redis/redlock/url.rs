@@ -9,9 +9,10 @@ use crate::error::Result;
 use crate::store::StoreUrl;
 
 /// The options of a `redlock:` URL, besides those that every store takes.
-pub(super) const OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms"];
+pub(super) const OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms", "password_file"];
 /// The options of a `redlocks:` URL.
-pub(super) const TLS_OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms", "tls_ca", "tls_cert", "tls_key"];
+pub(super) const TLS_OPTIONS: &[&str] =
+    &["prefix", "drift_ms", "rejoin_ms", "password_file", "tls_ca", "tls_cert", "tls_key"];
 
 /// So many are needed for one to be able to fail.
 const LEAST: usize = 3;
@@ -68,6 +69,7 @@ mod tests {
         assert_eq!((&*said.prefix, said.terms.drift), ("mutex:", Some(Duration::from_millis(7))));
         assert_eq!(said.terms.rejoin, Some(Duration::ZERO));
         assert_eq!(read_url("redlock://a,b,c,d").unwrap().masters.len(), 4);
+        assert_eq!(read_url("redlock://me@a,b,you@c?password_file=/x").unwrap().masters.len(), 3);
     }
 
     #[test]
@@ -82,6 +84,8 @@ mod tests {
             ("redlock://a,b,c?tls_ca=/x", "tls_ca"),
             ("redlock://a,b,c?drift_ms=x", "drift_ms"),
             ("redlock://s3cret@a,b,c", "user:password"),
+            ("redlock://:s3cret@a,b,c?password_file=/x", "leave one out"),
+            ("redlock://a,b,me:s3cret@c?password_file=/x", "leave one out"),
         ] {
             let error = read_url(url).map(drop).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");

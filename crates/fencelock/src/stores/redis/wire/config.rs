@@ -8,6 +8,7 @@ use crate::kit::address::{HostPort, NoServer};
 use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
 
 /// The port of a server that says nothing else.
 const PORT: u16 = 6379;
@@ -27,8 +28,7 @@ pub(crate) struct Config {
     pub(super) tls: Option<Tls>,
     /// The user of the access control list; `None` for the default one.
     pub(super) user: Option<String>,
-    /// Secret.
-    pub(super) password: Option<String>,
+    pub(super) password: Option<Secret>,
     /// The number of the database.
     pub(super) db: u32,
 }
@@ -38,6 +38,7 @@ impl Config {
     /// that have none of their own.
     pub(crate) fn each_from_url(mut url: StoreUrl, is_secure: bool, known: &[&str]) -> Result<Vec<Self>> {
         let tls = if is_secure { Some(Tls::from_url(&mut url)?) } else { None };
+        let secret = url.take_secret()?;
         let db = number(url.path());
         url.refuse_other_options(known)?;
         let db =
@@ -45,7 +46,7 @@ impl Config {
         let servers = url.servers()?;
         let common = servers.first().and_then(|(own, _)| own.clone());
         let each = servers.into_iter().map(|(own, server)| {
-            let (user, password) = credentials(own.or_else(|| common.clone()).as_deref())?;
+            let (user, password) = credentials(own.or_else(|| common.clone()).as_deref(), secret.as_ref())?;
             let (address, addresses) = (host(&server)?, Arc::default());
             let config = Self { address, addresses, tls: tls.clone(), user, password, db };
             if config.password.is_some() && config.tls.is_none() {
@@ -58,7 +59,8 @@ impl Config {
 
     /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
     pub(crate) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
-        let (user, password) = credentials(url.credentials())?;
+        let secret = url.take_secret()?;
+        let (user, password) = credentials(url.credentials(), secret.as_ref())?;
         let (address, db, tls) = match url.scheme() {
             "redis+unix" => (socket(&url)?, url.take("db"), None),
             "rediss" => {
@@ -94,12 +96,13 @@ pub(crate) fn bad(message: &'static str) -> Error {
 }
 
 /// User and password. A password alone is written with a colon in front, for the user `default`.
-fn credentials(given: Option<&str>) -> Result<(Option<String>, Option<String>)> {
-    let Some(given) = given else { return Ok((None, None)) };
-    match given.split_once(':') {
-        Some((user, password)) if !password.is_empty() => {
-            Ok(((!user.is_empty()).then(|| user.to_owned()), Some(password.to_owned())))
-        }
+fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Result<(Option<String>, Option<Secret>)> {
+    let named = |user: &str| (!user.is_empty()).then(|| user.to_owned());
+    let Some(given) = given else { return Ok((None, secret.cloned())) };
+    match (given.split_once(':').unwrap_or((given, "")), secret) {
+        ((user, ""), Some(secret)) => Ok((named(user), Some(secret.clone()))),
+        (_, Some(_)) => Err(bad(TWO_PASSWORDS)),
+        ((user, password), None) if !password.is_empty() => Ok((named(user), Some(Secret::Given(password.to_owned())))),
         _ => Err(bad("credentials are given as user:password, or as :password for the default user")),
     }
 }
@@ -137,6 +140,13 @@ mod tests {
         Config::from_url(StoreUrl::parse(url)?, &[])
     }
 
+    fn given(config: &Config) -> Option<&str> {
+        match &config.password {
+            Some(Secret::Given(password)) => Some(password),
+            _ => None,
+        }
+    }
+
     fn tcp(host: &str, port: u16) -> Address {
         Address::Tcp(HostPort { host: host.to_owned(), port })
     }
@@ -148,12 +158,12 @@ mod tests {
         assert!(plain.user.is_none() && plain.password.is_none() && plain.tls.is_none());
         let full = config("redis://me:p%40s:s@h1:1/5").unwrap();
         assert_eq!((&full.address, full.db), (&tcp("h1", 1), 5));
-        assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("me"), Some("p@s:s")));
+        assert_eq!((full.user.as_deref(), given(&full)), (Some("me"), Some("p@s:s")));
         assert_eq!(config("redis://[::1]:7/").unwrap().address, tcp("::1", 7));
         assert_eq!(format!("{:?}", config("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
         let unix = config("redis+unix://:secret@/run/redis%20a.sock?db=2").unwrap();
         assert_eq!((&unix.address, unix.db), (&Address::Unix("/run/redis a.sock".to_owned()), 2));
-        assert_eq!((unix.user, unix.password.as_deref()), (None, Some("secret")));
+        assert_eq!((unix.user.as_deref(), given(&unix)), (None, Some("secret")));
     }
 
     #[test]
@@ -182,6 +192,25 @@ mod tests {
             "rediss://h1?tls_cert=/x",
         ] {
             assert_eq!(config(url).unwrap_err().kind(), ErrorKind::Config, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_password_stands_for_a_password_beside_a_user() {
+        for (url, user) in [
+            ("redis://h1?password_file=/x", None),
+            ("redis://me@h1?password_file=/x", Some("me")),
+            ("redis://me:@h1?password_file=/x", Some("me")),
+            ("redis+unix://me@/run/redis.sock?password_file=/x", Some("me")),
+        ] {
+            let config = config(url).unwrap();
+            assert_eq!(config.user.as_deref(), user, "{url}");
+            assert!(matches!(config.password, Some(Secret::Asked(_))), "{url}");
+        }
+        for url in ["redis://me:s3cret@h1?password_file=/x", "redis://h1?password_file=x", "redis://h1?password_file="]
+        {
+            let error = config(url).unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && !error.to_string().contains("s3cret"), "{url}: {error}");
         }
     }
 

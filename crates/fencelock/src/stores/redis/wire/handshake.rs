@@ -64,6 +64,7 @@ async fn shake(
     protocol: ProtocolVersion,
     subscription: Option<&Subscription>,
 ) -> Result<Option<(MultiplexedConnection, Driver)>> {
+    let identity = identity(config, protocol).await?;
     // Who waits has a deadline of its own: an answer that is late is still an answer.
     let mut settings = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -76,7 +77,7 @@ async fn shake(
             Ok::<_, redis::aio::SendError>(())
         });
     }
-    match MultiplexedConnection::new_with_config(&identity(config, protocol), stream, settings).await {
+    match MultiplexedConnection::new_with_config(&identity, stream, settings).await {
         Ok((wire, driver)) => Ok(Some((wire, Box::pin(driver)))),
         Err(error) if protocol != ProtocolVersion::RESP2 && is_old_protocol(&error) => Ok(None),
         Err(error) => Err(greeting(config, &error)),
@@ -91,8 +92,9 @@ async fn older(config: &Config, subscription: Option<&Subscription>, clock: &dyn
     };
     let Some(subscription) = subscription else { return Ok(Shaken { requests, driver, messages: None }) };
     tracing::debug!(server = ?config, "the server knows RESP2 only: messages come on a second connection");
+    let identity = identity(config, ProtocolVersion::RESP2).await?;
     let listen = async |stream| {
-        let pubsub = PubSub::new(&identity(config, ProtocolVersion::RESP2), stream).await;
+        let pubsub = PubSub::new(&identity, stream).await;
         pubsub.map_err(|error| greeting(config, &error))
     };
     let mut pubsub = dial(config, clock, listen).await?;
@@ -117,14 +119,14 @@ fn greeting(config: &Config, error: &RedisError) -> Error {
     fault("connect", error).with("server", format!("{config:?}"))
 }
 
-fn identity(config: &Config, protocol: ProtocolVersion) -> RedisConnectionInfo {
+async fn identity(config: &Config, protocol: ProtocolVersion) -> Result<RedisConnectionInfo> {
     let mut info =
         RedisConnectionInfo::default().set_db(i64::from(config.db)).set_protocol(protocol).set_lib_name(NAME.0, NAME.1);
     if let Some(user) = &config.user {
         info = info.set_username(user);
     }
     if let Some(password) = &config.password {
-        info = info.set_password(password);
+        info = info.set_password(password.read().await?);
     }
-    info
+    Ok(info)
 }
