@@ -35,19 +35,34 @@ struct Failure {
     refusal: Refusal,
 }
 
-/// The addresses that names had when they were last resolved, for when they cannot be. Shared by all clients of one
+/// What is known of the servers: the addresses that names had when they were last resolved, for when they cannot be. Shared by all clients of one
 /// [`Config`](crate::Config).
 #[derive(Debug, Default)]
-pub(crate) struct Addresses(Mutex<HashMap<Server, Vec<SocketAddr>>>);
+pub(crate) struct Addresses {
+    known: Mutex<HashMap<Server, Vec<SocketAddr>>>,
+    /// The pause that those have come to who look for a first session in vain.
+    newcomers: Mutex<Option<Duration>>,
+}
 
 impl Addresses {
+    /// A dialer for who has no session yet: its pauses go on where the last one's were that found none.
+    pub(crate) fn newcomer(&self, times: Times) -> Dialer {
+        let pause = *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
+        Dialer { pause: pause.unwrap_or(times.first_pause), ..Dialer::new(times) }
+    }
+
+    /// What came of that dialer.
+    pub(crate) fn newcomer_ended(&self, dialer: &Dialer, has_session: bool) {
+        *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner) = (!has_session).then_some(dialer.pause);
+    }
+
     pub(crate) fn remember(&self, server: &Server, addresses: &[SocketAddr]) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(server.clone(), addresses.to_vec());
     }
 
     pub(crate) fn of(&self, server: &Server) -> Vec<SocketAddr> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(server).cloned().unwrap_or_default()
     }
 }
@@ -85,13 +100,18 @@ pub(crate) struct Times {
     pub(crate) last: Duration,
     /// How long one is thought to owe it: one that stood still for longer was given up by its leader, and starts anew.
     pub(crate) owing: Duration,
-    /// The longest pause between two tries of one server.
+    /// The pause after the first failure of a server, and the longest one.
+    pub(crate) first_pause: Duration,
     pub(crate) longest_pause: Duration,
 }
 
 impl Times {
     const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
+    /// Of who has a session to lose.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
+    const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+    /// Of who has none yet: where a server takes so many connections and no more, they are for those who have.
+    const NEWCOMER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
     const STAGGER: Duration = Duration::from_millis(200);
 
     /// After so many contested races in a row: the leader gives a session to the server that comes last, so servers that take longer to
@@ -110,8 +130,15 @@ impl Times {
             // It may be the only one that lives. With its silence before (`Config::patience`) that is 5/24 of the timeout, and without any 1/12.
             last: session_timeout / 12,
             owing: session_timeout,
-            longest_pause: (session_timeout / 12).clamp(Self::FIRST_PAUSE, Duration::from_secs(1)),
+            first_pause: Self::FIRST_PAUSE,
+            longest_pause: (session_timeout / 12).clamp(Self::FIRST_PAUSE, Self::LONGEST_PAUSE),
         }
+    }
+
+    /// The same for who has no session yet.
+    pub(crate) fn of_newcomer(session_timeout: Duration, attempt: Option<Duration>) -> Self {
+        let (first_pause, longest_pause) = Self::NEWCOMER;
+        Self { first_pause, longest_pause, ..Self::of(session_timeout, attempt) }
     }
 }
 
@@ -123,7 +150,7 @@ impl Dialer {
             failures,
             under_way,
             times,
-            pause: Times::FIRST_PAUSE,
+            pause: times.first_pause,
             avoid: None,
             owing: Vec::new(),
             wary: false,
@@ -136,6 +163,9 @@ impl Dialer {
         self.owing.retain(|(other, _)| other != server);
         self.failures.clear();
         self.under_way.clear();
+        if self.times.first_pause != times.first_pause {
+            self.pause = times.first_pause;
+        }
         self.times = times;
     }
 
@@ -148,7 +178,7 @@ impl Dialer {
         self.avoid = Some(server);
         self.wary = lived < self.times.attempt;
         if !self.wary {
-            self.pause = Times::FIRST_PAUSE;
+            self.pause = self.times.first_pause;
             self.contests = 0;
         }
     }
@@ -229,4 +259,34 @@ impl Dialer {
 
 pub(crate) fn too_long(what: &str, within: Duration) -> String {
     format!("did not {what} within {:.1} s", within.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn pauses(dialer: &mut Dialer, longest: &[u64]) {
+        for longest in longest.iter().map(|ms| Duration::from_millis(*ms)) {
+            let pause = dialer.next_pause();
+            assert!(longest / 2 <= pause && pause <= longest, "{pause:?}, {longest:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_a_session_is_back_soon_and_who_looks_for_a_first_one_ever_more_seldom() {
+        let (addresses, times) = (Addresses::default(), Times::of_newcomer(TIMEOUT, None));
+        let mut dialer = addresses.newcomer(times);
+        pauses(&mut dialer, &[100, 200, 400, 800]);
+        addresses.newcomer_ended(&dialer, false);
+        dialer = addresses.newcomer(times);
+        pauses(&mut dialer, &[1600, 3200, 5000, 5000]);
+        addresses.newcomer_ended(&dialer, true);
+        dialer.found("a", Times::of(TIMEOUT, None));
+        pauses(&mut dialer, &[20, 40, 80, 160, 250, 250]);
+        dialer.ended("a".to_owned(), TIMEOUT, false);
+        pauses(&mut dialer, &[20, 40]);
+        pauses(&mut addresses.newcomer(times), &[100]);
+    }
 }

@@ -108,11 +108,13 @@ fn judge(response: Response, ticket: &SessionKey, sent: Duration, answered: Dura
     Ok(Welcome { ticket: given, timeout, sent, answered })
 }
 
-fn hung_up(error: &std::io::Error) -> String {
-    if error.kind() == std::io::ErrorKind::UnexpectedEof {
-        "hung up without an answer: it starts, has no quorum, knows less than this client has seen, or is no ZooKeeper server".to_owned()
-    } else {
-        format!("hung up: {error}")
+pub(crate) fn hung_up(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    const CAUSES: &str = "it starts, has no quorum, has as many connections from this host as it takes (its maxClientCnxns) or in all (its maxCnxns), knows less than this client has seen, or is no ZooKeeper server";
+    match error.kind() {
+        UnexpectedEof => format!("hung up without an answer: {CAUSES}"),
+        ConnectionReset | BrokenPipe => format!("hung up without an answer ({error}): {CAUSES}"),
+        _ => format!("hung up: {error}"),
     }
 }
 

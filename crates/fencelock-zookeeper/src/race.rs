@@ -1,5 +1,6 @@
 //! Servers dialled side by side: each name resolved, each address tried, the first welcome taken.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::connect_string::Server;
 use crate::dial::{Established, Times, too_long};
 use crate::error::ErrorKind;
-use crate::handshake::{Denial, Hello, Refusal, Welcome, shake};
+use crate::handshake::{Denial, Hello, Refusal, Welcome, hung_up, shake};
 use crate::net::Stream;
 use crate::proto::request;
 use crate::shared::Shared;
@@ -342,7 +343,12 @@ impl Attempt {
     async fn reach(&self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
         let config = &self.shared.config;
         let stream = config.net.connect(self.dialled.1).await;
-        let mut stream = stream.map_err(|error| Denial::unreachable(format!("cannot be reached: {error}")))?;
+        // One that hangs up at once may be noticed here already.
+        let why = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => hung_up(&error),
+            _ => format!("cannot be reached: {error}"),
+        };
+        let mut stream = stream.map_err(|error| Denial::unreachable(why(error)))?;
         if let Some(tls) = &config.tls {
             let host = &config.servers[self.dialled.0].host;
             let wrapped = tls.wrap(stream, host).await;

@@ -27,13 +27,14 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let config = &shared.config;
     let within = config.connect_deadline_or_default();
     let deadline = Instant::now() + within;
-    let mut dialer = Dialer::new(Times::of(config.session_timeout, config.attempt));
+    let mut dialer = config.addresses.newcomer(Times::of_newcomer(config.session_timeout, config.attempt));
     let hello = Hello { ticket: SessionKey::none(), timeout: config.session_timeout, seen: 0 };
     match timeout_at(deadline, shared.ask_credentials()).await {
         Ok(asked) => asked?,
         Err(_) => return Err(Error::new(ErrorKind::Deadline, "connect", "the credentials were not given in time")),
     }
     let dialled = timeout_at(deadline, dialer.dial(shared, hello)).await;
+    config.addresses.newcomer_ended(&dialer, matches!(dialled, Ok(Ok(_))));
     let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
     let (ready, told) = oneshot::channel();
     let session = Session {

@@ -188,7 +188,7 @@ impl Keeper {
         self.failures += 1;
         self.observers.tell(Event::RenewalFailed { domain: self.live.domain, error });
         tracing::debug!(%error, "renewal failed");
-        let pause = self.retry.pause(self.failures).min(self.live.timing.renew_interval);
+        let pause = self.retry.renewal_pause(self.failures).min(self.live.timing.renew_interval);
         self.next_renewal = self.live.clock.now().after(pause);
         if self.failures > 1 {
             self.suspect();

@@ -80,7 +80,7 @@ impl Engine {
         }
         openings.in_vain = openings.in_vain.saturating_add(1);
         // A store that panics says nothing at the end.
-        let after_this = now.after(self.retry.pause(openings.in_vain));
+        let after_this = now.after(self.retry.opening_pause(openings.in_vain));
         openings.not_before.replace(after_this).unwrap_or(now)
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         openings.under_way = None;
         // The first session that is lost early is followed by another at once.
         let failures = if opened.is_ok() { openings.in_vain.saturating_sub(1) } else { openings.in_vain };
-        openings.not_before = (failures > 0).then(|| now.after(self.retry.pause(failures)));
+        openings.not_before = (failures > 0).then(|| now.after(self.retry.opening_pause(failures)));
         openings.opened = opened.as_ref().ok().map(|live| (now, Arc::clone(live.used())));
         openings.failed = opened.as_ref().err().map(Arc::clone);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::pause::pause;
+use crate::kit::reconnect::LONGEST_PAUSE as LONGEST_OF_HOLDERS;
 use crate::store::{Grant, Pace, StoreUrl};
 use crate::time::Moment;
 
@@ -112,7 +113,8 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
 }
 
 /// How the engine retries requests that failed for a passing reason. Between openings of a session it pauses once for all who wait
-/// for one, and tries wait for that pause as well.
+/// for one, and tries wait for that pause as well. These pauses are five times as long: who opens a session has no lock to lose, and
+/// leaves what connections a server has to those who have. A renewal that failed is tried again after 250 ms at the latest.
 ///
 /// ```
 /// use std::time::Duration;
@@ -125,7 +127,7 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// The pause after the first failure, 1 ms or more; doubles with each further one.
+    /// The pause after the first failure, 1 ms or more; doubles with each further one. Five times that between openings of a session.
     pub shortest_pause: Duration,
     /// The longest pause; not under the shortest.
     pub longest_pause: Duration,
@@ -178,6 +180,18 @@ impl Retry {
             .with("longest_pause", rounded(self.longest_pause)))
     }
 
+    /// The pause after so many openings of a session in a row (from 1) of which nothing came.
+    pub(crate) fn opening_pause(&self, in_vain: u32) -> Duration {
+        const TIMES: u32 = 5;
+        pause(self.shortest_pause.saturating_mul(TIMES), self.longest_pause.saturating_mul(TIMES), in_vain)
+    }
+
+    /// The pause after so many renewals in a row that failed.
+    pub(crate) fn renewal_pause(&self, failures: u32) -> Duration {
+        let longest = self.longest_pause.min(LONGEST_OF_HOLDERS);
+        pause(self.shortest_pause.min(longest), longest, failures)
+    }
+
     /// The pause after `failures` failures in a row (from 1), with up to a quarter less so that clients spread out.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
         pause(self.shortest_pause, self.longest_pause, failures)
@@ -198,6 +212,24 @@ mod tests {
         assert_eq!((timing.ttl, timing.renew_interval, timing.margin), (TTL, TTL / 4, TTL / 10));
         let timing = TimingOptions { ttl: ms(1000), ..Default::default() }.resolve(&Pace::DEFAULT).unwrap();
         assert_eq!((timing.renew_interval, timing.margin), (Duration::from_millis(250), Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn who_holds_tries_again_soon_and_who_has_no_session_leaves_it_the_servers_connections() {
+        let spread = |longest: u64, pause: Duration| {
+            let longest = Duration::from_millis(longest);
+            assert!(longest * 3 / 4 <= pause && pause <= longest, "{pause:?}, {longest:?}");
+        };
+        let retry = Retry::default();
+        for (failures, renewal, opening) in [(1, 20, 100), (2, 40, 200), (4, 160, 800), (5, 250, 1600), (20, 250, 5000)]
+        {
+            spread(renewal, retry.renewal_pause(failures));
+            spread(opening, retry.opening_pause(failures));
+        }
+        spread(
+            250,
+            retry.longest_pause(Duration::from_secs(9)).shortest_pause(Duration::from_secs(1)).renewal_pause(1),
+        );
     }
 
     #[test]

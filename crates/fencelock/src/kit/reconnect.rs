@@ -14,9 +14,10 @@ use super::share_call::SharedCall;
 use crate::error::{Error, Result};
 use crate::time::{Clock, Moment};
 
-/// The pause after the first failure; each further one is twice as long. These are the engine's own pauses unless it is told others.
+/// The pause after the first failure; each further one is twice as long. Short, for most connections serve somebody who holds: who has no
+/// session yet makes one connection for each opening, and the engine pauses for longer between those.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// How a connection is made, and what is one.
 pub(crate) trait Dial: Send + Sync + 'static {
@@ -196,6 +197,14 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &connected()));
         way.hang_up();
         assert!(!way.is_connected());
+    }
+
+    #[test]
+    fn the_pauses_stay_short_however_long_the_server_is_away() {
+        let (clock, way) = way(false);
+        let away = Err(Error::new(ErrorKind::Unreachable, "connect", "down"));
+        (0..20).for_each(|_| way.ended_with(&away));
+        assert!(way.lock().not_before.unwrap().since(clock.now()) <= LONGEST_PAUSE);
     }
 
     #[test]

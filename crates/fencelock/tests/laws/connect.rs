@@ -224,13 +224,39 @@ fn a_store_that_fails_at_once_is_asked_for_a_session_as_seldom_by_a_thousand_as_
                 })
                 .collect();
             world.advance(secs(10)).await;
-            // Six pauses that double up to a second, and then one for every three quarters of a second at least.
+            // Pauses that double from 100 ms to 5 s.
             let asked = store.asked.load(Ordering::SeqCst);
             assert!((5..=20).contains(&asked), "{waiters} asked {asked} times");
             store.refuses.store(false, Ordering::SeqCst);
             world.advance(secs(5)).await;
             assert!(waiting.iter().all(JoinHandle::is_finished), "{waiters} are served when the store is back");
         }
+    });
+}
+
+#[test]
+fn who_has_no_session_asks_for_one_soon_and_then_ever_more_seldom() {
+    on_one_thread(async {
+        let world = World::new();
+        let store = Opens::new(world.store.another_process());
+        store.refuses.store(true, Ordering::SeqCst);
+        let builder = Client::builder().io(Io::CurrentRuntime).connect_timeout(secs(60));
+        let connecting = tokio::spawn(builder.connect_store(store.clone()));
+        let (mut asked, mut since, mut pauses) = (0, ms(0), Vec::new());
+        while pauses.len() < 8 {
+            world.advance(ms(5)).await;
+            since += ms(5);
+            if asked != store.asked.load(Ordering::SeqCst) {
+                asked = store.asked.load(Ordering::SeqCst);
+                pauses.push(std::mem::take(&mut since));
+            }
+        }
+        for (pause, longest) in pauses[1..].iter().zip([100, 200, 400, 800, 1600, 3200, 5000].map(ms)) {
+            assert!((longest * 3 / 4..=longest + ms(10)).contains(pause), "{pauses:?}");
+        }
+        store.refuses.store(false, Ordering::SeqCst);
+        world.advance(secs(5)).await;
+        connecting.await.unwrap().unwrap();
     });
 }
 

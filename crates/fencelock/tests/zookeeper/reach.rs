@@ -1,8 +1,8 @@
 //! Which servers a client reaches, and which it must not use.
 
 use fencelock::{Client, ErrorKind};
-use fencelock_testbed::Port;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::{PATIENCE, Port};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -33,6 +33,17 @@ async fn a_service_that_is_no_zookeeper_is_told_by_what_it_says() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(told), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_server_with_as_many_connections_as_it_takes_is_told_with_its_option() {
+    let servers = Ensemble::start(Settings::default().with("maxClientCnxns", 1)).unwrap();
+    let url = format!("{}&ttl_ms=60000&request_deadline_ms=2000", servers.url("/locks"));
+    // The last look at whether the server serves may not be off its count yet.
+    let inside = Client::builder().connect_timeout(PATIENCE).connect(&url).await.unwrap();
+    let error = refused(&url).await;
+    assert!(error.is_retryable() && error.to_string().contains("maxClientCnxns"), "{error:?}");
+    inside.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ fn meant(code: &str) -> Meaning {
         "57014" => passing(Unreachable, "somebody cancelled the request at the server"),
         "53300" => passing(
             Exhausted,
-            "the server has as many connections as it takes (its max_connections, or the user's limit)",
+            "the server has as many connections as it takes (its max_connections without its superuser_reserved_connections, or the limit of the user or the database)",
         ),
         "53100" => passing(Exhausted, "the server's disk is full"),
         "53200" => passing(Exhausted, "the server has no memory left"),

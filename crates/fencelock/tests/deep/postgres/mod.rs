@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "a helper of the gate's tests that no test here needs")]
 #[path = "../../postgres/lab.rs"]
 mod lab;
+mod newcomers;
 
 mod bound;
 mod hold;

@@ -1,0 +1,51 @@
+//! A server that takes few connections: those who hold come back before those who only want to.
+
+use std::time::Duration;
+
+use fencelock::{Client, Guard};
+use fencelock_testbed::postgres::Settings;
+
+use super::lab::{server, soon, with};
+
+/// So many connections are taken: those of the holders, and three more.
+const LIMIT: usize = 5;
+/// What the server keeps for its superuser.
+const RESERVED: usize = 3;
+const TTL: Duration = Duration::from_secs(20);
+
+async fn held(url: &str, name: &str) -> (Client, Guard) {
+    let client = Client::builder().connect_timeout(TTL).connect(url).await.unwrap();
+    let guard = client.mutex(name).unwrap().acquire().await.unwrap();
+    (client, guard)
+}
+
+#[tokio::test]
+async fn after_a_restart_two_holders_get_the_few_connections_before_eight_who_knock() {
+    let limits = format!("max_connections = {}\nsuperuser_reserved_connections = {RESERVED}", LIMIT + RESERVED);
+    let own = server(Settings::default().with(&limits));
+    let url = with(&own.url(), &format!("ttl_ms={}", TTL.as_millis()));
+    let holders = [held(&url, "one").await, held(&url, "two").await];
+    own.kill();
+    let (got_in, mut newcomers) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..8 {
+        let (url, got_in) = (url.clone(), got_in.clone());
+        tokio::spawn(async move {
+            let client = Client::builder().connect_timeout(TTL * 10).connect(&url).await;
+            let _ = got_in.send(client);
+        });
+    }
+    // Their pauses have grown by then.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    own.restart().unwrap();
+    let mut inside = Vec::new();
+    while inside.len() < LIMIT - holders.len() {
+        inside.push(soon(newcomers.recv()).await.unwrap().unwrap());
+    }
+    // Whoever had not come back by now would lose its lock.
+    tokio::time::sleep(TTL).await;
+    for (_, guard) in &holders {
+        guard.check().unwrap();
+    }
+    let refused = Client::connect(&url).await.unwrap_err();
+    assert!(refused.is_retryable() && refused.to_string().contains("max_connections"), "{refused:?}");
+}
