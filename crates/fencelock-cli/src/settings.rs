@@ -126,6 +126,12 @@ impl Chosen {
     pub(crate) fn locks(&self) -> String {
         let Ok(mut url) = StoreUrl::parse(&self.url) else { return String::new() };
         let mut locks = url.to_string().replace("***@", "");
+        // Who names no database of a PostgreSQL server means the one that is called as the user.
+        if url.scheme().starts_with("postgres") && url.path().trim_start_matches('/').is_empty() {
+            let user = url.credentials().map(|given| given.split(':').next().unwrap_or_default().to_owned());
+            let user = user.filter(|user| !user.is_empty()).or_else(|| url.take("user"));
+            locks.extend([" database=".to_owned(), user.unwrap_or_default()]);
+        }
         for option in ["layout", "prefix", "schema", "fence", "db", "host", "port"] {
             if let Some(value) = url.take(option) {
                 locks.push_str(&format!(" {option}={value}"));
@@ -367,6 +373,8 @@ mod tests {
         assert_ne!(locks("redis://h/0?layout=plain"), locks("redis://h/0"));
         let url = "postgres://u:s3cret@h/d?password=s3cret&schema=mine";
         assert_eq!(locks(url), "postgres://h/d schema=mine");
+        assert_eq!(locks("postgres://u:s3cret@h"), "postgres://h database=u");
+        assert_ne!(locks("postgres://h?user=u"), locks("postgres://h?user=v"), "these name two databases");
         assert!(!locks("redlock://:s3cret@a,:0ther@b").contains("s3cret"));
     }
 
