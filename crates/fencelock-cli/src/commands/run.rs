@@ -30,7 +30,7 @@ use crate::signals::{Signals, die_of};
 /// A wait that is longer than this says again for whom it is.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
 
-/// How long giving back the lock of a command that had to be stopped may delay the end.
+/// How long giving back a lock that is lost or about to be may delay the end, where the command had to be stopped.
 const BRIEF_RELEASE: Duration = Duration::from_millis(300);
 
 /// What the command is told.
@@ -384,8 +384,9 @@ impl Run {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(Ending::Code(code::LOST)),
         };
-        // The lock of a command that had to be stopped is lost or about to be: a store that says nothing is not waited for.
-        let limit = if matches!(ended, Ok(Ending::Code(code::LOST))) { BRIEF_RELEASE } else { Duration::MAX };
+        // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
+        let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
+        let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
         let ended = match timeout(limit, self.give_back(client, guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,
             Ok(None) => {

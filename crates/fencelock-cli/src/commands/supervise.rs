@@ -45,6 +45,11 @@ impl Limits {
         let report = timing.renew_interval / 2;
         Self { grace, grace_after_loss, max_hold, reserve: grace.min(report), report: report.min(LOOK_AGAIN) }
     }
+
+    /// Whether the lock of `guard` is lost, or will be soon because no renewal comes through.
+    pub(super) fn are_reached_by(&self, guard: &AnyGuard) -> bool {
+        guard.remaining().is_some_and(|left| left <= self.reserve)
+    }
 }
 
 /// How a command ended, as fencelock ends in its turn.
@@ -267,8 +272,7 @@ impl<'a> Supervised<'a> {
         let status = self.job.reap()?;
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
         // The guardian was quicker than we.
-        let is_late = |left| left <= self.limits.reserve;
-        let was_late = killed && self.guard.remaining().is_some_and(is_late);
+        let was_late = killed && self.limits.are_reached_by(self.guard);
         Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) })
     }
 
