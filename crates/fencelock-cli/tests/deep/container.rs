@@ -1,9 +1,11 @@
 //! `fencelock run` as the first process of a container, and where there is no `/proc`.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::common::terminal::Screen;
-use crate::common::{PROGRAM, Place, ended};
+use crate::common::{PROGRAM, Place, code, ended, output, stdout};
 
 /// A place on a server, whose lock can lapse, and `unshare` with `options`, as the root of a user namespace.
 fn unshared(options: &[&str]) -> (Place, Command) {
@@ -48,4 +50,27 @@ fn a_proc_of_other_processes_is_not_asked_about_the_command() {
     screen.types("typed\n");
     screen.shows("<typed>");
     assert_eq!(screen.code(), 5);
+}
+
+/// Needs root, which lets a user look who sees only his own processes.
+#[test]
+fn a_holder_that_proc_hides_from_others_is_not_said_to_be_gone() {
+    let place = Place::new();
+    fs::create_dir(place.path("store")).unwrap();
+    fs::copy(PROGRAM, place.path("program")).unwrap();
+    for (name, mode) in [("", 0o755), ("store", 0o1777), ("program", 0o755)] {
+        fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    let _holder = place.holder("job");
+    // A mount of its own: options of one that is there are those of all its copies, outside as well.
+    let script = "mount -t proc -o hidepid=2 proc /proc && nobody='setpriv --reuid=65534 --regid=65534 --clear-groups'
+                  ! $nobody ls -d /proc/$PPID >/dev/null 2>&1 && exec $nobody ./program show job";
+    let mut hidden = Command::new("unshare");
+    hidden
+        .args(["--mount", "sh", "-c", script])
+        .env("FENCELOCK_STORE", place.url())
+        .current_dir(place.directory.path());
+    let shown = output(&mut hidden);
+    let told = stdout(&shown);
+    assert_eq!((code(&shown), told.contains("holder"), told.contains("no process")), (0, true, false), "{told}");
 }

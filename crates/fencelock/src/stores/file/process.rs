@@ -6,6 +6,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use super::lives::session_name;
 use crate::store::{Owner, ProcessState};
 
@@ -30,9 +33,15 @@ pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
             'Z' => fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count) <= 1,
             _ => false,
         },
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        // Where `/proc` hides the processes of others (`hidepid`), the kernel tells by a signal that is none whether one is there.
+        Err(error) => error.kind() == ErrorKind::NotFound && is_no_process(owner.pid),
     };
     is_gone.then(|| ProcessState::Gone { kept_by: those_with(session) })
+}
+
+fn is_no_process(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// The processes that hold a session file open.
