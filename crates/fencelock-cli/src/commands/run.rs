@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::future::pending;
 use std::iter::{once, repeat};
 use std::os::unix::process::CommandExt as _;
+use std::pin::pin;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ use crate::signals::{Signals, die_of};
 /// A wait that is longer than this says again for whom it is.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
 
-/// How long giving back a lock that is lost or about to be may delay the end, where the command had to be stopped.
+/// How long giving back a lock may delay the end once we are told to end, or where it is lost or about to be and the command had to be
+/// stopped.
 const BRIEF_RELEASE: Duration = Duration::from_millis(300);
 
 /// What the command is told.
@@ -424,25 +426,29 @@ impl Run {
 
     /// Gives the lock back. A store that cannot do it for the moment is asked again for as long as the lock would bar others, or until we
     /// are asked to end; then there is no answer.
-    async fn give_back(&self, client: &Client, guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
+    async fn give_back(&self, client: &Client, mut guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
         let valid_until = SystemClock.now().after(client.timing().ttl).min(certain_until(&guard));
-        let may_pass = |failed: &GuardError<AnyGuard>| failed.error().is_retryable() && SystemClock.now() < valid_until;
-        let mut released = guard.release().await;
-        if let Err(failed) = &released
-            && may_pass(failed)
-        {
-            say(format_args!("the lock {} is not given back yet: {}", self.name, chain(failed.error())));
-        }
+        let may_pass = |error: &Error| error.is_retryable() && SystemClock.now() < valid_until;
+        let mut has_said = false;
         loop {
-            match released {
-                Err(failed) if may_pass(&failed) => {
-                    released = tokio::select! {
-                        released = failed.into_guard().release() => released,
-                        _ = signals.asked_to_end() => return None,
-                    };
+            let mut releasing = pin!(guard.release());
+            let released = tokio::select! {
+                biased;
+                released = &mut releasing => released,
+                _ = signals.asked_to_end() => {
+                    let released = timeout(BRIEF_RELEASE, releasing).await.ok();
+                    return released.filter(|released| !matches!(released, Err(failed) if may_pass(failed.error())));
                 }
+            };
+            let failed = match released {
+                Err(failed) if may_pass(failed.error()) => failed,
                 released => return Some(released),
+            };
+            if !has_said {
+                say(format_args!("the lock {} is not given back yet: {}", self.name, chain(failed.error())));
+                has_said = true;
             }
+            guard = failed.into_guard();
         }
     }
 }

@@ -8,6 +8,7 @@ use std::thread;
 use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
 use fencelock_testbed::Port;
 use fencelock_testbed::redis::{Server, Settings, Tls, shared};
+use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// A session that no slowness of a test ends, in a database of the test's own.
@@ -96,6 +97,28 @@ fn a_command_whose_lock_the_server_forgot_is_stopped() {
     assert_eq!(code(&output), 76);
     assert!(stderr(&output).contains("lost"), "{}", stderr(&output));
     assert_eq!(written(&place.path("told")), "told\n");
+}
+
+#[test]
+fn who_is_told_to_end_ends_though_the_server_does_not_take_the_lock_back() {
+    let server = Server::start(Settings::default().with("lua-time-limit 20")).unwrap();
+    // The request deadline is longer than the patience of this test.
+    let place = Place::with_store(format!("{}?ttl_ms=1800000", server.url()));
+    let mut command = place.run(&["job"], "echo > ready; read line; exit 3");
+    let mut running = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    written(&place.path("ready"));
+    server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
+    until("the server is busy", || server.ask(&["PING"]).is_err().then_some(()));
+    drop(running.0.as_mut().unwrap().stdin.take());
+    // One that comes early ends the command.
+    until("it ends", || {
+        running.signal(Signal::SIGTERM);
+        running.0.as_mut().unwrap().try_wait().unwrap()
+    });
+    let ended = running.end();
+    assert!([3, 143].contains(&code(&ended)), "{ended:?}");
+    assert!(stderr(&ended).contains("was not given back: we were told to end"), "{ended:?}");
+    server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap();
 }
 
 #[test]
