@@ -9,53 +9,42 @@ use std::fmt;
 /// cannot be told from a timely one. Tokens order exclusive grants; readers and permit holders may hold older tokens
 /// legitimately.
 ///
-/// `grant` is the store's own number, `handoff` counts hand-overs between tasks of one process within that grant.
+/// It is the store's own number, below 2^63: a column `bigint` and a signed number of any language hold it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FencingToken {
-    grant: u64,
-    handoff: u16,
-}
+pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Grants from this one on cannot be packed into an `i64` and are refused by the stores.
-    pub const GRANT_LIMIT: u64 = 1 << 51;
-    /// The most hand-overs within one grant.
-    pub const HANDOFF_MAX: u16 = 4095;
+    /// The last one: 2^63 - 1.
+    pub const MAX: Self = Self(i64::MAX as u64);
 
-    /// A token, or `None` when `grant` is 2^51 or more, or `handoff` over 4095.
+    /// The token of this number, or `None` from 2^63 on.
     #[must_use]
-    pub const fn new(grant: u64, handoff: u16) -> Option<Self> {
-        if grant >= Self::GRANT_LIMIT || handoff > Self::HANDOFF_MAX { None } else { Some(Self { grant, handoff }) }
+    pub const fn new(number: u64) -> Option<Self> {
+        if number <= Self::MAX.0 { Some(Self(number)) } else { None }
     }
 
-    /// The store's raw number, for resources shared with clients in other languages.
+    /// The number.
     #[must_use]
-    pub const fn grant(self) -> u64 {
-        self.grant
+    pub const fn get(self) -> u64 {
+        self.0
     }
 
-    /// How often the place was handed over inside the process before this holder had it.
-    #[must_use]
-    pub const fn handoff(self) -> u16 {
-        self.handoff
-    }
-
-    /// Both numbers in one that orders the same: `grant << 12 | handoff`. Always positive.
+    /// The same number, for SQL and for languages without unsigned numbers. Never negative.
     #[must_use]
     pub const fn to_i64(self) -> i64 {
-        (self.grant as i64) << 12 | self.handoff as i64
+        self.0 as i64
     }
 }
 
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.to_i64())
+        self.0.fmt(f)
     }
 }
 
 impl fmt::Debug for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.grant, self.handoff)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -64,18 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_tokens_order_as_their_parts_do_up_to_the_limits() {
-        let token = |grant, handoff| FencingToken::new(grant, handoff).unwrap();
-        let ordered = [token(0, 0), token(0, 1), token(1, 0), token(1, 4095), token(2, 0), token((1 << 51) - 1, 4095)];
-        for pair in ordered.windows(2) {
-            assert!(pair[0] < pair[1] && pair[0].to_i64() < pair[1].to_i64());
+    fn a_token_is_the_same_number_signed_unsigned_and_shown() {
+        for number in [0, 1, 1 << 51, i64::MAX as u64] {
+            let token = FencingToken::new(number).unwrap();
+            assert_eq!((token.get(), token.to_i64().try_into()), (number, Ok(number)));
+            assert_eq!((format!("{token}"), format!("{token:?}")), (number.to_string(), number.to_string()));
         }
-        assert_eq!(ordered[5].to_i64(), i64::MAX);
+        assert!(FencingToken::new(1) < FencingToken::new(2));
+        assert_eq!(FencingToken::new(i64::MAX as u64), Some(FencingToken::MAX));
     }
 
     #[test]
-    fn what_would_be_truncated_is_refused() {
-        assert_eq!(FencingToken::new(1 << 51, 0), None);
-        assert_eq!(FencingToken::new(1, 4096), None);
+    fn what_would_be_negative_is_refused() {
+        assert_eq!(FencingToken::new(1 << 63), None);
+        assert_eq!(FencingToken::new(u64::MAX), None);
     }
 }

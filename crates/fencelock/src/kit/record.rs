@@ -42,7 +42,7 @@ impl Record {
             at_ms: milliseconds(order.at),
             client: client_text(order.place.request.client),
             number: order.place.request.number,
-            grant: order.token.map(|token| token.grant().to_string()),
+            grant: order.token.map(|token| token.get().to_string()),
             claim: [order.claim.weight(), order.claim.capacity()],
             owner: order.owner.as_ref().map(|owner| Identity::of(owner).into_owned()),
             by: Identity::of(&order.by).into_owned(),
@@ -56,7 +56,7 @@ impl Record {
             return None;
         }
         let token = match &self.grant {
-            Some(grant) => Some(FencingToken::new(grant.parse().ok()?, 0)?),
+            Some(grant) => Some(FencingToken::new(grant.parse().ok()?)?),
             None => None,
         };
         let request = RequestId { client: client_of(&self.client)?, number: self.number };
@@ -163,7 +163,7 @@ mod tests {
             let request = RequestId { client: client_of(row[1]).unwrap(), number: number(2) };
             let order = Break {
                 place: PlaceId { name: name.clone(), request },
-                token: (row[3] != "-").then(|| FencingToken::new(number(3), 0).unwrap()),
+                token: (row[3] != "-").then(|| FencingToken::new(number(3)).unwrap()),
                 claim: Claim::new(row[4].parse().unwrap(), row[5].parse().unwrap()).unwrap(),
                 owner: owner(&row[6..]),
                 by: owner(&row[9..]).unwrap(),

@@ -37,7 +37,7 @@ async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
     let token = guard.token().unwrap().to_i64();
     let waiting = acquiring(&one, "job");
     until_queued(&one, "job", 2).await;
-    for (name, token) in [("job", token - 4096), ("job", token + 4096), ("job", 0), ("other", token)] {
+    for (name, token) in [("job", token - 1), ("job", token << 12), ("job", 0), ("other", token)] {
         assert_eq!(code(user.execute(HOLD, &[&name, &token]).await), "FL001", "{name} {token}");
     }
     user.execute(HOLD, &[&"job", &token]).await.unwrap();

@@ -63,7 +63,7 @@ async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_ot
         let guard = acquired(acquiring(&client, "job")).await;
         assert!(guard.reenter().unwrap().token() == guard.token(), "a re-entry is no acquisition");
         assert_eq!(shown(&client, "job").await.grant.unwrap().token, guard.token());
-        tokens.push(guard.token().expect("there is a token").grant());
+        tokens.push(guard.token().expect("there is a token").get());
         guard.release().await.unwrap();
         let theirs = number(&server, &["EVAL", OBTAIN, "2", "job", "job:fence", "theirs", "60000"]);
         tokens.push(u64::try_from(theirs).unwrap());
@@ -166,7 +166,7 @@ async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
         proxy.cut_after(bytes, Way::Down);
         let guard = acquired(acquiring(&client, "job")).await;
         until("an answer is cut", async || proxy.cuts() > before).await;
-        assert_eq!(guard.token().unwrap().grant(), token, "after {bytes} bytes");
+        assert_eq!(guard.token().unwrap().get(), token, "after {bytes} bytes");
         guard.release().await.unwrap();
     }
 }

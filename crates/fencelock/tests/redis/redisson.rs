@@ -120,7 +120,7 @@ async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait
     guard.release().await.unwrap();
     assert_eq!(message(&mut others).1, "0");
     let next = acquired(waits).await;
-    assert_eq!(next.token().unwrap().grant(), 2);
+    assert_eq!(next.token().unwrap().get(), 2);
     // Released by one request, and taken by another: somebody who waits elsewhere could have it in between.
     assert!(requests(&server) >= 2, "{}", requests(&server));
     // Who waits for Redisson's fair lock hears on a channel of its own.
@@ -136,7 +136,7 @@ async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait
     let waits = waiting_behind(&client).await;
     next.release().await.unwrap();
     let last = acquired(waits).await;
-    assert_eq!(last.token().unwrap().grant(), 4);
+    assert_eq!(last.token().unwrap().get(), 4);
     assert_eq!(asked(&server, "HLEN", "job"), "2");
     last.release().await.unwrap();
     assert_eq!(asked(&server, "EXISTS", "job"), "0");
@@ -168,7 +168,7 @@ async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays
         until("an answer is cut", async || proxy.cuts() > before).await;
         let next = acquired(waits).await;
         next.check().unwrap();
-        assert_eq!(next.token().unwrap().grant().to_string(), asked(&server, "GET", "redisson_lock_token:{job}"));
+        assert_eq!(next.token().unwrap().get().to_string(), asked(&server, "GET", "redisson_lock_token:{job}"));
         next.release().await.unwrap();
         assert_eq!(asked(&server, "EXISTS", "job"), "0", "after {bytes} bytes");
         proxy.heal();
@@ -261,7 +261,7 @@ async fn a_fenced_lock_has_tokens_that_rise_with_those_of_redisson_and_count_eac
     let (server, url) = with_layout("redisson-fenced");
     let proxy = Proxy::start(server.address()).unwrap();
     let client = client(&format!("redis://{}?layout=redisson-fenced", proxy.address()), 60_000).await;
-    let token = |guard: &Guard| guard.token().unwrap().grant();
+    let token = |guard: &Guard| guard.token().unwrap().get();
     let guard = takes_ours(&client, "job").await;
     assert_eq!((token(&guard), asked(&server, "GET", "redisson_lock_token:{job}")), (1, "1".to_owned()));
     guard.release().await.unwrap();

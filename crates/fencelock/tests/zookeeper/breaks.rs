@@ -144,7 +144,7 @@ async fn a_break_takes_no_later_grant_of_a_client_that_uses_one_id_for_all_of_th
                 let queue = operator.queue(&name).await.unwrap();
                 let Some(holder) = queue.contenders.first() else { continue };
                 if operator.break_grant(&name, holder, "stuck").await.unwrap() {
-                    broken.insert(holder.grant.unwrap().token.unwrap().grant());
+                    broken.insert(holder.grant.unwrap().token.unwrap().get());
                 }
             }
             broken

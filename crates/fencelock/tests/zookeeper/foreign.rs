@@ -30,7 +30,7 @@ async fn our_node_is_what_every_family_expects() {
     let data = String::from_utf8(data).unwrap();
     assert!(data.contains(r#""purpose":"nightly""#) && data.contains(&format!(r#""pid":{}"#, std::process::id())));
     assert_ne!(stat.ephemeral_owner, 0);
-    assert_eq!(guard.token().unwrap().grant(), stat.czxid.unsigned_abs());
+    assert_eq!(guard.token().unwrap().get(), stat.czxid.unsigned_abs());
     assert_eq!(lab.hands.get_acl(&path).await.unwrap().0, [Acl::open()]);
     guard.release().await.unwrap();
     assert!(lab.children("a/b").await.is_empty());

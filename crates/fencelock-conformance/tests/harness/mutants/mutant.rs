@@ -246,7 +246,7 @@ impl Shared {
     fn grant(&self, grant: Grant) -> Grant {
         match (self.flaw, grant.token) {
             // Every second token is the one before it.
-            (Flaw::ReusesTokens, Some(token)) => Grant::new(FencingToken::new(token.grant() & !1, 0)),
+            (Flaw::ReusesTokens, Some(token)) => Grant::new(FencingToken::new(token.get() & !1)),
             _ => grant,
         }
     }
@@ -262,7 +262,7 @@ impl Shared {
         match (self.flaw, standing) {
             (_, Standing::Granted(grant)) => Standing::Granted(self.grant(grant)),
             (Flaw::GrantsTwice, Standing::Waiting(Some(Ahead { waiters: 0, .. }))) => {
-                Standing::Granted(Grant::new(FencingToken::new(1, 0)))
+                Standing::Granted(Grant::new(FencingToken::new(1)))
             }
             (Flaw::CountsWaitersTwice, Standing::Waiting(Some(ahead))) => {
                 Standing::Waiting(Some(Ahead::new(ahead.holders, ahead.waiters * 2)))

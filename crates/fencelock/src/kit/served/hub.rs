@@ -379,7 +379,7 @@ impl Hub {
             self.set(&slot, Stand::Gone(Loss::Broken));
         }
         if is_ours || may_be_ours {
-            let grant = GrantId { place, token: FencingToken::new(grant, 0) };
+            let grant = GrantId { place, token: FencingToken::new(grant) };
             self.tell(SessionEvent::Broken(grant, broken.reason));
         }
     }

@@ -63,7 +63,7 @@ impl Slot {
         match self.stand() {
             Stand::Sent { .. } => Standing::Waiting(None),
             Stand::Waiting { ahead, .. } => Standing::Waiting(ahead),
-            Stand::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq, 0))),
+            Stand::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq))),
             Stand::Gone(loss) => Standing::Lost(loss),
         }
     }

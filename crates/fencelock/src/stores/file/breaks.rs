@@ -102,7 +102,7 @@ impl Directory {
         let (line, mut roll, _) = self.read_line(slot)?;
         let is_it = |ticket: &Ticket| {
             ticket.key.number == order.place.request.number
-                && FencingToken::new(ticket.key.seq, 0) == order.token
+                && FencingToken::new(ticket.key.seq) == order.token
                 && line.is_granted(ticket)
                 && roll.owner(self, ticket.key.session).map_or(0, |owner| owner.client) == order.place.request.client
         };

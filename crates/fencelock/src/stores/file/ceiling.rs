@@ -95,7 +95,7 @@ impl Ceiling {
             Err(TryLockError::WouldBlock) => return Drawn::Busy,
         };
         let number = next_number(last, wall, known.0);
-        let is_far = wanted(wall, known).is_none() && number < known.1 && number < FencingToken::GRANT_LIMIT;
+        let is_far = wanted(wall, known).is_none() && number < known.1 && FencingToken::new(number).is_some();
         if is_far { Drawn::Number(number) } else { Drawn::Busy }
     }
 
@@ -105,7 +105,7 @@ impl Ceiling {
         loop {
             let (floor, ceiling) = *known;
             let number = next_number(last, wall, floor);
-            if number >= FencingToken::GRANT_LIMIT {
+            if FencingToken::new(number).is_none() {
                 return Err(Error::new(
                     ErrorKind::Exhausted,
                     "enter",

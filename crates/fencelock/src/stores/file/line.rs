@@ -298,7 +298,7 @@ impl KnownQueue {
     /// Where the contender of `ticket` stands, by what is known.
     pub(super) fn standing(&self, ticket: &Ticket) -> Standing {
         match self.judge(ticket.key, ticket.claim) {
-            Admission::Admitted => Standing::Granted(Grant::new(FencingToken::new(ticket.key.seq, 0))),
+            Admission::Admitted => Standing::Granted(Grant::new(FencingToken::new(ticket.key.seq))),
             Admission::Wait | Admission::Conflict(_) => Standing::Waiting(Some(self.count_ahead(ticket))),
         }
     }

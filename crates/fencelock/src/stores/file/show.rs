@@ -232,7 +232,7 @@ impl Directory {
         let process = owner.as_ref().and_then(|owner| process::state_of(ticket.key.session, owner));
         Some(Contender {
             owner: owner.filter(|owner| !owner.host.is_empty() || owner.pid != 0),
-            grant: is_granted.then(|| Grant::new(FencingToken::new(ticket.key.seq, 0))),
+            grant: is_granted.then(|| Grant::new(FencingToken::new(ticket.key.seq))),
             since: stat.as_ref().and_then(modified),
             purpose: note.purpose.map(Arc::from),
             process,

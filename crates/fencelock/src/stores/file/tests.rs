@@ -96,7 +96,7 @@ fn place(entered: Entered) -> Box<dyn Place> {
 
 fn token(place: &dyn Place) -> u64 {
     match place.standing() {
-        Standing::Granted(grant) => grant.token.unwrap().grant(),
+        Standing::Granted(grant) => grant.token.unwrap().get(),
         other => panic!("not granted: {other:?}"),
     }
 }
@@ -372,7 +372,7 @@ async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
     dead.core.forsake();
     let queue = near.queue(&Name::new(&long).unwrap(), Page::ALL).await.unwrap();
     assert_eq!(queue.contenders.len(), 2);
-    assert_eq!(queue.contenders[0].grant.unwrap().token.unwrap().grant(), token(&*held));
+    assert_eq!(queue.contenders[0].grant.unwrap().token.unwrap().get(), token(&*held));
     assert_eq!(queue.contenders[0].owner.as_ref().unwrap().pid, std::process::id());
     assert_eq!(queue.contenders[1].purpose.as_deref(), Some("a test"));
     assert!(queue.contenders[1].grant.is_none() && queue.contenders[1].since.is_some());

@@ -229,7 +229,7 @@ impl StoreState {
     /// name rise although nothing of an idle name is kept.
     fn draw(&mut self, wall: SystemTime) -> Result<u64> {
         let number = clock_number(wall).max(self.last_number + 1);
-        if number >= FencingToken::GRANT_LIMIT {
+        if FencingToken::new(number).is_none() {
             return Err(Error::new(ErrorKind::Exhausted, "enter", "the clock is past the last fencing token"));
         }
         self.last_number = number;
@@ -485,6 +485,6 @@ impl StoredQueue {
 
 impl QueueEntry {
     fn grant(&self) -> Grant {
-        Grant::new(FencingToken::new(self.number, 0))
+        Grant::new(FencingToken::new(self.number))
     }
 }

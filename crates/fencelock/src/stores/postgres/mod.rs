@@ -51,7 +51,7 @@ pub(crate) const LONG_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",
-    layout: "fencelock postgres fair layout 1",
+    layout: "fencelock postgres fair layout 2",
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,

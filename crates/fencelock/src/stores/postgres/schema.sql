@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 1: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 2: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, and {check} for the refusal of every isolation level
 -- but read committed.
@@ -16,7 +16,7 @@ END $$;
 CREATE TABLE {schema}.layout (
     version integer NOT NULL, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (1, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (2, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -69,8 +69,8 @@ CREATE INDEX ON {schema}.broken (session) WHERE NOT told;
 
 CREATE TABLE {schema}.fence (resource text COLLATE "C" PRIMARY KEY, token bigint NOT NULL);
 
--- Order and token in one. The end is where fencing tokens end.
-CREATE SEQUENCE {schema}.number AS bigint MINVALUE 1 MAXVALUE 2251799813685247;
+-- Order and token in one.
+CREATE SEQUENCE {schema}.number AS bigint MINVALUE 1;
 
 CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$ SELECT version FROM layout $$;
@@ -836,7 +836,7 @@ BEGIN
     IF p_limit IS NOT NULL THEN
         PERFORM set_config('idle_in_transaction_session_timeout', ceil(extract(epoch FROM p_limit) * 1000)::bigint::text, true);
     END IF;
-    SELECT session INTO whose FROM place WHERE bucket = _home(p_name) AND name = p_name AND seq = p_token >> 12 AND granted FOR KEY SHARE;
+    SELECT session INTO whose FROM place WHERE bucket = _home(p_name) AND name = p_name AND seq = p_token AND granted FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'FL001', MESSAGE = format('the lock %s is not held under the token %s', p_name, p_token),
             HINT = 'It was released, broken or lost, or, above READ COMMITTED, it was granted after the first statement of this transaction.';

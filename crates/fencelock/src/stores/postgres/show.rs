@@ -77,7 +77,7 @@ fn contender(row: &Row) -> Result<Contender> {
         let purpose: Option<String> = row.try_get(8)?;
         Ok(Some(Contender {
             owner: Some(Owner { client: number(11)?, host, pid: u32::try_from(pid).unwrap_or(0) }),
-            grant: granted.then_some(Grant::new(FencingToken::new(seq, 0))),
+            grant: granted.then_some(Grant::new(FencingToken::new(seq))),
             since: UNIX_EPOCH.checked_add(Duration::from_micros(number(6)?)),
             purpose: purpose.map(Into::into),
             ..Contender::new(id, claim)
@@ -119,7 +119,7 @@ pub(super) async fn break_grant(config: &Arc<Config>, connection: &Connection, o
     // No grant of ours is without a token.
     let Some(token) = order.token else { return Ok(false) };
     let PlaceId { name, request } = &order.place;
-    let (client, number, seq) = (signed(request.client), signed(request.number), signed(token.grant()));
+    let (client, number, seq) = (signed(request.client), signed(request.number), signed(token.get()));
     let ask = async |connection: &Connection, patient: bool| {
         let arguments: [&(dyn ToSql + Sync); 7] =
             [&name.as_str(), &client, &number, &seq, &record, &&*order.reason, &patient];

@@ -39,7 +39,7 @@ fn part_of(request: RequestId) -> String {
 
 /// What the record of an order is called. Records of one name sort by their time, as text.
 fn node_name(order: &Break) -> String {
-    let grant = order.token.map_or(0, FencingToken::grant);
+    let grant = order.token.map_or(0, FencingToken::get);
     format!("{:016x}{}{grant:x}-{:016x}", milliseconds(order.at), part_of(order.place.request), order.by.client)
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let owner = |client| Owner { client, host: "db-1".to_owned(), pid: 7 };
         Break {
             place: PlaceId { name: Name::new("a/b").unwrap(), request: RequestId { client: 5, number: 9 } },
-            token: FencingToken::new(1 << 50, 0),
+            token: FencingToken::new(1 << 50),
             claim: Claim::WRITER,
             owner: Some(owner(u64::MAX)),
             by: owner(3),

@@ -22,7 +22,6 @@ use super::waiter::Waiter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss};
-use crate::token::FencingToken;
 
 /// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
 /// and the servers must have cleaned up, all between two of our requests.
@@ -278,8 +277,7 @@ impl Joining<'_> {
             return Err(exhausted(&self.home, number));
         }
         self.core.numbers.drawn(&self.home, number);
-        self.core.warn_of_the_last_grants(stat.czxid);
-        let czxid = u64::try_from(stat.czxid).ok().filter(|czxid| *czxid < FencingToken::GRANT_LIMIT);
+        let czxid = u64::try_from(stat.czxid).ok();
         czxid.map(|czxid| Node { number, czxid, claim: self.entry.claim }).ok_or_else(|| {
             let message = "the ensemble's transaction numbers are past the last fencing token";
             Error::new(ErrorKind::Exhausted, "enter", message).with("czxid", stat.czxid)

@@ -1,6 +1,6 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -52,7 +52,6 @@ pub(super) struct Core {
     pub(super) listings: SharedListings,
     pub(super) alone: Alone,
     pub(super) numbers: Numbers,
-    grants_run_out: AtomicBool,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
     /// The last lock whose parent was looked for had none yet.
@@ -64,8 +63,7 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
-        let no = || AtomicBool::new(false);
-        let (grants_run_out, parent_was_there, names_are_new) = (no(), no(), no());
+        let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
         let (listings, alone, numbers) = (SharedListings::default(), Alone::default(), Numbers::default());
         Self {
@@ -79,7 +77,6 @@ impl Core {
             listings,
             alone,
             numbers,
-            grants_run_out,
             parent_was_there,
             names_are_new,
             own_nodes: OwnNodes::default(),
@@ -111,13 +108,6 @@ impl Core {
     /// Why the session is over, if that is known.
     pub(super) fn over(&self) -> Option<Loss> {
         self.over.get().copied()
-    }
-
-    /// Says once per session that fencing tokens come to their end.
-    pub(super) fn warn_of_the_last_grants(&self, czxid: i64) {
-        if czxid >= 1 << 50 && !self.grants_run_out.swap(true, Ordering::Relaxed) {
-            tracing::warn!(czxid, "half of all transaction numbers that can be fencing tokens are used up");
-        }
     }
 
     /// Deletes a node of ours; says whether it was there. A session that is over has none any more.

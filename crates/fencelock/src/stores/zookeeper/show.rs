@@ -163,7 +163,7 @@ pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     let made_by = u64::try_from(stat.czxid).ok()?;
     // Only a lighter claim says so, and names an older transaction; what others write is not believed beyond that.
     let grant = note::read(data).grant.filter(|grant| *grant < made_by);
-    FencingToken::new(grant.unwrap_or(made_by), 0)
+    FencingToken::new(grant.unwrap_or(made_by))
 }
 
 /// A contender of which only the name of its node is known.

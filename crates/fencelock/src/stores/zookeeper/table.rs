@@ -26,7 +26,7 @@ pub(super) struct Node {
 impl Node {
     /// What the first in the queue gets.
     pub(super) fn grant(self) -> Grant {
-        Grant::new(FencingToken::new(self.czxid, 0))
+        Grant::new(FencingToken::new(self.czxid))
     }
 
     /// The same place with another claim.

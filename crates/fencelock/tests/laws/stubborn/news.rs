@@ -58,7 +58,7 @@ fn news_of_an_older_grant_of_the_same_request_ends_no_later_one() {
         let place = PlaceId { name: held.name().clone(), request: id };
         let token = held.token().unwrap();
         let grant = |token| GrantId { place: place.clone(), token };
-        let older = FencingToken::new(token.grant() - 1, 0);
+        let older = FencingToken::new(token.get() - 1);
         tell.send(SessionEvent::Broken(grant(older), "stuck".into())).unwrap();
         tell.send(SessionEvent::Gone(grant(older), Loss::Removed)).unwrap();
         settle().await;
@@ -90,7 +90,7 @@ fn news_of_an_older_grant_ends_no_waiter_of_the_same_request() {
             let place = PlaceId { name: held.name().clone(), request: id };
             // What is told before the grant is heard of may be of that very grant, or of one before it.
             let token = held.token().unwrap();
-            let told = if news_is_older { token } else { FencingToken::new(token.grant() + 1, 0).unwrap() };
+            let told = if news_is_older { token } else { FencingToken::new(token.get() + 1).unwrap() };
             let told = GrantId { place: place.clone(), token: Some(told) };
             let news = match is_break {
                 true => SessionEvent::Broken(told, "stuck".into()),

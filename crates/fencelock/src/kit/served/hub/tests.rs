@@ -37,7 +37,7 @@ impl Heard {
 
 fn token(standing: Standing) -> Option<u64> {
     match standing {
-        Standing::Granted(grant) => Some(grant.token?.grant()),
+        Standing::Granted(grant) => Some(grant.token?.get()),
         _ => None,
     }
 }
@@ -114,7 +114,7 @@ fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     let broken = || Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() };
     heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
     heard.hub.told_broken(broken());
-    let grant = GrantId { place: slot.place.clone(), token: FencingToken::new(7, 0) };
+    let grant = GrantId { place: slot.place.clone(), token: FencingToken::new(7) };
     assert_eq!(heard.events.try_recv(), Ok(SessionEvent::Broken(grant, "stuck".into())));
     assert!(heard.events.try_recv().is_err(), "a break is told twice");
     let places = [slot.place.clone()];

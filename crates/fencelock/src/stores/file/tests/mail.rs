@@ -80,7 +80,7 @@ impl Pair {
             End::Break => {
                 let store = store(&self.directory);
                 let by = Owner { client: 1, host: "here".to_owned(), pid: 1 };
-                let token = crate::token::FencingToken::new(token(&*self.held), 0);
+                let token = crate::token::FencingToken::new(token(&*self.held));
                 let (claim, reason, at) = (Claim::MUTEX, "a test".into(), SystemTime::now());
                 let order = Break { place: id, token, claim, owner: None, by, reason, at };
                 assert!(store.break_grant(&order).await.unwrap());

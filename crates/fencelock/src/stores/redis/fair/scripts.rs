@@ -191,7 +191,7 @@ pub(super) fn break_grant(layout: &Layout, order: &Break, record: &str) -> Optio
     let call = Call::new(&BREAK, &keys, replies::yes)
         .arg(name.as_str())
         .arg(order.place.request.to_string())
-        .arg(token.grant())
+        .arg(token.get())
         .arg(record)
         .arg(&*order.reason)
         .arg(layout.session_prefix());

@@ -51,7 +51,7 @@ pub(super) async fn contention(
 }
 
 fn contender(shown: Shown) -> Contender {
-    let token = FencingToken::new(shown.seq, 0);
+    let token = FencingToken::new(shown.seq);
     Contender {
         owner: shown.owner,
         grant: shown.granted.then_some(Grant::new(token)),

@@ -294,7 +294,7 @@ impl Dialect {
             .arg((self.marks.head)(id))
             .arg(format!("{:016x}{:016x}", id.client, id.number))
             .arg(record)
-            .arg(order.token.map_or_else(String::new, |token| token.grant().to_string()))
+            .arg(order.token.map_or_else(String::new, |token| token.get().to_string()))
     }
 
     /// Where to go on, and keys that begin with `prefix`. Without a prefix of the layout's own, nothing tells another client's lock
@@ -318,12 +318,16 @@ pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
     redis::from_redis_value(answer).map_err(nonsense)
 }
 
+/// Counters from here on count no tokens: what a script makes of the number is a double.
+const COUNTER_LIMIT: u64 = 1 << 51;
+
 /// The number of a grant, as the layout counts them.
 fn token(answer: Value) -> Result<FencingToken> {
     let number: i64 = plainly(answer)?;
     u64::try_from(number)
         .ok()
-        .and_then(|number| FencingToken::new(number, 0))
+        .filter(|number| *number < COUNTER_LIMIT)
+        .and_then(FencingToken::new)
         .ok_or_else(|| no_counter(number).outcome_unknown())
 }
 

@@ -257,7 +257,7 @@ impl Trial<'_> {
         let by = Owner { client: 1, host: String::new(), pid: 0 };
         let order = Break {
             place: PlaceId { name: self.name.clone(), request: known.id },
-            token: crate::token::FencingToken::new(known.seq, 0),
+            token: crate::token::FencingToken::new(known.seq),
             claim: known.claim,
             owner: None,
             by,

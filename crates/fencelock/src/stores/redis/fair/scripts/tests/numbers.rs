@@ -65,7 +65,7 @@ fn numbers_are_exact_up_to_the_limit_and_refused_there() {
     let (mut bed, name) = (Bed::new(true), name("limit"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let bucket = layout.slot(&name).bucket_key;
-    let limit = crate::token::FencingToken::GRANT_LIMIT;
+    let limit = 1_u64 << 51;
     bed.words(&["HSET", &bucket, ".", &(limit - 4).to_string()]);
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     let (waits, next, _) = bed.wait(session, &name, Claim::MUTEX);

@@ -157,7 +157,7 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
     let place = PlaceId { name: name.clone(), request: held };
     let order = |place: &PlaceId, seq| Break {
         place: place.clone(),
-        token: crate::token::FencingToken::new(seq, 0),
+        token: crate::token::FencingToken::new(seq),
         claim: Claim::MUTEX,
         owner: None,
         by: Owner { client: 1, host: String::new(), pid: 0 },
@@ -196,7 +196,7 @@ fn a_waiter_is_not_broken() {
     let (waits, seq, _) = bed.wait(session, &name, Claim::MUTEX);
     let order = Break {
         place: PlaceId { name: name.clone(), request: waits },
-        token: crate::token::FencingToken::new(seq, 0),
+        token: crate::token::FencingToken::new(seq),
         claim: Claim::MUTEX,
         owner: None,
         by: Owner { client: 1, host: String::new(), pid: 0 },
