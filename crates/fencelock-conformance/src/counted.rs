@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencelock::store::{
-    Break, Capability, Domain, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList, Queue,
-    Renewal, RequestId, Session, Standing, Store,
+    Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList, Queue, Renewal,
+    RequestId, Session, Standing, Store,
 };
 use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
 use futures_core::future::BoxFuture;
@@ -117,10 +117,6 @@ impl Store for Counted {
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         self.store.clock()
-    }
-
-    fn domain(&self, name: &Name) -> Domain {
-        self.store.domain(name)
     }
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {

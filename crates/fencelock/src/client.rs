@@ -1,6 +1,5 @@
 //! A client: one connection to a store, many locks.
 
-use std::cmp::Reverse;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -72,20 +71,6 @@ pub enum Health {
     NoSession,
     /// The client was closed.
     Closed,
-}
-
-impl Health {
-    /// The worse of two.
-    fn or_worse(self, other: Self) -> Self {
-        let rank = |health: Self| match health {
-            Self::Confirmed(left) => (0, left.map(Reverse)),
-            Self::Suspect(left) => (1, left.map(Reverse)),
-            Self::NoSession => (2, None),
-            Self::Refused(left) => (3, left.map(Reverse)),
-            Self::Closed => (4, None),
-        };
-        if rank(other) > rank(self) { other } else { self }
-    }
 }
 
 impl Client {
@@ -221,30 +206,25 @@ impl Client {
     ///
     /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
     /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
-    ///
-    /// Where the parts of a store live and die by themselves, there is a session for each part, opened when it is first wanted, and
-    /// this is the worst of them. A part whose first session could not be opened counts from when one is.
     #[must_use]
     pub fn health(&self) -> Health {
         if self.engine.is_closed() || self.engine.spawner.is_elsewhere() {
             return Health::Closed;
         }
         let now = self.engine.clock.now();
-        let sessions = self.engine.sessions();
-        let all = sessions.iter().map(|live| match live {
-            Err(true) => Health::Refused(Some(Duration::ZERO)),
-            Err(false) => Health::NoSession,
-            Ok(live) if live.refusal().is_some() => Health::Refused(live.safe_until().left(now)),
-            Ok(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
-            Ok(live) => Health::Confirmed(live.safe_until().left(now)),
-        });
-        all.reduce(Health::or_worse).unwrap_or(Health::NoSession)
+        match self.engine.current() {
+            None if self.engine.is_refused() => Health::Refused(Some(Duration::ZERO)),
+            None => Health::NoSession,
+            Some(live) if live.refusal().is_some() => Health::Refused(live.safe_until().left(now)),
+            Some(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
+            Some(live) => Health::Confirmed(live.safe_until().left(now)),
+        }
     }
 
     /// How many places (held and waiting) this client keeps alive.
     #[must_use]
     pub fn places(&self) -> usize {
-        self.engine.sessions().iter().flatten().map(|live| live.len()).sum()
+        self.engine.current().map_or(0, |live| live.len())
     }
 
     /// Releases everything and ends the session. Guards that are still held are lost, with

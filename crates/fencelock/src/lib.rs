@@ -143,8 +143,8 @@ pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
 pub use store::{
-    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Domain, Expiry, Foreign, Grant, Liveness, Loss,
-    Order, Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Order,
+    Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
 };
 #[cfg(feature = "file")]
 pub use stores::file;

@@ -20,7 +20,7 @@ use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Domain, Entered, Entry, Grant, Loss, RequestId, Standing};
+use crate::store::{Entered, Entry, Grant, Loss, RequestId, Standing};
 use crate::time::Moment;
 
 /// What an acquire asks for.
@@ -61,7 +61,6 @@ const QUIET: Duration = Duration::from_millis(500);
 /// be taken in every future that waits.
 pub(crate) struct Acquire {
     engine: Arc<Engine>,
-    domain: Domain,
     wish: Wish,
     started: Moment,
     until: Moment,
@@ -108,8 +107,7 @@ impl Acquire {
         };
         let (heard, look) = (None, None);
         let (failures, gone, late_grants) = Default::default();
-        let domain = engine.store.domain(&wish.name);
-        Self { engine, domain, wish, started, until, look_at, heard, look, failures, gone, late_grants }
+        Self { engine, wish, started, until, look_at, heard, look, failures, gone, late_grants }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -158,13 +156,13 @@ impl Acquire {
 
     /// The session; `None` after a failure that is worth another try.
     async fn session(&mut self) -> Result<Option<Arc<Live>>> {
-        if let Some(live) = self.engine.current(self.domain) {
+        if let Some(live) = self.engine.current() {
             return Ok(Some(live));
         }
         let engine = Arc::clone(&self.engine);
         let opened = tokio::select! {
             biased;
-            opened = Box::pin(engine.session(self.domain)) => opened,
+            opened = Box::pin(engine.session()) => opened,
             () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
         };
         match opened {

@@ -158,7 +158,7 @@ impl Keeper {
         if !request.doubted {
             self.next_renewal = request.sent.after(self.renew_interval);
             if live.suspect.swap(false, Ordering::AcqRel) {
-                self.observers.tell(Event::Confirmed { domain: live.domain });
+                self.observers.tell(Event::Confirmed);
             }
         }
         for (place, loss) in renewal.gone {
@@ -186,7 +186,7 @@ impl Keeper {
 
     fn failed(&mut self, error: &Error) {
         self.failures += 1;
-        self.observers.tell(Event::RenewalFailed { domain: self.live.domain, error });
+        self.observers.tell(Event::RenewalFailed { error });
         tracing::debug!(%error, "renewal failed");
         let pause = self.retry.renewal_pause(self.failures).min(self.live.timing.renew_interval);
         self.next_renewal = self.live.clock.now().after(pause);
@@ -197,14 +197,14 @@ impl Keeper {
 
     fn suspect(&self) {
         if !self.live.suspect.swap(true, Ordering::AcqRel) {
-            self.observers.tell(Event::Suspect { domain: self.live.domain });
+            self.observers.tell(Event::Suspect);
         }
     }
 
     fn over(&self, loss: Loss) {
         if self.live.end(loss) {
             tracing::warn!(%loss, "the session is over");
-            self.observers.tell(Event::SessionLost { domain: self.live.domain, cause: loss });
+            self.observers.tell(Event::SessionLost { cause: loss });
         }
     }
 

@@ -1,7 +1,6 @@
 //! The only loops, the only background work: one engine per client.
 
 pub(crate) mod acquire;
-mod domains;
 pub(crate) mod hold;
 pub(crate) mod io;
 mod keeper;
@@ -11,24 +10,24 @@ mod opening;
 pub(crate) mod options;
 pub(crate) mod pending;
 mod session;
+mod slot;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future;
 use tokio_util::sync::CancellationToken;
 
-use self::domains::Domains;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
+use self::slot::SessionSlot;
 use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::store::{Capability, Domain, Loss, Owner, RequestId, Store};
+use crate::store::{Capability, Loss, Owner, RequestId, Store};
 use crate::time::Clock;
 
 /// The longest that the drop of the last handle waits for clean-up under way.
@@ -45,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) observers: Observers,
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
-    domains: Domains,
+    slot: SessionSlot,
     /// What the store promises before anybody connected.
     promised: Arc<Capability>,
     looks: Looks,
@@ -73,7 +72,7 @@ impl Engine {
             observers,
             spawner,
             requests: AtomicU64::new(0),
-            domains: Domains::default(),
+            slot: SessionSlot::default(),
             promised,
             looks: Looks::default(),
             closed: CancellationToken::new(),
@@ -88,19 +87,17 @@ impl Engine {
 
     /// What the store promises, as far as is known by now.
     pub(crate) fn capability(&self) -> Arc<Capability> {
-        self.domains.refined().unwrap_or_else(|| Arc::clone(&self.promised))
+        self.slot.refined().unwrap_or_else(|| Arc::clone(&self.promised))
     }
 
-    /// The session of a domain, if one is open and certain.
-    pub(crate) fn current(&self, domain: Domain) -> Option<Arc<Live>> {
-        self.domains.at(domain, |one| one.current())
+    /// The session, if one is open and certain.
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+        self.slot.current()
     }
 
-    /// The session of each domain of which one was open so far, or whether none can be opened, for a reason that no retry helps with.
-    pub(crate) fn sessions(&self) -> Vec<Result<Arc<Live>, bool>> {
-        let is_refused = |domain| self.why_no_session(domain).is_some_and(|error| !error.is_retryable());
-        let session = |domain| self.current(domain).ok_or_else(|| is_refused(domain));
-        self.domains.once_open().into_iter().map(session).collect()
+    /// Whether no session can be opened, for a reason that no retry helps with.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.why_no_session().is_some_and(|error| !error.is_retryable())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -116,13 +113,13 @@ impl Engine {
 
     fn end(&self, live: &Live, loss: Loss) {
         if live.end(loss) {
-            self.observers.tell(Event::SessionLost { domain: live.domain, cause: loss });
+            self.observers.tell(Event::SessionLost { cause: loss });
         }
     }
 
-    /// Ends the present session of a domain, if there is one; its places are told at once.
-    fn forget(&self, domain: Domain, loss: Loss) -> Option<Arc<Live>> {
-        let live = self.domains.at(domain, |one| one.take())?;
+    /// Ends the present session, if there is one; its places are told at once.
+    fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
+        let live = self.slot.take()?;
         self.end(&live, loss);
         Some(live)
     }
@@ -146,21 +143,15 @@ impl Engine {
     /// Releases everything, and ends the session.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         self.closed.cancel();
-        let closed = self.close_all().await;
+        let closed = self.close_current().await;
         self.pending.wait().await;
         closed
     }
 
-    /// Closes the session of every domain, all at once; says what went wrong first.
-    async fn close_all(&self) -> Result<()> {
-        let domains = self.domains.known().into_iter();
-        future::join_all(domains.map(|domain| self.close_current(domain))).await.into_iter().collect()
-    }
-
-    async fn close_current(&self, domain: Domain) -> Result<()> {
-        self.opening_ended(domain).await;
-        let is_certain = self.current(domain).is_some();
-        let Some(live) = self.forget(domain, Loss::Closed) else { return Ok(()) };
+    async fn close_current(&self) -> Result<()> {
+        self.opening_ended().await;
+        let is_certain = self.current().is_some();
+        let Some(live) = self.forget(Loss::Closed) else { return Ok(()) };
         match self.close_session(&live).await {
             // What hung on a session that was over before was told then; it cannot end twice.
             Err(error) if !is_certain => tracing::debug!(%error, "a session that was over is not closed in the store"),
@@ -177,7 +168,7 @@ impl Engine {
             return;
         }
         self.closed.cancel();
-        let is_in_reach = self.sessions().iter().flatten().any(|live| !live.is_suspect());
+        let is_in_reach = self.current().is_some_and(|live| !live.is_suspect());
         let engine = Arc::clone(self);
         self.clean_up(async move {
             // What cannot be released by then goes with the session.
@@ -187,7 +178,7 @@ impl Engine {
                 () = engine.pending.wait_for_others(1) => {}
                 () = engine.clock.sleep_until(limit) => {}
             }
-            let _ = engine.close_all().await;
+            let _ = engine.close_current().await;
         });
         if is_in_reach && self.spawner.has_own_thread() && !io::on_own_thread() {
             self.pending.wait_blocking(LAST_DROP_LIMIT);

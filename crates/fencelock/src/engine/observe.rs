@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::name::Name;
-use crate::store::{Ahead, Domain, Loss};
+use crate::store::{Ahead, Loss};
 use crate::token::FencingToken;
 
 /// Hears of every event in the life of a client's locks, failures included.
@@ -23,34 +23,21 @@ pub trait Observer: Send + Sync + 'static {
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A session was opened.
-    SessionOpened {
-        /// The part of the store that it is with; the same one for all, where the store is not divided.
-        domain: Domain,
-    },
+    SessionOpened,
     /// A session is over; every lock on it is lost.
     SessionLost {
-        /// The part of the store that it was with.
-        domain: Domain,
         /// Why.
         cause: Loss,
     },
     /// A renewal failed; the session goes on until its validity ends.
     RenewalFailed {
-        /// The part of the store that was asked.
-        domain: Domain,
         /// Why.
         error: &'a Error,
     },
     /// No renewal was confirmed for longer than usual: the locks on this session are still held, but doubtful.
-    Suspect {
-        /// The part of the store that it is with.
-        domain: Domain,
-    },
+    Suspect,
     /// The session is confirmed again.
-    Confirmed {
-        /// The part of the store that it is with.
-        domain: Domain,
-    },
+    Confirmed,
     /// An acquire queues behind others.
     Waiting {
         /// The lock.

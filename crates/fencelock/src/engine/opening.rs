@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::{Either, Shared};
+use futures_util::future::Shared;
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -16,13 +16,13 @@ use super::observe::Event;
 use super::session::Live;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::pause::spread;
-use crate::store::{self, Domain, Loss, Opened};
+use crate::store::{self, Loss, Opened};
 use crate::time::Moment;
 
 /// A session that is being opened by a task of the engine: it goes on when callers stop waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
-/// What all who need a session of one domain share: the opening under way, and when the next one may begin. However many wait, a store
+/// What all who need a session share: the opening under way, and when the next one may begin. However many wait, a store
 /// that fails is asked as often as by one.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
@@ -38,36 +38,33 @@ pub(super) struct Openings {
 }
 
 impl Engine {
-    /// The session of a domain; has one opened when there is none. All who come while one is being opened share the outcome.
-    pub(crate) async fn session(self: &Arc<Self>, domain: Domain) -> Result<Arc<Live>> {
-        if let Some(live) = self.current(domain) {
+    /// The session; has one opened when there is none. All who come while one is being opened share the outcome.
+    pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
+        if let Some(live) = self.current() {
             return Ok(live);
         }
-        let opening = self.domains.at(domain, |one| {
-            let mut openings = one.openings();
+        let opening = {
+            let mut openings = self.slot.openings();
             if self.is_closed() {
                 return Err(closed());
             }
-            if let Some(live) = one.current() {
-                return Ok(Either::Left(live));
+            if let Some(live) = self.current() {
+                return Ok(live);
             }
-            Ok(Either::Right(match openings.under_way.as_ref().filter(|opening| opening.peek().is_none()) {
+            match openings.under_way.as_ref().filter(|opening| opening.peek().is_none()) {
                 Some(opening) => opening.clone(),
                 None => {
                     let not_before = self.next_opening(&mut openings);
-                    openings.under_way.insert(self.start_opening(domain, not_before)).clone()
+                    openings.under_way.insert(self.start_opening(not_before)).clone()
                 }
-            }))
-        });
-        match opening? {
-            Either::Left(live) => Ok(live),
-            Either::Right(opening) => opening.await.map_err(|error| error.again()),
-        }
+            }
+        };
+        opening.await.map_err(|error| error.again())
     }
 
-    /// Why there is no session of a domain, if the last opening failed.
-    pub(super) fn why_no_session(&self, domain: Domain) -> Option<Error> {
-        self.domains.at(domain, |one| one.openings().failed.as_ref().map(|error| error.again()))
+    /// Why there is no session, if the last opening failed.
+    pub(super) fn why_no_session(&self) -> Option<Error> {
+        self.slot.openings().failed.as_ref().map(|error| error.again())
     }
 
     /// Counts another opening, and says when it may begin.
@@ -95,7 +92,7 @@ impl Engine {
     }
 
     /// Starts the task that opens a session, and sleeps until then first.
-    fn start_opening(self: &Arc<Self>, domain: Domain, not_before: Moment) -> SharedOpening {
+    fn start_opening(self: &Arc<Self>, not_before: Moment) -> SharedOpening {
         let (done, outcome) = oneshot::channel();
         let engine = Arc::clone(self);
         self.spawner.spawn(async move {
@@ -104,11 +101,11 @@ impl Engine {
                 () = engine.closed.cancelled() => Err(closed()),
                 opened = async {
                     engine.clock.sleep_until(not_before).await;
-                    engine.open_session(domain).await
+                    engine.open_session().await
                 } => opened,
             };
             let opened = opened.map_err(Arc::new);
-            engine.domains.at(domain, |one| engine.opening_ended_with(&mut one.openings(), &opened));
+            engine.opening_ended_with(&mut engine.slot.openings(), &opened);
             // Nobody may be waiting any more.
             let _ = done.send(opened);
         });
@@ -117,24 +114,20 @@ impl Engine {
         outcome.map(|opened| opened.unwrap_or_else(given_up)).boxed().shared()
     }
 
-    /// Completes when no session of a domain is being opened; after [`Engine::closed`], no other will be.
-    pub(super) async fn opening_ended(&self, domain: Domain) {
-        let under_way = self.domains.at(domain, |one| one.openings().under_way.take());
+    /// Completes when no session is being opened; after [`Engine::closed`], no other will be.
+    pub(super) async fn opening_ended(&self) {
+        let under_way = self.slot.openings().under_way.take();
         if let Some(opening) = under_way {
             let _ = opening.await;
         }
     }
 
-    async fn open_session(self: &Arc<Self>, domain: Domain) -> Result<Arc<Live>> {
-        self.forget(domain, Loss::Unconfirmed);
-        let opened = self.in_time("open session", self.store.open(self.to_open_with(domain))).await;
-        let opened = opened.map_err(|error| match domain {
-            Domain::FIRST => error,
-            other => error.with("domain", other),
-        })?;
+    async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
+        self.forget(Loss::Unconfirmed);
+        let opened = self.in_time("open session", self.store.open(self.to_open_with())).await?;
         self.check_granted(&opened)?;
-        self.domains.at(domain, |one| one.promises(opened.capability.as_ref()));
-        let live = Live::new(domain, &opened, Arc::clone(&self.clock), self.timing);
+        self.slot.promises(opened.capability.as_ref());
+        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(opened.events));
@@ -143,16 +136,15 @@ impl Engine {
             let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
-        self.close_when_over(domain, &live);
-        self.domains.at(domain, |one| one.begin(Arc::clone(&live)));
-        self.observers.tell(Event::SessionOpened { domain });
+        self.close_when_over(&live);
+        self.slot.begin(Arc::clone(&live));
+        self.observers.tell(Event::SessionOpened);
         Ok(live)
     }
 
-    fn to_open_with(&self, domain: Domain) -> store::Opening {
+    fn to_open_with(&self) -> store::Opening {
         store::Opening {
             owner: self.owner.clone(),
-            domain,
             ttl: self.timing.ttl,
             request_deadline: self.timing.request_deadline,
             clock: Arc::clone(&self.clock),
@@ -177,7 +169,7 @@ impl Engine {
     }
 
     /// Once `live` is over, closes it in the store as well, so that what is left there goes early, and opens another.
-    fn close_when_over(self: &Arc<Self>, domain: Domain, live: &Arc<Live>) {
+    fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
         let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
         self.spawner.spawn(async move {
             if live.ended().await == Loss::Closed {
@@ -185,14 +177,14 @@ impl Engine {
             }
             let Some(engine) = engine.upgrade() else { return };
             let open_another = Arc::clone(&engine);
-            engine.spawner.spawn(async move { open_another.open_again(domain).await });
+            engine.spawner.spawn(async move { open_another.open_again().await });
             let _ = engine.close_session(&live).await;
         });
     }
 
     /// Tries until there is a session, or the client is closed: with the pauses of the retry policy, and once per ttl when
     /// that has failed for as long as an acquire would try.
-    async fn open_again(self: &Arc<Self>, domain: Domain) {
+    async fn open_again(self: &Arc<Self>) {
         let patient_until = self.clock.now().after(self.retry.give_up_after);
         let mut failures = 1;
         loop {
@@ -205,7 +197,7 @@ impl Engine {
                 () = self.closed.cancelled() => return,
                 () = self.clock.sleep_until(self.clock.now().after(pause)) => {}
             }
-            match self.session(domain).await {
+            match self.session().await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "no session could be opened in the background"),
             }
@@ -213,17 +205,17 @@ impl Engine {
         }
     }
 
-    /// Opens the session of the first domain. With a limit, what failed for a passing reason is tried again until then.
+    /// Opens the session. With a limit, what failed for a passing reason is tried again until then.
     pub(crate) async fn connect(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
-            return self.session(Domain::FIRST).await.map(drop);
+            return self.session().await.map(drop);
         };
         let until = self.clock.now().after(limit);
         let (mut failures, mut last) = (0, None);
         while self.clock.now() < until {
             let opened = tokio::select! {
                 biased;
-                opened = self.session(Domain::FIRST) => opened,
+                opened = self.session() => opened,
                 () = self.clock.sleep_until(until) => break,
             };
             match opened {

@@ -16,14 +16,12 @@ use super::hold::Hold;
 use super::options::Timing;
 use crate::error::Error;
 use crate::name::Name;
-use crate::store::{Domain, GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session, clean};
+use crate::store::{GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session, clean};
 use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {
-    /// The part of the store that it is with.
-    pub(super) domain: Domain,
     session: Arc<dyn Session>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timing: Timing,
@@ -110,9 +108,8 @@ impl WaitSlot {
 }
 
 impl Live {
-    pub(crate) fn new(domain: Domain, opened: &Opened, clock: Arc<dyn Clock>, timing: Timing) -> Arc<Self> {
+    pub(crate) fn new(opened: &Opened, clock: Arc<dyn Clock>, timing: Timing) -> Arc<Self> {
         Arc::new(Self {
-            domain,
             session: Arc::clone(&opened.session),
             clock,
             timing,

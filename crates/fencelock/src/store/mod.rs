@@ -50,7 +50,7 @@ pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
 pub use self::ids::{GrantId, Owner, PlaceId, RequestId};
-pub use self::opening::{Domain, Opening, Tasks};
+pub use self::opening::{Opening, Tasks};
 pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
@@ -72,17 +72,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Which part of the store keeps this name, where parts live and die by themselves (the shards of a cluster). The engine
-    /// keeps a session for each that is wanted, so that the end of one loses only its own places. By default there is one.
-    ///
-    /// Without I/O; the same name is always in the same domain.
-    fn domain(&self, name: &Name) -> Domain {
-        let _ = name;
-        Domain::FIRST
-    }
-
-    /// Opens the liveness that the places of [`Opening::domain`] hang on: one session per client and domain. Whatever works for
-    /// it in the background runs on [`Opening::tasks`].
+    /// Opens the liveness that a client's places hang on: one session per client. Whatever works for it in the background runs on
+    /// [`Opening::tasks`].
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>>;
 
     /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues

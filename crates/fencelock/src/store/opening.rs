@@ -1,6 +1,5 @@
 //! What a store is given to open a session with, and where its tasks run.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,41 +11,12 @@ use super::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Clock;
 
-/// A part of a store that lives and dies by itself: a shard of a cluster, or the whole store. The store numbers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Domain(u32);
-
-impl Domain {
-    /// The one that a client's connecting opens; of most stores the only one.
-    pub const FIRST: Self = Self(0);
-
-    /// The domain of this number; 0 is [`Domain::FIRST`].
-    #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// All that a session is opened with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Opening {
     /// Who the session is opened for.
     pub owner: Owner,
-    /// For which part of the store.
-    pub domain: Domain,
     /// How long the session may live unrenewed.
     pub ttl: Duration,
     /// After how long the engine gives up a request.
@@ -58,13 +28,13 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// For those who open a session of the first domain without a client: its tasks run on the tokio runtime around the call, and requests may
+    /// For those who open a session without a client: its tasks run on the tokio runtime around the call, and requests may
     /// take a third of `ttl`.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] without a runtime.
     pub fn here(owner: Owner, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Self> {
-        Ok(Self { owner, domain: Domain::FIRST, ttl, request_deadline: ttl / 3, clock, tasks: Tasks::here()? })
+        Ok(Self { owner, ttl, request_deadline: ttl / 3, clock, tasks: Tasks::here()? })
     }
 
     /// How long the store itself waits for an answer: a tenth less than the engine does, so that the store can still say

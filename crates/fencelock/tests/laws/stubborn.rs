@@ -1,9 +1,9 @@
 //! Stores and runtimes that never come to their senses: every loop pauses, every wait has its end.
 
-mod domains;
 mod late;
 mod news;
 mod pauses;
+mod refined;
 mod validity;
 
 use std::future::poll_fn;

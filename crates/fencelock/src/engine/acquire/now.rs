@@ -46,7 +46,7 @@ impl Acquire {
     }
 
     fn first(&self) -> Result<Arc<Hold>, Option<Box<Begun>>> {
-        let live = self.engine.current(self.domain).ok_or(None)?;
+        let live = self.engine.current().ok_or(None)?;
         let mut begun = Begun::fresh(&self.engine, live, &self.wish.name);
         let attempt = &mut begun.attempt;
         let entry = self.entry(attempt.id.request);

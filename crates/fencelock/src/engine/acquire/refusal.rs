@@ -29,8 +29,8 @@ impl Acquire {
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
         let (last, late) = (self.failures.take_last(), self.late_grants.take_last());
-        let Some(live) = self.engine.current(self.domain).filter(|live| !live.is_suspect()) else {
-            return self.outage(last.or_else(|| self.engine.why_no_session(self.domain)).or(late));
+        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
+            return self.outage(last.or_else(|| self.engine.why_no_session()).or(late));
         };
         let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last.or(late)) };
         match (self.behind_others(&live, heard, mine).await, late) {
@@ -64,7 +64,7 @@ impl Acquire {
     pub(super) async fn never_asked(&mut self) -> Error {
         let (look, until) = (self.engine.look(&self.wish.name, None), self.engine.clock.now());
         let told = self.engine.told(look, until).await;
-        let live = self.engine.current(self.domain).filter(|live| !live.is_suspect());
+        let live = self.engine.current().filter(|live| !live.is_suspect());
         match (told, live) {
             _ if self.failures.last().is_some() => self.timed_out(None).await,
             (Some(Ok(looked)), _) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked)),

@@ -1,0 +1,45 @@
+//! The one session of a client, and what those share who need one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::opening::Openings;
+use super::session::Live;
+use crate::store::Capability;
+
+#[derive(Debug, Default)]
+pub(super) struct SessionSlot {
+    live: RwLock<Option<Arc<Live>>>,
+    openings: Mutex<Openings>,
+    /// What the newest session says that the servers allow, where that is not what the store says.
+    refined: RwLock<Option<Arc<Capability>>>,
+}
+
+impl SessionSlot {
+    /// The session, if one is open and certain.
+    pub(super) fn current(&self) -> Option<Arc<Live>> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
+        live.filter(|live| live.over().is_none())
+    }
+
+    /// The present session is this one from now on.
+    pub(super) fn begin(&self, live: Arc<Live>) {
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    /// There is no present session from now on; gives back the one that there was.
+    pub(super) fn take(&self) -> Option<Arc<Live>> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn promises(&self, refined: Option<&Arc<Capability>>) {
+        *self.refined.write().unwrap_or_else(PoisonError::into_inner) = refined.cloned();
+    }
+
+    pub(super) fn refined(&self) -> Option<Arc<Capability>> {
+        self.refined.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn openings(&self) -> MutexGuard<'_, Openings> {
+        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,59 @@
+//! What the servers turned out to allow: each session says it anew.
+
+use std::sync::{Arc, Mutex};
+
+use fencelock::memory::MemoryStore;
+use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
+use fencelock::{Client, Clock, Io, Name, Result};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::support::{on_one_thread, pass, secs};
+
+/// A store whose next session promises this.
+#[derive(Debug)]
+struct Refined(MemoryStore, Arc<Mutex<Option<Arc<Capability>>>>);
+
+impl Store for Refined {
+    fn capability(&self) -> &Capability {
+        self.0.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.0.clock()
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        let capability = self.1.lock().unwrap().clone();
+        Box::pin(async move { Ok(Opened { capability, ..self.0.open(opening).await? }) })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.0.queue(name, page)
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.0.names(prefix)
+    }
+}
+
+#[test]
+fn what_a_store_turned_out_to_promise_stays_until_its_next_session_says_otherwise() {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let whole = store.capability().clone();
+        let mut less = whole.clone();
+        less.wake_bound = secs(9);
+        let says = Arc::new(Mutex::new(Some(Arc::new(less.clone()))));
+        let refined = Arc::new(Refined(store.clone(), Arc::clone(&says)));
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(refined).await.unwrap();
+        assert_eq!(*client.capability(), less);
+        for (said, told) in [(None, &whole), (Some(Arc::new(less.clone())), &less)] {
+            *says.lock().unwrap() = said;
+            store.expire_sessions();
+            pass(&clock, secs(1)).await;
+            assert_eq!(*client.capability(), *told);
+        }
+        client.close().await.unwrap();
+    });
+}
