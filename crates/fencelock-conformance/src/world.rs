@@ -307,7 +307,7 @@ impl Client {
     pub(crate) fn entry(&self, name: &Name, claim: Claim) -> Entry {
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let id = RequestId { client: self.owner.client, number };
-        Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None }
+        Entry { name: name.clone(), claim, id, wait: true, purpose: None }
     }
 
     /// Sends the request until it is answered: a busy machine may take longer than a short session allows for one request.

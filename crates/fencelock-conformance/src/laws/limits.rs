@@ -23,30 +23,26 @@ const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// When the time of a lock is up, its holder is told, and a rival is granted only when what ran under the lock has stopped.
 pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(world: World) -> Verdict {
-    for cause in [Loss::HeldTooLong, Loss::LeaseOver] {
-        // What stands still for less than the margin (the holder's machine, or the store's) is nobody's fault.
-        let margin = world.fixture().long_ttl() / 5;
-        let (holds, waits) = (world.user_with(|options| options.margin(margin)).await?, world.user().await?);
-        let job = name("job")?;
-        let mutex = holds.mutex(&job)?;
-        let mutex = if cause == Loss::LeaseOver { mutex.lease(BRIEFLY) } else { mutex.max_hold(BRIEFLY) };
-        let guard = mutex.acquire().await?;
-        let runs = Arc::new(AtomicBool::new(true));
-        let (rival, still_runs) = (waits.mutex(&job)?, Arc::clone(&runs));
-        let rival = tokio::spawn(async move {
-            let guard = rival.acquire().await?;
-            Ok::<_, Error>((still_runs.load(Ordering::SeqCst), guard))
-        });
-        let loss = world.within(PATIENCE, guard.lost()).await;
-        demand!(loss == Some(cause), "who held for too long was told {loss:?}");
-        // What runs under a lock needs a moment to stop.
-        world.pass(GLANCE).await;
-        runs.store(false, Ordering::SeqCst);
-        drop(guard);
-        let (is_beside, guard) = ended(&world, rival).await??;
-        demand!(!is_beside, "a rival was granted beside what still ran");
-        guard.release().await?;
-    }
+    // What stands still for less than the margin (the holder's machine, or the store's) is nobody's fault.
+    let margin = world.fixture().long_ttl() / 5;
+    let (holds, waits) = (world.user_with(|options| options.margin(margin)).await?, world.user().await?);
+    let job = name("job")?;
+    let guard = holds.mutex(&job)?.max_hold(BRIEFLY).acquire().await?;
+    let runs = Arc::new(AtomicBool::new(true));
+    let (rival, still_runs) = (waits.mutex(&job)?, Arc::clone(&runs));
+    let rival = tokio::spawn(async move {
+        let guard = rival.acquire().await?;
+        Ok::<_, Error>((still_runs.load(Ordering::SeqCst), guard))
+    });
+    let loss = world.within(PATIENCE, guard.lost()).await;
+    demand!(loss == Some(Loss::HeldTooLong), "who held for too long was told {loss:?}");
+    // What runs under a lock needs a moment to stop.
+    world.pass(GLANCE).await;
+    runs.store(false, Ordering::SeqCst);
+    drop(guard);
+    let (is_beside, guard) = ended(&world, rival).await??;
+    demand!(!is_beside, "a rival was granted beside what still ran");
+    guard.release().await?;
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! What others see, and what is left when nobody is there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fencelock::store::{Ahead, Entry, Liveness, Order, Page, Place, RequestId, Standing, Tokens};
 use fencelock::{Claim, Moment, Name};
@@ -12,7 +11,7 @@ use crate::world::{Client, Verdict, World, demand, name, release};
 pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let long: Arc<str> = "é\"\n".repeat(Entry::MAX_PURPOSE / 4).into();
-    let first = Entry { purpose: Some(long), lease: Some(Duration::from_secs(9)), ..a.entry(&job, world.whole) };
+    let first = Entry { purpose: Some(long), ..a.entry(&job, world.whole) };
     let second = Entry { purpose: Some("later".into()), ..b.entry(&job, world.whole) };
     let (held, waiting) = (a.place(&first).await?, b.place(&second).await?);
     let Standing::Granted(grant) = held.standing() else {

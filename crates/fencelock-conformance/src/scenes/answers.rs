@@ -99,7 +99,7 @@ fn entry() -> Arc<Entry> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let id = RequestId { client: 1, number: NUMBER.fetch_add(1, Ordering::Relaxed) };
     let name = Name::new(LOCK).expect("a name");
-    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: None, lease: None })
+    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: None })
 }
 
 /// Withdraws, as the engine does: until it is done.

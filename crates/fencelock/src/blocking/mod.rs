@@ -50,12 +50,6 @@ macro_rules! options {
             Self(self.0.timeout(limit))
         }
 
-        #[doc = concat!("See [`crate::", $of, "::lease`].")]
-        #[must_use]
-        pub fn lease(self, lease: Duration) -> Self {
-            Self(self.0.lease(lease))
-        }
-
         #[doc = concat!("See [`crate::", $of, "::max_hold`].")]
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {

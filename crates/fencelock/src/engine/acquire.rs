@@ -30,7 +30,6 @@ pub(crate) struct Wish {
     pub(crate) claim: Claim,
     pub(crate) wait: Wait,
     pub(crate) purpose: Option<Arc<str>>,
-    pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: Option<u32>,
 }
@@ -224,7 +223,6 @@ impl Acquire {
             id,
             wait: self.wish.queues(),
             purpose: self.wish.purpose.clone(),
-            lease: self.wish.lease,
         })
     }
 
@@ -336,9 +334,7 @@ impl Acquire {
     }
 
     fn granted(&self, attempt: &mut Attempt, grant: Grant, known_since: Moment) -> Arc<Hold> {
-        let lease = self.wish.lease.map(|lease| (known_since.after(lease), Loss::LeaseOver));
-        let most = self.wish.max_hold.map(|most| (known_since.after(most), Loss::HeldTooLong));
-        let deadline = [lease, most].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
+        let deadline = self.wish.max_hold.map_or(Moment::NEVER, |most| known_since.after(most));
         let Stage::Placed(place) = std::mem::replace(&mut attempt.stage, Stage::Fresh) else {
             unreachable!("a grant is read off a place")
         };

@@ -49,7 +49,8 @@ pub(crate) struct Hold {
     /// A margin before the end of the grant's own validity; never, where its session says all.
     own_end: AtomicU64,
     since: Moment,
-    deadline: Option<(Moment, Loss)>,
+    /// When it was held for `max_hold`; never, without one.
+    deadline: Moment,
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
     phase: Current,
@@ -73,7 +74,7 @@ impl Hold {
         place: Box<dyn Place>,
         claim: Claim,
         grant: Grant,
-        deadline: Option<(Moment, Loss)>,
+        deadline: Moment,
     ) -> Arc<Self> {
         let hold = Arc::new(Self {
             id: place.id(),
@@ -98,7 +99,10 @@ impl Hold {
     /// At the deadline the lock is lost. Its place is left when the last guard is gone, so that what runs under the lock
     /// has stopped by then; and after the margin, whatever the guards do.
     fn watch_deadline(self: &Arc<Self>) {
-        let Some((deadline, loss)) = self.deadline else { return };
+        let deadline = self.deadline;
+        if deadline == Moment::NEVER {
+            return;
+        }
         let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost().clone());
         let at_the_latest = deadline.after(self.engine.timing.margin);
         self.engine.spawner.spawn(async move {
@@ -107,7 +111,7 @@ impl Hold {
                 () = over.cancelled() => {}
             }
             let Some(strong) = hold.upgrade() else { return };
-            strong.lose(loss);
+            strong.lose(Loss::HeldTooLong);
             // A release that failed has left its guard, and the place, to its holder.
             if strong.phase.get().is_end() && !strong.lingers() {
                 return;
@@ -122,7 +126,7 @@ impl Hold {
 
     /// Whether the lock is lost because its time was up: until its place is left, no rival is granted.
     fn lingers(&self) -> bool {
-        matches!(self.cause(), Some(Loss::LeaseOver | Loss::HeldTooLong))
+        self.cause() == Some(Loss::HeldTooLong)
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -145,8 +149,12 @@ impl Hold {
             Phase::Lost(cause) => return GuardState::Lost(cause),
             Phase::GivenUp | Phase::Leaving | Phase::Left => return GuardState::Released,
         }
-        let over = |(end, _): &(Moment, Loss)| self.engine.clock.now() >= *end;
-        let ran_out = self.deadline.filter(over).or_else(|| self.own_loss().filter(over)).map(|(_, loss)| loss);
+        let is_over = |end| end != Moment::NEVER && self.engine.clock.now() >= end;
+        let ran_out = if is_over(self.deadline) {
+            Some(Loss::HeldTooLong)
+        } else {
+            is_over(self.own_end()).then_some(Loss::Unconfirmed)
+        };
         if let Some(loss) = ran_out.or_else(|| self.live.over()) {
             self.lose(loss);
             return GuardState::Lost(self.cause().unwrap_or(loss));
@@ -157,10 +165,6 @@ impl Hold {
     /// When the grant stops being certain by itself.
     pub(super) fn own_end(&self) -> Moment {
         Moment::from_nanos(self.own_end.load(Ordering::Acquire))
-    }
-
-    fn own_loss(&self) -> Option<(Moment, Loss)> {
-        Some(self.own_end()).filter(|end| *end != Moment::NEVER).map(|end| (end, Loss::Unconfirmed))
     }
 
     /// A renewal proved that the grant is valid until then; only what has not ended goes on.
@@ -175,8 +179,7 @@ impl Hold {
         if self.phase.get() != Phase::Held || self.live.over().is_some() || self.engine.spawner.is_elsewhere() {
             return Some(Duration::ZERO);
         }
-        let end = self.deadline.map_or(Moment::NEVER, |(deadline, _)| deadline);
-        end.min(self.own_end()).min(self.live.safe_until()).left(self.engine.clock.now())
+        self.deadline.min(self.own_end()).min(self.live.safe_until()).left(self.engine.clock.now())
     }
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).

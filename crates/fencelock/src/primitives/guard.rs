@@ -116,7 +116,7 @@ impl<K> Guard<K> {
     }
 
     /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, `None` where nothing
-    /// can expire (`file:`, without a lease or `max_hold`).
+    /// can expire (`file:`, without `max_hold`).
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.share.hold.remaining()

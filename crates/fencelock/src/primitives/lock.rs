@@ -42,8 +42,7 @@ impl Lock {
                 .with("name", name)
                 .with("claim", claim));
         }
-        let wish =
-            Wish { name, claim, wait: Wait::Forever, purpose: None, lease: None, max_hold: None, max_waiters: None };
+        let wish = Wish { name, claim, wait: Wait::Forever, purpose: None, max_hold: None, max_waiters: None };
         Ok(Self { client, wish, fault: None })
     }
 
@@ -60,14 +59,10 @@ impl Lock {
         self
     }
 
-    pub(super) fn lease(mut self, lease: Duration) -> Self {
-        self.check_duration(lease);
-        self.wish.lease = Some(lease);
-        self
-    }
-
     pub(super) fn max_hold(mut self, most: Duration) -> Self {
-        self.check_duration(most);
+        if most < Duration::from_millis(1) {
+            self.fault = Some("max_hold is at least 1 ms".into());
+        }
         self.wish.max_hold = Some(most);
         self
     }
@@ -85,12 +80,6 @@ impl Lock {
             Err(_) => self.fault = Some(format!("1 to {capacity} permits can be asked for, and not {count}").into()),
         }
         self
-    }
-
-    fn check_duration(&mut self, duration: Duration) {
-        if duration < Duration::from_millis(1) {
-            self.fault = Some("a lease and max_hold are at least 1 ms".into());
-        }
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -138,20 +127,12 @@ macro_rules! options {
             Self { lock: self.lock.timeout(limit) }
         }
 
-        /// Gives the lock back this long after the request that was granted was sent, or, after a wait, after the grant was
-        /// heard of, renewed or not: the guard is lost then, with [`Loss::LeaseOver`](crate::Loss::LeaseOver). 1 ms or more.
-        /// The death of the process frees it earlier; a downgrade does not prolong it.
+        /// The longest that one grant may be held, renewed or not: the guard is lost then, with
+        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more, from when the request that was granted was sent or,
+        /// after a wait, from when the grant was heard of. The death of the process frees the lock earlier; a downgrade does not prolong it.
         ///
         /// The next client is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
         /// than the safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
-        #[must_use]
-        pub fn lease(self, lease: Duration) -> Self {
-            Self { lock: self.lock.lease(lease) }
-        }
-
-        /// The longest that one grant may be held: the guard is lost then, with
-        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more; a downgrade does not prolong it. The next
-        /// client is granted when the last guard is gone, or after the safety margin, as with a lease.
         #[must_use]
         pub fn max_hold(self, most: Duration) -> Self {
             Self { lock: self.lock.max_hold(most) }

@@ -251,8 +251,6 @@ pub struct Entry {
     pub wait: bool,
     /// What the lock is taken for; shown to others. At most [`Entry::MAX_PURPOSE`] bytes.
     pub purpose: Option<Arc<str>>,
-    /// How long the grant is wanted at most; shown to others. The engine leaves then.
-    pub lease: Option<Duration>,
 }
 
 impl Entry {

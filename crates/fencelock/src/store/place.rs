@@ -138,8 +138,6 @@ pub enum Loss {
     Removed,
     /// Somebody broke the grant with a force-release.
     Broken,
-    /// The lease that was asked for is over.
-    LeaseOver,
     /// The grant was held for `max_hold`.
     HeldTooLong,
     /// The client was closed.
@@ -148,7 +146,7 @@ pub enum Loss {
 
 impl Loss {
     /// Each of them, in their order.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Expired,
         Self::Demoted,
         Self::Replaced,
@@ -158,7 +156,6 @@ impl Loss {
         Self::Unconfirmed,
         Self::Removed,
         Self::Broken,
-        Self::LeaseOver,
         Self::HeldTooLong,
         Self::Closed,
     ];
@@ -178,7 +175,6 @@ impl fmt::Display for Loss {
             Self::Unconfirmed => "no renewal was confirmed in time",
             Self::Removed => "somebody removed it from the store",
             Self::Broken => "it was broken by a force-release",
-            Self::LeaseOver => "its lease is over",
             Self::HeldTooLong => "it was held for max_hold",
             Self::Closed => "the client was closed",
         })

@@ -39,10 +39,6 @@ impl Writer {
         Self(self.0.timeout(limit))
     }
 
-    fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
-    }
-
     fn max_hold(self, most: Duration) -> Self {
         Self(self.0.max_hold(most))
     }

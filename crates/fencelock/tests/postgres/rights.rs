@@ -64,13 +64,13 @@ async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
     rogue
         .batch_execute(
             "CREATE TEMP TABLE session (id bigint, expires timestamptz, ttl interval, epoch bigint, bell text, host text, pid bigint, client bigint);
-             CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, lease_ms bigint, purpose text);
+             CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, purpose text);
              INSERT INTO session VALUES (7, now() + interval '1 day', interval '1 day', 1, 'bell', '', 0, 7);
              SET search_path = pg_temp, fencelock",
         )
         .await
         .unwrap();
-    let entered = "SELECT fencelock.enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL, NULL)";
+    let entered = "SELECT fencelock.enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)";
     let answer: Vec<i64> = rogue.query_one(entered, &[]).await.unwrap().get(0);
     assert_eq!(answer, [5], "the session is not there");
     assert_eq!(queued(&one, "job").await, 1);
@@ -87,7 +87,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
             "open(7, 'bell', 1000, '', 0, 7, NULL)",
             "resume(7, 1000)",
             "renew(7, 1000, '{}')",
-            "enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL, NULL)",
+            "enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)",
             "leave(7, 'job', 7, 1, 1, false)",
             "lighten(7, 'job', 7, 1, 1, 1)",
             "withdraw(7, 'job', 7, 1)",

@@ -88,7 +88,7 @@ impl Near {
 
     fn entry(&self, name: &str, claim: Claim, wait: bool) -> Arc<Entry> {
         let id = RequestId { client: 7, number: 1 + self.number.fetch_add(1, Ordering::Relaxed) };
-        Arc::new(Entry { name: Name::new(name).unwrap(), claim, id, wait, purpose: None, lease: None })
+        Arc::new(Entry { name: Name::new(name).unwrap(), claim, id, wait, purpose: None })
     }
 
     async fn enter(&self, entry: &Arc<Entry>) -> Result<Entered> {

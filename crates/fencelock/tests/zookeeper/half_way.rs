@@ -45,7 +45,7 @@ impl Near {
 
     pub(crate) async fn place(&self, name: &str, claim: Claim, number: u64) -> Result<Box<dyn Place>, Error> {
         let (name, id) = (Name::new(name).unwrap(), RequestId { client: 7, number });
-        let entry = Entry { name, claim, id, wait: true, purpose: None, lease: None };
+        let entry = Entry { name, claim, id, wait: true, purpose: None };
         match soon(self.opened.session.enter(Arc::new(entry))).await? {
             Entered::In(place) => Ok(place),
             Entered::Busy | Entered::Conflict(_) => panic!("the lock is free"),

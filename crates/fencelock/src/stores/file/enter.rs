@@ -284,7 +284,6 @@ impl Request<'_> {
         let key = Key { seq, session: core.id, number: entry.id.number };
         let ticket = Ticket { key, claim: entry.claim };
         let note = Note {
-            lease: entry.lease,
             name: (!self.slot.is_inline()).then(|| entry.name.as_str().to_owned()),
             purpose: entry.purpose.as_deref().map(str::to_owned),
         };

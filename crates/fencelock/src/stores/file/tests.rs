@@ -72,7 +72,7 @@ impl Client {
         self.number += 1;
         let id = RequestId { client: self.core.client, number: self.number };
         let name = Name::new(name).unwrap();
-        Arc::new(Entry { name, claim, id, wait, purpose: Some("a test".into()), lease: None })
+        Arc::new(Entry { name, claim, id, wait, purpose: Some("a test".into()) })
     }
 
     async fn enter(&mut self, name: &str, claim: Claim) -> Box<dyn Place> {

@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::kit::bucket::{bucket_of, digest};
 use crate::name::Name;
@@ -183,8 +182,6 @@ pub(super) fn parse_base32(field: &str, width: usize) -> Option<u64> {
 /// What a ticket says for people: the target of the link, `key value` lines after the format's number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// How long the grant is wanted at most.
-    pub(super) lease: Option<Duration>,
     /// The name, when only its digest stands in the file name.
     pub(super) name: Option<String>,
     /// What the lock is taken for.
@@ -195,9 +192,6 @@ impl Note {
     /// The target. A purpose that does not fit behind a long name is cut, and ends in `…` then.
     pub(super) fn encode(&self) -> String {
         let mut target = String::from("1");
-        if let Some(lease) = self.lease {
-            let _ = write!(target, "\nlease_ms {}", lease.as_millis());
-        }
         if let Some(name) = &self.name {
             let _ = write!(target, "\nname {name}");
         }
@@ -208,12 +202,11 @@ impl Note {
         target
     }
 
-    /// Reads a target; fields of later releases are skipped.
+    /// Reads a target; other fields, such as `lease_ms` of earlier releases, are skipped.
     pub(super) fn decode(target: &str) -> Self {
         let mut note = Self::default();
         for line in target.split('\n').skip(1) {
             match line.split_once(' ') {
-                Some(("lease_ms", value)) => note.lease = value.parse().ok().map(Duration::from_millis),
                 Some(("name", value)) => note.name = Some(value.to_owned()),
                 Some(("purpose", value)) => {
                     let decoded = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
@@ -286,11 +279,12 @@ mod tests {
         }
 
         #[test]
-        fn a_note_fits_a_link_and_is_read_back(purpose in "\\PC{0,100}", lease in proptest::option::of(0..u64::MAX)) {
-            let note = Note { lease: lease.map(Duration::from_millis), name: None, purpose: Some(purpose) };
+        fn a_note_fits_a_link_and_is_read_back(purpose in "\\PC{0,100}") {
+            let note = Note { name: None, purpose: Some(purpose) };
             let target = note.encode();
             prop_assert!(target.len() <= TARGET_MAX);
-            prop_assert_eq!(Note::decode(&target), note);
+            prop_assert_eq!(&Note::decode(&target), &note);
+            prop_assert_eq!(Note::decode(&target.replacen('1', "1\nlease_ms 1500", 1)), note);
         }
     }
 
@@ -307,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_purpose_that_does_not_fit_is_cut_visibly() {
-        let note = Note { lease: None, name: Some("n".repeat(512)), purpose: Some("%".repeat(512)) };
+        let note = Note { name: Some("n".repeat(512)), purpose: Some("%".repeat(512)) };
         let target = note.encode();
         assert!(target.len() <= TARGET_MAX && target.ends_with('…'));
         assert_eq!(Note::decode(&target).name, note.name);

@@ -21,7 +21,6 @@ fn entry(number: u64) -> Arc<Entry> {
         id: RequestId { client: 7, number },
         wait: true,
         purpose: None,
-        lease: None,
     })
 }
 

@@ -352,8 +352,7 @@ impl Served for Member {
         let hears = connection.hears();
         let (epoch, client, number) = (signed(self.hub.epoch()), signed(entry.id.client), signed(entry.id.number));
         let (weight, capacity) = (i64::from(entry.claim.weight()), i64::from(entry.claim.capacity()));
-        let lease = entry.lease.map(whole_milliseconds);
-        let arguments: [&(dyn ToSql + Sync); 11] = [
+        let arguments: [&(dyn ToSql + Sync); 10] = [
             &self.session(),
             &epoch,
             &entry.name.as_str(),
@@ -363,7 +362,6 @@ impl Served for Member {
             &capacity,
             &entry.wait,
             &again,
-            &lease,
             &entry.purpose.as_deref(),
         ];
         let answer: Vec<i64> = connection.ask("enter", Call::Enter, &arguments).await?;

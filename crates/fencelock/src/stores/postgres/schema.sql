@@ -33,7 +33,6 @@ CREATE {kept} TABLE {schema}.place (
     client bigint NOT NULL,
     number bigint NOT NULL,
     since timestamptz NOT NULL,
-    lease_ms bigint,
     purpose text,
     CHECK (weight >= 1 AND weight <= capacity),
     PRIMARY KEY (bucket, name, seq)
@@ -417,7 +416,7 @@ END $$;
 -- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
 CREATE FUNCTION {schema}.enter(
     p_session bigint, p_epoch bigint, p_name text, p_client bigint, p_number bigint, p_weight bigint, p_capacity bigint,
-    p_wait boolean, p_again boolean, p_lease_ms bigint, p_purpose text
+    p_wait boolean, p_again boolean, p_purpose text
 ) RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
@@ -488,7 +487,7 @@ BEGIN
         RETURN ARRAY[2];
     END IF;
     drawn := nextval('number');
-    INSERT INTO place VALUES (home, p_name, drawn, admitted, p_weight, p_capacity, p_session, p_client, p_number, clock_timestamp(), p_lease_ms, p_purpose);
+    INSERT INTO place VALUES (home, p_name, drawn, admitted, p_weight, p_capacity, p_session, p_client, p_number, clock_timestamp(), p_purpose);
     IF admitted THEN
         RETURN ARRAY[0, drawn];
     END IF;
@@ -692,7 +691,7 @@ END $$;
 CREATE FUNCTION {schema}.show(p_name text, p_after bigint, p_skip bigint, p_limit bigint)
 RETURNS TABLE (
     r_seq bigint, r_client bigint, r_number bigint, r_granted boolean, r_weight bigint, r_capacity bigint, r_since_us bigint,
-    r_lease_ms bigint, r_purpose text, r_host text, r_pid bigint, r_owner bigint
+    r_purpose text, r_host text, r_pid bigint, r_owner bigint
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
@@ -701,7 +700,7 @@ DECLARE
 BEGIN
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
     RETURN QUERY SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, floor(extract(epoch FROM p.since) * 1000000)::bigint,
-            p.lease_ms, p.purpose, s.host, s.pid, s.client
+            p.purpose, s.host, s.pid, s.client
         FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp() AND _is_gone(s.bound) IS NOT TRUE
         WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND p.seq > p_after
         ORDER BY p.seq OFFSET p_skip LIMIT p_limit;

@@ -73,10 +73,10 @@ fn contender(row: &Row) -> Result<Contender> {
         let (Ok(weight), Ok(capacity)) = (weight, capacity) else { return Ok(None) };
         let Ok(claim) = Claim::new(weight, capacity) else { return Ok(None) };
         let granted: bool = row.try_get(3)?;
-        let (host, pid): (String, i64) = (row.try_get(9)?, row.try_get(10)?);
-        let purpose: Option<String> = row.try_get(8)?;
+        let (host, pid): (String, i64) = (row.try_get(8)?, row.try_get(9)?);
+        let purpose: Option<String> = row.try_get(7)?;
         Ok(Some(Contender {
-            owner: Some(Owner { client: number(11)?, host, pid: u32::try_from(pid).unwrap_or(0) }),
+            owner: Some(Owner { client: number(10)?, host, pid: u32::try_from(pid).unwrap_or(0) }),
             grant: granted.then_some(Grant::new(FencingToken::new(seq))),
             since: UNIX_EPOCH.checked_add(Duration::from_micros(number(6)?)),
             purpose: purpose.map(Into::into),

@@ -40,8 +40,6 @@ struct Note<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grant: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    lease_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     purpose: Option<Cow<'a, str>>,
 }
 
@@ -69,7 +67,6 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
             claim: [claim.weight(), claim.capacity()],
             granted,
             grant: grant.as_deref().map(Into::into),
-            lease_ms: entry.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
             purpose: purpose.map(Into::into),
         };
         serde_json::to_vec(&note).unwrap_or_default()
@@ -130,7 +127,7 @@ mod tests {
     fn entry(purpose: Option<&str>) -> Entry {
         let id = RequestId { client: 1, number: 1 };
         let name = Name::new("job").unwrap();
-        Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: purpose.map(Arc::from), lease: None }
+        Entry { name, claim: Claim::MUTEX, id, wait: true, purpose: purpose.map(Arc::from) }
     }
 
     fn owner(host: &str) -> Owner {
@@ -174,5 +171,14 @@ mod tests {
         }
         assert_eq!(named(read(b"worker 7")), Told { owner: Some(host("worker 7")), ..Told::default() });
         assert_eq!(read(br#"{"fencelock":9,"client":"zz"}"#).owner, None);
+    }
+
+    #[test]
+    fn the_limit_that_earlier_releases_wrote_is_passed_over() {
+        let data = write(&owner("db-1"), &entry(Some("nightly")));
+        let earlier =
+            String::from_utf8(data.clone()).unwrap().replace(r#","purpose""#, r#","lease_ms":1500,"purpose""#);
+        assert!(earlier.contains("lease_ms") && is_ours(earlier.as_bytes()));
+        assert_eq!(read(earlier.as_bytes()), read(&data));
     }
 }

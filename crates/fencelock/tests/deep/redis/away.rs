@@ -134,7 +134,6 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
         id: RequestId { client: 1, number: 1 },
         wait: true,
         purpose: None,
-        lease: None,
     };
     let Entered::In(mut place) = opened.session.enter(Arc::new(entry)).await.unwrap() else { panic!("no place") };
     for _blip in 0..2 {

@@ -71,7 +71,7 @@ async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn()
 
 fn a_try(number: u64, name: &str) -> Arc<Entry> {
     let (name, id) = (Name::new(name).unwrap(), RequestId { client: 7, number });
-    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None, lease: None })
+    Arc::new(Entry { name, claim: Claim::MUTEX, id, wait: false, purpose: None })
 }
 
 #[tokio::test]

@@ -331,14 +331,8 @@ fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
         let stranger = Owner::new(7, "elsewhere", 1);
         let opened =
             world.store.open(Opening::here(stranger, secs(10), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
-        let entry = Entry {
-            name,
-            claim: OTHER_KIND,
-            id: RequestId { client: 7, number: 1 },
-            wait: true,
-            purpose: None,
-            lease: None,
-        };
+        let entry =
+            Entry { name, claim: OTHER_KIND, id: RequestId { client: 7, number: 1 }, wait: true, purpose: None };
         let _place = opened.session.enter(Arc::new(entry)).await.unwrap();
         let error = whole(&process.client, "a").unwrap().acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -353,16 +347,12 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
         let world = World::new();
         let process = world.process().await;
         let lock = whole(&process.client, "a").unwrap();
-        for bad in [
-            lock.clone().lease(secs(0)),
-            lock.clone().max_hold(secs(0)),
-            lock.clone().purpose("line\nbreak"),
-            lock.clone().purpose("p".repeat(513)),
-        ] {
+        for bad in
+            [lock.clone().max_hold(secs(0)), lock.clone().purpose("line\nbreak"), lock.clone().purpose("p".repeat(513))]
+        {
             assert_eq!(bad.acquire().await.unwrap_err().kind(), ErrorKind::Config);
         }
-        let huge =
-            lock.lease(std::time::Duration::MAX).max_hold(std::time::Duration::MAX).timeout(std::time::Duration::MAX);
+        let huge = lock.max_hold(std::time::Duration::MAX).timeout(std::time::Duration::MAX);
         huge.acquire().await.unwrap().check().unwrap();
         assert_eq!(whole(&process.client, "a//b").unwrap_err().kind(), ErrorKind::InvalidName);
     });

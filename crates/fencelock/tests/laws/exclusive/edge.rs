@@ -13,24 +13,22 @@ use super::{OTHER_KIND, whole};
 use crate::support::{World, ms, on_one_thread, secs, settle};
 
 #[test]
-fn a_lease_and_max_hold_count_from_the_grant_however_long_the_wait_was() {
+fn max_hold_counts_from_the_grant_however_long_the_wait_was() {
     on_one_thread(async {
         let world = World::new();
         let (holder, waiter) = (world.process().await, world.process().await);
-        let lock = whole(&waiter.client, "a").unwrap();
-        for lock in [lock.clone().lease(secs(30)), lock.clone().max_hold(secs(30))] {
-            let held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
-            let waiting = tokio::spawn(async move { lock.acquire().await });
-            world.advance(secs(60)).await;
-            held.release().await.unwrap();
-            settle().await;
-            let guard = waiting.await.unwrap().unwrap();
-            guard.check().unwrap();
-            world.advance(ms(29_900)).await;
-            guard.check().unwrap();
-            world.advance(ms(200)).await;
-            assert!(guard.check().is_err());
-        }
+        let lock = whole(&waiter.client, "a").unwrap().max_hold(secs(30));
+        let held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        world.advance(secs(60)).await;
+        held.release().await.unwrap();
+        settle().await;
+        let guard = waiting.await.unwrap().unwrap();
+        guard.check().unwrap();
+        world.advance(ms(29_900)).await;
+        guard.check().unwrap();
+        world.advance(ms(200)).await;
+        assert!(guard.check().is_err());
         world.assert_no_place_is_left().await;
     });
 }
@@ -66,7 +64,7 @@ fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
         let opened = other.open(Opening::here(owner, secs(60), Arc::new(world.clock.clone())).unwrap()).await.unwrap();
         let id = RequestId { client: 7, number: 1 };
         let (name, claim) = (Name::new("a").unwrap(), OTHER_KIND);
-        let entry = Entry { name: name.clone(), claim, id, wait: true, purpose: None, lease: None };
+        let entry = Entry { name: name.clone(), claim, id, wait: true, purpose: None };
         let _place = opened.session.enter(Arc::new(entry)).await.unwrap();
         world.advance(secs(5)).await;
         assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);

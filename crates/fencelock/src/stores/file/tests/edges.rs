@@ -154,7 +154,7 @@ async fn a_lock_that_cannot_lapse_has_no_time_left_to_count_unless_it_was_given_
     assert_eq!((guard.remaining(), guard.state()), (None, crate::GuardState::Held));
     guard.release().await.unwrap();
     let minute = Duration::from_secs(60);
-    let guard = client.mutex("job").unwrap().lease(minute).acquire().await.unwrap();
+    let guard = client.mutex("job").unwrap().max_hold(minute).acquire().await.unwrap();
     assert!(guard.remaining().is_some_and(|left| left <= minute), "{:?}", guard.remaining());
     guard.release().await.unwrap();
 }

@@ -97,8 +97,9 @@ pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) ->
     push_id(&mut text, entry.id);
     let call = Call::new(&ENTER, &keys, replies::enter).arg(entry.name.as_str()).arg(text.as_str()).arg(epoch);
     text.clear();
-    for number in [entry.claim.weight().into(), entry.claim.capacity().into(), entry.lease.map_or(0, milliseconds)] {
-        text.push_str(&u64::to_string(&number));
+    // In the place of the 0, earlier releases wrote how long the lock was wanted at most.
+    for number in [entry.claim.weight(), entry.claim.capacity(), 0] {
+        text.push_str(&u32::to_string(&number));
         text.push(' ');
     }
     push_hex(&mut text, session, 16);

@@ -1,7 +1,7 @@
 //! What the scripts answer.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::kit::served::Broken;
 use crate::name::Name;
@@ -50,7 +50,6 @@ pub(in crate::stores::redis::fair) struct Shown {
     pub(in crate::stores::redis::fair) claim: Claim,
     /// Since when it holds the lock, or waits, by the server's clock.
     pub(in crate::stores::redis::fair) since: SystemTime,
-    pub(in crate::stores::redis::fair) lease: Option<Duration>,
     pub(in crate::stores::redis::fair) session: u64,
     pub(in crate::stores::redis::fair) purpose: Option<Arc<str>>,
     pub(in crate::stores::redis::fair) owner: Option<Owner>,

@@ -1,5 +1,5 @@
 -- Joins the queue of a name. This half: the checks, and the lock that nobody has or waits for.
--- KEYS: bucket, session. ARGV: name, id, epoch, weight and capacity and lease in ms and session and purpose, and one
+-- KEYS: bucket, session. ARGV: name, id, epoch, weight and capacity and 0 and session and purpose, and one
 -- more not to wait.
 local call, args = redis.call, ARGV
 local bucket, name, id = KEYS[1], args[1], args[2]

@@ -39,6 +39,7 @@ local function lives_until(session)
   return known
 end
 
+-- `lease` is 0, or what an earlier release wrote there, and stays.
 local function read_place(id, text, key)
   local state, seq, since, weight, capacity, lease, session, purpose =
     string.match(text, '^([gw]) (%d+) (%d+:%d+) (%d+) (%d+) (%d+) (%x+) (.*)$')
@@ -235,8 +236,8 @@ end
 -- What is shown of a place, and of who has it.
 local function row_of(place, owner)
   return {
-    place.id, place.granted and 'g' or 'w', place.seq, place.weight, place.capacity, place.since, place.lease,
-    place.session, place.purpose, owner[1] or '', owner[2] or '', owner[3] or '',
+    place.id, place.granted and 'g' or 'w', place.seq, place.weight, place.capacity, place.since, place.session,
+    place.purpose, owner[1] or '', owner[2] or '', owner[3] or '',
   }
 end
 

@@ -170,8 +170,7 @@ pub(super) fn withdrawn(answer: Value) -> Result<Withdrawn> {
 
 fn contender(answer: Value) -> Option<Shown> {
     let answer = items(answer)?;
-    let [id, state, seq, weight, capacity, since, lease, session, purpose, host, pid, client] = answer.as_slice()
-    else {
+    let [id, state, seq, weight, capacity, since, session, purpose, host, pid, client] = answer.as_slice() else {
         return None;
     };
     let hexadecimal = |value| u64::from_str_radix(text(value)?, 16).ok();
@@ -184,7 +183,6 @@ fn contender(answer: Value) -> Option<Shown> {
         seq: number(seq)?,
         claim: claim(weight, capacity)?,
         since: super::moment(text(since)?)?,
-        lease: Some(number(lease)?).filter(|lease| *lease > 0).map(Duration::from_millis),
         session: hexadecimal(session)?,
         purpose: purpose.map(Into::into),
         owner,

@@ -108,7 +108,7 @@ impl Bed {
     pub(super) fn entry(&mut self, name: &Name, claim: Claim, wait: bool) -> Entry {
         self.requests += 1;
         let id = RequestId { client: 0xc0ffee, number: self.requests };
-        Entry { name: name.clone(), claim, id, wait, purpose: None, lease: None }
+        Entry { name: name.clone(), claim, id, wait, purpose: None }
     }
 
     /// Enters in `session`, with the entry that this was done with.
