@@ -9,4 +9,5 @@ mod lab;
 mod rights;
 mod schema;
 mod trouble;
+mod undone;
 mod ways;

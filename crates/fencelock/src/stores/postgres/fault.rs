@@ -34,7 +34,7 @@ fn meant(code: &str) -> Meaning {
             "the schema is not what this release makes: it is damaged, or of another program (`fencelock migrate` makes it)",
         ),
         "2200H" => refused(Exhausted, "the numbers are past the last fencing token"),
-        "40001" | "40P01" => passing(Unreachable, "the server undid the request in favour of another one"),
+        "40001" | "40P01" | "25P02" => passing(Unreachable, "the server undid the request in favour of another one"),
         "55P03" => {
             passing(Unreachable, "another transaction keeps what the request needs, such as the rows of this lock")
         }

@@ -1,0 +1,114 @@
+//! Requests that the server undoes, cancels or never answers: they are sent again, and nobody loses a lock.
+
+use fencelock::ErrorKind;
+use fencelock::postgres::HOLD;
+use fencelock_testbed::postgres::Settings;
+
+use crate::lab::{acquire, acquiring, client, connection, database, server, soon, until, until_queued};
+
+/// Three rows in seven that a request writes make the server undo it: at once with `trouble`, at the commit with `late_trouble`.
+const TROUBLE: &str = "CREATE SEQUENCE public.row_number;
+    CREATE FUNCTION public.trouble() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+        IF nextval('public.row_number') % 7 < 3 THEN
+            RAISE EXCEPTION USING ERRCODE = TG_ARGV[0], MESSAGE = 'undone for a test';
+        END IF;
+        RETURN NULL;
+    END $$";
+
+#[tokio::test]
+async fn what_the_server_undoes_at_a_statement_or_at_the_commit_is_sent_again() {
+    let (url, _) = database();
+    let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    let user = connection(&url).await;
+    user.batch_execute(TROUBLE).await.unwrap();
+    for code in ["40001", "40P01", "25P02"] {
+        for (kind, when) in [("", ""), ("CONSTRAINT", "DEFERRABLE INITIALLY DEFERRED")] {
+            for table in ["place", "session"] {
+                let trigger = format!(
+                    "CREATE {kind} TRIGGER trouble AFTER INSERT OR UPDATE OR DELETE ON fencelock.{table} {when}
+                     FOR EACH ROW EXECUTE FUNCTION public.trouble('{code}')"
+                );
+                user.batch_execute(&trigger).await.unwrap();
+            }
+            for _ in 0..2 {
+                let third = client(&url, 60_000).await;
+                let writer = soon(one.rwlock("page").unwrap().write()).await.unwrap();
+                let page = other.rwlock("page").unwrap();
+                let reading = tokio::spawn(async move { page.read().await });
+                until_queued(&one, "page", 2).await;
+                let waiting = acquiring(&third, "page");
+                // Another capacity: refused, whatever was undone before.
+                assert_eq!(soon(waiting).await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
+                let reader = soon(writer.downgrade()).await.unwrap();
+                soon(soon(reading).await.unwrap().unwrap().release()).await.unwrap();
+                soon(reader.release()).await.unwrap();
+                soon(third.close()).await.unwrap();
+            }
+            let fallen = "SELECT last_value FROM public.row_number";
+            assert!(user.query_one(fallen, &[]).await.unwrap().get::<_, i64>(0) > 20, "{code} {when}");
+            user.batch_execute(
+                "ALTER SEQUENCE public.row_number RESTART; DROP TRIGGER trouble ON fencelock.place; DROP TRIGGER trouble ON fencelock.session",
+            )
+            .await
+            .unwrap();
+            until_queued(&one, "page", 0).await;
+        }
+    }
+}
+
+/// Somebody ends all that takes long, as tools of administrators do. What was cancelled was not done, and is asked again.
+#[tokio::test]
+async fn a_request_that_is_cancelled_while_it_waits_for_rows_is_asked_again() {
+    let (url, _) = database();
+    let (one, foreign, onlooker) = (client(&url, 60_000).await, connection(&url).await, connection(&url).await);
+    for _ in 0..3 {
+        foreign.batch_execute("BEGIN; LOCK TABLE fencelock.bucket IN EXCLUSIVE MODE").await.unwrap();
+        let waiting = acquiring(&one, "job");
+        until("it waits and is cancelled", async || {
+            let cancelled = "SELECT count(*) FILTER (WHERE pg_cancel_backend(pid)) FROM pg_stat_activity
+                WHERE application_name = 'fencelock' AND datname = current_database() AND wait_event_type = 'Lock'";
+            onlooker.query_one(cancelled, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        foreign.batch_execute("COMMIT").await.unwrap();
+        soon(soon(waiting).await.unwrap().unwrap().release()).await.unwrap();
+        until_queued(&one, "job", 0).await;
+    }
+}
+
+/// Each connection that a client has: that of its session, the one on which a release waits, and that of a client which only looks.
+#[tokio::test]
+async fn each_connection_of_a_client_may_be_ended_at_the_server_and_no_lock_is_lost() {
+    let own = server(Settings::default());
+    let end_all = || {
+        let all = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fencelock') AS e";
+        own.sql("postgres", all).unwrap().trim().parse::<usize>().unwrap()
+    };
+    let (one, other) = (client(&own.url(), 60_000).await, client(&own.url(), 60_000).await);
+    let looker = fencelock::Client::builder().session_when_needed(true).connect(&own.url()).await.unwrap();
+    let kept = acquire(&one, "kept").await;
+    for _ in 0..3 {
+        let guard = acquire(&one, "job").await;
+        let waiting = acquiring(&other, "job");
+        until_queued(&looker, "job", 2).await;
+        let user = connection(&own.url()).await;
+        user.batch_execute("BEGIN").await.unwrap();
+        user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
+        let releasing = tokio::spawn(guard.release());
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND wait_event_type = 'Lock'";
+        until("the release waits", async || own.sql("postgres", waits).unwrap().trim() == "1").await;
+        // Two sessions, what looks, and the release.
+        assert_eq!(end_all(), 4);
+        until_queued(&looker, "kept", 1).await;
+        user.batch_execute("COMMIT").await.unwrap();
+        soon(releasing).await.unwrap().unwrap();
+        soon(soon(waiting).await.unwrap().unwrap().release()).await.unwrap();
+        until_queued(&looker, "job", 0).await;
+        kept.check().unwrap();
+    }
+    let nothing = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    assert_eq!(own.sql("postgres", nothing).unwrap().trim(), "0", "a lease is a row, and no advisory lock");
+    soon(kept.release()).await.unwrap();
+}
