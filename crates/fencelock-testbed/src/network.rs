@@ -64,7 +64,7 @@ impl Network {
         ip(&["netns", "add", &hub])?;
         // A device cannot be called "br": `ip` takes that for "broadcast".
         ip(&["-n", &hub, "link", "add", "name", "flbr", "type", "bridge"])?;
-        ip(&["-n", &hub, "addr", "add", &format!("{}/24", address(200)), "dev", "flbr"])?;
+        ip(&["-n", &hub, "addr", "add", &format!("{}/24", address(HUB)), "dev", "flbr"])?;
         ip(&["-n", &hub, "link", "set", "flbr", "up"])?;
         ip(&["-n", &hub, "link", "set", "lo", "up"])?;
         for number in 0..self.hosts {
@@ -83,6 +83,12 @@ impl Network {
     #[must_use]
     pub fn address(&self, host: usize) -> IpAddr {
         address(host).into()
+    }
+
+    /// The address of the hub.
+    #[must_use]
+    pub fn hub_address(&self) -> IpAddr {
+        address(HUB).into()
     }
 
     /// A command that runs `program` on a host, killed with this process; see [`spawn`](crate::process::spawn).
@@ -211,6 +217,9 @@ fn remove_what_the_dead_left() {
         }
     }
 }
+
+/// Behind all hosts.
+const HUB: usize = 200;
 
 /// In a range that is set aside for measurements like these (RFC 2544), and never routed.
 fn address(host: usize) -> Ipv4Addr {

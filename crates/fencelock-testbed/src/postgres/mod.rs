@@ -9,4 +9,4 @@ mod template;
 pub use pooler::Pooler;
 pub use server::Server;
 pub use settings::{Settings, Tls};
-pub use shared::{KIND, OWNER, shared};
+pub use shared::{KIND, LIMITED, LIMITS, OWNER, shared};

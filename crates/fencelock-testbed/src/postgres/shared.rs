@@ -25,6 +25,27 @@ pub static KIND: Kind = Kind {
     shared: OnceLock::new(),
 };
 
+/// The same, where whoever administers the databases limits everything, as [`LIMITS`] says. A server of its own.
+pub static LIMITED: Kind = Kind {
+    scheme: "postgres",
+    other_schemes: &[],
+    variable: "FENCELOCK_TEST_POSTGRES",
+    package: POSTGRESQL,
+    options: "user=fencelock",
+    start: || Ok(Box::new(Server::start(Settings::default())?)),
+    namespace: limited,
+    shared: OnceLock::new(),
+};
+
+/// What [`LIMITED`] sets for every connection to its databases.
+pub const LIMITS: [(&str, &str); 5] = [
+    ("statement_timeout", "300ms"),
+    ("lock_timeout", "50ms"),
+    ("idle_session_timeout", "2s"),
+    ("idle_in_transaction_session_timeout", "50ms"),
+    ("default_transaction_isolation", "serializable"),
+];
+
 /// The server that all tests share: [`Kind::shared`].
 ///
 /// # Panics
@@ -39,6 +60,13 @@ fn database(server: SocketAddr) -> io::Result<String> {
     let name = format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     server::sql_at(server, "postgres", &format!("CREATE DATABASE {name} OWNER {OWNER}"))?;
     Ok(format!("/{name}"))
+}
+
+fn limited(server: SocketAddr) -> io::Result<String> {
+    let name = database(server)?;
+    let limit = |(setting, value)| format!("ALTER DATABASE {} SET {setting} = '{value}'; ", &name[1..]);
+    server::sql_at(server, "postgres", &LIMITS.map(limit).concat())?;
+    Ok(name)
 }
 
 impl crate::server::Server for Server {

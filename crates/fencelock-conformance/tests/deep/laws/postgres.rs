@@ -1,6 +1,12 @@
-//! The store `postgres:` keeps the laws of time; all of them where a session ends with its connection.
+//! The store `postgres:` keeps the laws of time; all of them where a session ends with its connection, and where the administrator of the
+//! database limits everything.
 
 use crate::fixtures;
+
+/// Databases in which nothing may take long, and transactions are serializable.
+fn limited() -> fixtures::Namespace {
+    fixtures::Namespace::of(&fencelock_testbed::postgres::LIMITED, "", std::time::Duration::from_secs(4))
+}
 
 fencelock_conformance::suite!("postgres", || fixtures::postgres(""), laws = timed);
 
@@ -10,4 +16,8 @@ mod bound {
         || super::fixtures::postgres("liveness=connection"),
         only = mutexes
     );
+}
+
+mod limited {
+    fencelock_conformance::suite!("postgres with limits", super::limited, only = mutexes);
 }

@@ -7,5 +7,6 @@ mod newcomers;
 
 mod bound;
 mod hold;
+mod outside;
 mod trouble;
 mod ways;
