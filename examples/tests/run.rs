@@ -1,4 +1,4 @@
-//! Each program runs on a store of its own, and its resource objects to nothing.
+//! Each program runs on a store of its own, and its resource objects to nothing. That of the account is PostgreSQL.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,4 +36,14 @@ fn no_guest_finds_too_few_seats() {
 #[test]
 fn nothing_is_sold_twice() {
     ends_well(env!("CARGO_BIN_EXE_stock"));
+}
+
+#[test]
+fn no_change_of_the_balance_is_lost_while_a_teller_is_stopped_again_and_again() {
+    let shared = fencelock_testbed::postgres::KIND.shared();
+    let url = format!("postgres://fencelock:secret@{}{}", shared.address(), shared.namespace());
+    let output = Command::new(env!("CARGO_BIN_EXE_account")).arg(&url).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("it is 160") && !said.contains("stopped 0 times"), "{said}");
 }
