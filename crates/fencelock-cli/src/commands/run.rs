@@ -48,7 +48,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. The command runs in a process group of its own,
 /// gets the terminal if there is one, and is told FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_HELD. TERM, INT, HUP, QUIT, USR1,
 /// USR2 and WINCH are passed on to its group. A wait that is suspended gives its place back, and joins anew when it is continued.
-/// A lock inside itself is refused, but for --shared under --shared, which runs under the lock that is there.
+/// A lock inside itself is refused, but for --shared under --shared.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
@@ -128,14 +128,15 @@ impl Run {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.choose(self.quiet)?;
         chosen.refuse_memory()?;
-        match Around::this_process().mean_for(&chosen.locks(), &self.name, self.mode()) {
-            Inside::Nothing => {}
-            Inside::Shared(held) => return Err(self.become_the_command(held)),
+        let around = Around::this_process();
+        let shared = match around.mean_for(&chosen.locks(), &self.name, self.mode()) {
+            Inside::Nothing => None,
+            Inside::Shared(held) => Some(held),
             Inside::Itself(held) => {
                 return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
             }
-        }
-        match self.run_to_its_end(&chosen).await? {
+        };
+        match self.run_to_its_end(&chosen, shared).await? {
             Ending::Code(code) => Ok(code),
             Ending::Signal(signal) => {
                 finish();
@@ -149,7 +150,8 @@ impl Run {
         Mode::of(self.shared, self.exclusive, self.permits)
     }
 
-    /// The lock is held around us, and this command may share it: it runs as a part of that one's. Returns only with a failure.
+    /// Somebody who waits for the end of the lock around us keeps us from one of our own: the command runs as a part of that lock's.
+    /// Returns only with a failure.
     fn become_the_command(&self, held: &Held) -> Failure {
         let Some((program, arguments)) = self.command.split_first() else { return Failure::silent(code::USAGE) };
         let mut command = Command::new(program);
@@ -161,13 +163,13 @@ impl Run {
         not_started(program, &command.exec())
     }
 
-    async fn run_to_its_end(&self, chosen: &Chosen) -> Outcome<Ending> {
+    async fn run_to_its_end(&self, chosen: &Chosen, shared: Option<&Held>) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
         never_wait();
         // How much of --wait is over. The time that we are stopped is not part of it.
         let mut waited = Duration::ZERO;
         loop {
-            match self.try_to_run(chosen, &mut waited, &mut signals).await? {
+            match self.try_to_run(chosen, shared, &mut waited, &mut signals).await? {
                 Round::Ended(ending) => return Ok(ending),
                 Round::Asked(stop) if !asks_for_an_end(stop) => signals.stop(stop),
                 Round::Asked(signal) => return Ok(interrupted(signal)),
@@ -177,7 +179,13 @@ impl Run {
 
     /// Connects, waits for the lock and runs the command. A signal ends the wait, which leaves nothing in the store: who is stopped
     /// must be in nobody's way.
-    async fn try_to_run(&self, chosen: &Chosen, waited: &mut Duration, signals: &mut Signals) -> Outcome<Round> {
+    async fn try_to_run(
+        &self,
+        chosen: &Chosen,
+        shared: Option<&Held>,
+        waited: &mut Duration,
+        signals: &mut Signals,
+    ) -> Outcome<Round> {
         let mut began = Instant::now();
         let connect_limit = self.connect_limit(*waited);
         let builder = Client::builder().connect_timeout(connect_limit);
@@ -198,7 +206,7 @@ impl Run {
         };
         let limit = self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
         let mut is_given_back = true;
-        let ended = said_already(self.run_with(&client, chosen, limit, signals, &mut is_given_back).await);
+        let ended = said_already(self.run_with(&client, chosen, shared, limit, signals, &mut is_given_back).await);
         // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
         let goodbye = farewell(&client, ended.is_err() || !is_given_back);
         match ended {
@@ -224,25 +232,36 @@ impl Run {
         &self,
         client: &Client,
         chosen: &Chosen,
+        shared: Option<&Held>,
         limit: Duration,
         signals: &mut Signals,
         is_given_back: &mut bool,
     ) -> Outcome<Round> {
-        let guard = tokio::select! {
-            biased;
-            signal = signals.asked() => return Ok(Round::Asked(signal)),
-            guard = self.acquire(client, chosen, limit) => guard?,
+        let guard = match shared {
+            // Never waited for: who is in the way waits for the end of the lock around us.
+            Some(held) => match self.take(client, limit, true).await {
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    farewell(client, false).await;
+                    return Err(self.become_the_command(held));
+                }
+                taken => taken.map_err(|error| self.not_acquired(error, chosen))?,
+            },
+            None => tokio::select! {
+                biased;
+                signal = signals.asked() => return Ok(Round::Asked(signal)),
+                guard = self.acquire(client, chosen, limit) => guard?,
+            },
         };
         self.hold(client, chosen, guard, signals, is_given_back).await.map(Round::Ended)
     }
 
-    /// Takes what was asked for, waiting `limit` at most.
-    async fn take(&self, client: &Client, limit: Duration) -> fencelock::Result<AnyGuard> {
+    /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
+    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<AnyGuard> {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
         let name = &self.name;
         if self.shared || self.exclusive {
             let lock = client.rwlock(name)?.purpose(purpose).timeout(limit);
-            return match (self.shared, self.at_once) {
+            return match (self.shared, at_once) {
                 (true, true) => Ok(lock.try_read().await?.into_any()),
                 (true, false) => Ok(lock.read().await?.into_any()),
                 (false, true) => Ok(lock.try_write().await?.into_any()),
@@ -251,20 +270,20 @@ impl Run {
         }
         if let Some(Permits { count, capacity }) = self.permits {
             let lock = client.semaphore(name, capacity)?.permits(count).purpose(purpose).timeout(limit);
-            let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
+            let acquired = if at_once { lock.try_acquire().await } else { lock.acquire().await };
             return Ok(acquired?.into_any());
         }
         let lock = client.mutex(name)?.purpose(purpose).timeout(limit);
-        let acquired = if self.at_once { lock.try_acquire().await } else { lock.acquire().await };
+        let acquired = if at_once { lock.try_acquire().await } else { lock.acquire().await };
         Ok(acquired?.into_any())
     }
 
     async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<AnyGuard> {
         let acquired = if self.at_once {
-            self.take(client, limit).await
+            self.take(client, limit, self.at_once).await
         } else {
             tokio::select! {
-                acquired = self.take(client, limit) => acquired,
+                acquired = self.take(client, limit, false) => acquired,
                 () = self.say_for_whom(client, chosen) => pending().await,
             }
         };

@@ -100,3 +100,15 @@ fn a_command_that_shares_a_lock_once_more_ends_with_the_one_around_it() {
     outer.signal(Signal::SIGTERM);
     assert_eq!(outer.code(), 4);
 }
+
+#[test]
+fn a_reader_in_the_background_that_outlives_the_reader_around_it_has_a_lock_of_its_own() {
+    let place = Place::new();
+    let script =
+        "\"$FL\" run --shared page -- sh -c 'echo > ready; while ! test -e go; do sleep 0.02; done; echo > ended' >/dev/null 2>&1 &
+        while ! test -e ready; do sleep 0.02; done";
+    assert_eq!(ended(&mut run(&place, &["--shared", "page"], script)).0, 0);
+    assert_eq!(ended(&mut place.run(&["--quiet", "--try", "--exclusive", "page"], "true")), (75, String::new()));
+    std::fs::write(place.path("go"), "").unwrap();
+    written(&place.path("ended"));
+}

@@ -102,7 +102,7 @@ async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_
     let guard = acquire(&holder, "job").await;
     let other = connection(&url).await;
     let enter = async |number: i64| -> Vec<i64> {
-        let entered = "SELECT fencelock.enter(7, 1, 'job', 7, $1, 1, 1, true, false, NULL, NULL)";
+        let entered = "SELECT fencelock.enter(7, 1, 'job', 7, $1, 1, 1, true, false, NULL)";
         other.query_one(entered, &[&number]).await.unwrap().get(0)
     };
     other.batch_execute("SELECT fencelock.open(7, 'fencelock_0000000000000007', 60000, '', 0, 7, NULL)").await.unwrap();

@@ -69,7 +69,7 @@ impl Call {
         (Self::Resume, "resume", 2),
         (Self::Unknown, "unknown", 2),
         (Self::Renew, "renew", 3),
-        (Self::Enter, "enter", 11),
+        (Self::Enter, "enter", 10),
         (Self::Leave, "leave", 6),
         (Self::Lighten, "lighten", 6),
         (Self::Withdraw, "withdraw", 4),

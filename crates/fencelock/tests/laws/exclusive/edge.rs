@@ -29,6 +29,7 @@ fn max_hold_counts_from_the_grant_however_long_the_wait_was() {
         guard.check().unwrap();
         world.advance(ms(200)).await;
         assert!(guard.check().is_err());
+        drop(guard);
         world.assert_no_place_is_left().await;
     });
 }

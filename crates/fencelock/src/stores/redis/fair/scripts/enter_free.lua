@@ -15,8 +15,9 @@ local last, ticks = tonumber(found[1] or 0), time[2] * 16
 local number = time[1] * 128000 + (ticks - ticks % 125) / 125
 if not last then return redis.error_reply('FLLAYOUT the last number of ' .. bucket .. ' is none') end
 if last >= number then number = last + 1 end
--- The last one is 2^51 - 1: a double holds it, and what is made of it here.
-if number >= 2251799813685248 then return redis.error_reply('FLLIMIT the numbers of ' .. bucket .. ' are used up') end
+-- 2^51: doubles hold the numbers below it, and what is made of them here.
+local LIMIT = 2251799813685248
+if number >= LIMIT then return redis.error_reply('FLLIMIT the numbers of ' .. bucket .. ' are used up') end
 -- In two parts, which are integers everywhere; as one it would be written like any fraction, at three times the cost.
 local low = number % 100000000
 local seq = string.format('%d%08d', (number - low) / 100000000, low)
