@@ -211,7 +211,12 @@ impl Dialler {
         let (connection, sender) = opened?;
         let connection = Arc::new(connection);
         let greeted = async {
-            let process = meet(&connection, self.only_looks, self.silence / 2).await?;
+            let met = meet(&connection, self.only_looks, self.silence / 2).await;
+            if let (Err(_), Address::Tcp(named)) = (&met, server) {
+                // Another server of the same name may be fit.
+                self.config.addresses.forget(named);
+            }
+            let process = met?;
             self.refuse_a_pooler(&connection, process, server, tasks).await?;
             if !self.needs_schema {
                 return Ok(());

@@ -79,6 +79,15 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The address that worked last is not dialled before others any more.
+    pub(super) fn forget_address(&self) {
+        if let Address::Tcp(server) = &self.address {
+            self.addresses.forget(server);
+        }
+    }
+}
+
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {

@@ -1,5 +1,6 @@
 //! The first words on a connection: the protocol, who we are, and why a server hangs up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -106,6 +107,8 @@ async fn older(config: &Config, subscription: Option<&Subscription>, clock: &dyn
 /// a client that has sent a request meanwhile never reads it.
 async fn unasked(config: &Config, clock: &dyn Clock) -> Option<RedisError> {
     let mut said = Vec::new();
+    // A connection without a greeting says nothing of an address that is worth to be remembered.
+    let config = &Config { addresses: Arc::default(), ..config.clone() };
     let mut stream = dial(config, clock, async |stream| Ok(stream)).await.ok()?.take(REFUSAL_MOST);
     tokio::select! {
         _ = stream.read_to_end(&mut said) => {}

@@ -85,7 +85,11 @@ impl Dialler {
         let (connection, sender) = opened?;
         let connection = Arc::new(connection);
         let server = connection.server().await?;
-        server.check(&self.config, self.user.only_looks())?;
+        if let Err(unfit) = server.check(&self.config, self.user.only_looks()) {
+            // Another server of the same name may be fit.
+            self.config.forget_address();
+            return Err(unfit);
+        }
         connection.load_scripts().await?;
         if let Some(chores) = self.user.greet(&connection, &server).await? {
             // The task that would do them has ended if nobody takes them.
