@@ -9,7 +9,9 @@ use fencelock::{ErrorKind, Guard};
 use fencelock_testbed::postgres::{KIND, Settings};
 use fencelock_testbed::{Network, Proxy};
 
-use super::lab::{acquire, acquiring, bound, client, connection, database, queued, server, soon, until, until_queued};
+use super::lab::{
+    acquire, acquiring, bound, client, connection, database, queued, server, soon, until, until_queued, with,
+};
 
 /// Renewals count, also such on further connections.
 #[tokio::test]
@@ -67,42 +69,60 @@ async fn connections_that_are_cut_when_they_were_idle_for_two_seconds_cost_no_lo
     until_queued(&one, "job", 0).await;
 }
 
-/// Nothing is sent by such a host, and nothing says that it is gone. A limit of `hold` ends its transaction; whoever waits is told of it.
+/// Nothing is sent by such a host, and nothing says that it is gone. The server ends connections of clients soon, and with them what a
+/// request that was cut short keeps; a transaction of a user ends with the limit of `hold`.
 ///
 /// In a process of its own: whatever that starts is in the network, its servers too.
 #[test]
-fn a_host_that_vanishes_while_its_transaction_holds_a_lock_keeps_others_waiting_no_longer_than_the_limit() {
-    const ALONE: &str = "FENCELOCK_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "--nocapture", "postgres::outside::a_host_that_vanishes_while_its_transaction_holds_a_lock_keeps_others_waiting_no_longer_than_the_limit"]);
-        assert!(again.env(ALONE, "1").stdin(Stdio::null()).status().unwrap().success());
-        return;
-    }
-    let network = Network::start(1).unwrap();
-    let drill = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(a_host_vanishes(&network));
+fn a_host_that_vanishes_keeps_others_waiting_no_longer_than_its_lease_and_the_limit_of_its_transaction() {
+    const PART: &str = "FENCELOCK_TEST_PART";
+    let again = |mut command: Command, part: &str| {
+        let test =
+            "a_host_that_vanishes_keeps_others_waiting_no_longer_than_its_lease_and_the_limit_of_its_transaction";
+        command.args(["--exact", "--nocapture", &format!("postgres::outside::{test}")]).env(PART, part);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     };
-    network.inside(drill).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match std::env::var(PART) {
+        Err(_) => assert!(again(Command::new(program), "network").wait().unwrap().success()),
+        Ok(part) if part == "network" => {
+            let network = Network::start(1).unwrap();
+            let vanishing = |url: &str| again(network.command(0, program.to_str().unwrap()), url);
+            network.inside(|| runtime.block_on(a_host_vanishes(&network, vanishing))).unwrap();
+        }
+        Ok(url) => runtime.block_on(async {
+            let client = client(&url, 10_000).await;
+            let _guard = acquire(&client, "of the host").await;
+            std::future::pending::<()>().await;
+        }),
+    }
 }
 
-async fn a_host_vanishes(network: &Network) {
+async fn a_host_vanishes(network: &Network, client_there: impl Fn(&str) -> std::process::Child) {
     let own = server(Settings::default().with("listen_addresses = '*'"));
     let hba = "COPY (SELECT 'host all all all trust') TO PROGRAM 'cat >> pg_hba.conf'; SELECT pg_reload_conf()";
     own.sql("postgres", hba).unwrap();
     let (one, other) = (client(&own.url(), 30_000).await, client(&own.url(), 30_000).await);
     let guard = acquire(&one, "job").await;
     let token = guard.token().unwrap().to_i64();
+    let hub = network.hub_address().to_string();
     let mut user = network.command(0, "psql");
     let port = own.address().port().to_string();
-    user.args(["-Xq", "-U", "fencelock", "-d", "fencelock", "-p", &port, "-h", &network.hub_address().to_string()]);
+    user.args(["-Xq", "-U", "fencelock", "-d", "fencelock", "-p", &port, "-h", &hub]);
     let mut user = user.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut words = user.stdin.take().unwrap();
     writeln!(words, "BEGIN; SELECT fencelock.hold('job', {token}, interval '8 seconds');").unwrap();
     let idle =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND state = 'idle in transaction'";
     until("it holds", async || own.sql("postgres", idle).unwrap().trim() == "1").await;
+    let there = client_there(&with(&own.url().replace("127.0.0.1", &hub), "sslmode=disable"));
+    until_queued(&other, "of the host", 1).await;
+    let from_there = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencelock' AND client_addr = '{}'",
+        network.address(0)
+    );
+    assert_eq!(own.sql("postgres", &from_there).unwrap().trim(), "1");
     network.black_hole(0).unwrap();
     let waiting = acquiring(&other, "job");
     until_queued(&other, "job", 2).await;
@@ -114,8 +134,12 @@ async fn a_host_vanishes(network: &Network) {
     assert!(!waiting.is_finished());
     soon(soon(waiting).await.unwrap().unwrap().release()).await.unwrap();
     soon(releasing).await.unwrap().unwrap();
-    user.kill().unwrap();
-    user.wait().unwrap();
+    soon(acquire(&other, "of the host")).await.release().await.unwrap();
+    until("its connection is ended", async || own.sql("postgres", &from_there).unwrap().trim() == "0").await;
+    for mut process in [user, there] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 }
 
 /// A file system of two megabytes. Needs root.
