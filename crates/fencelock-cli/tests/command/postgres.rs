@@ -36,3 +36,28 @@ fn migrate_of_another_store_is_refused() {
     let refused = output(&mut place.fencelock(&["migrate"]));
     assert!(code(&refused) == 78 && stderr(&refused).contains("only stores in PostgreSQL"), "{}", stderr(&refused));
 }
+
+/// As `docs/locks-in-postgresql.md` has it, with the lines of the script there.
+#[test]
+fn a_script_of_psql_holds_the_lock_that_run_took_and_no_other() {
+    let (shared, namespace) = (KIND.shared(), KIND.shared().namespace());
+    let url = format!("postgres://fencelock@{}{namespace}", shared.address());
+    let place = Place::with_store(url.clone());
+    let text = include_str!("../../../../docs/locks-in-postgresql.md");
+    let script = text.split("```").find(|block| block.contains("-f sell.sql")).unwrap().trim_start_matches("sql\n");
+    let line = script.lines().next().unwrap();
+    let psql = line.split_once("sh -c '").unwrap().1.trim_end_matches('\'');
+    std::fs::write(place.path("sell.sql"), script).unwrap();
+    std::fs::write(
+        place.path("stock.sql"),
+        "CREATE TABLE stock (item int, left_over int); INSERT INTO stock VALUES (42, 7);",
+    )
+    .unwrap();
+    let run = |script: &str| output(&mut place.run(&["stock/42"], &script.replace("psql", &format!("psql -Xd {url}"))));
+    let made = run("psql -f stock.sql");
+    assert_eq!(code(&made), 0, "{}", stderr(&made));
+    let sold = run(psql);
+    assert!(code(&sold) == 0 && stdout(&sold).contains("COMMIT"), "{}", stderr(&sold));
+    let stale = run(&format!("FENCELOCK_TOKEN=$((FENCELOCK_TOKEN - 4096)); {psql}"));
+    assert!(code(&stale) == 3 && stderr(&stale).contains("is not held under the token"), "{}", stderr(&stale));
+}
