@@ -77,6 +77,19 @@ async fn a_migration_that_is_interrupted_leaves_nothing_and_is_made_up_for() {
     client(&url, 60_000).await;
 }
 
+/// As when eight processes come first, and the machine is busy.
+#[tokio::test]
+async fn whoever_waits_too_long_for_another_one_that_makes_the_schema_is_told_so() {
+    let (url, _) = database();
+    let user = connection(&url).await;
+    // What whoever makes it takes.
+    user.batch_execute("SELECT pg_advisory_lock(7378415037781730660)").await.unwrap();
+    let error = Schema::of(&url).unwrap().migrate(&[]).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("somebody else makes the schema"), "{error}");
+    user.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    client(&url, 60_000).await;
+}
+
 /// One that stands still then would keep everybody else from the database.
 #[tokio::test]
 async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {

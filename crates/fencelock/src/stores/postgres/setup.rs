@@ -181,6 +181,10 @@ async fn make_anew(connection: &Connection, schema: &Schema, tables: Tables, gra
     if version(connection, schema).await?.is_some() {
         return Ok(false);
     }
+    if error.is_retryable() {
+        let message = "somebody else makes the schema of the locks just now, or keeps it from being made";
+        return Err(Error::new(error.kind(), "migrate", message).retryable().with("cause", error));
+    }
     let message = "the role may not create the schema of the locks: have somebody who may run `fencelock migrate URL --grant ROLE`, or what `--print` shows";
     Err(denied(message, error).with("schema", schema.name()))
 }
