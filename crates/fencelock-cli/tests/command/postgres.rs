@@ -37,6 +37,16 @@ fn migrate_of_another_store_is_refused() {
     assert!(code(&refused) == 78 && stderr(&refused).contains("only stores in PostgreSQL"), "{}", stderr(&refused));
 }
 
+#[test]
+fn a_host_of_several_that_has_no_address_is_warned_of_by_name_and_the_others_serve() {
+    // No label of a name may be so long: nobody has to be asked.
+    let nobody = format!("{}:1", "x".repeat(64));
+    let url = KIND.shared().url_with("sslmode=disable").replace("//", &format!("//{nobody},"));
+    let done = output(&mut Place::with_store(url).run(&["job"], "true"));
+    let told = stderr(&done).matches(&format!("cannot be resolved (server {nobody}")).count();
+    assert_eq!((code(&done), told), (0, 1), "{}", stderr(&done));
+}
+
 /// As `docs/locks-in-postgresql.md` has it, with the lines of the script there.
 #[test]
 fn a_script_of_psql_holds_the_lock_that_run_took_and_no_other() {

@@ -1,7 +1,7 @@
 //! The addresses of a server's name, dialled side by side, each a moment after the one before: an address that is silent keeps nobody from
 //! the others (RFC 8305). A name that cannot be resolved is dialled where its server was last.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
@@ -30,6 +30,8 @@ pub(crate) const UNRESOLVED: &str = "the name of the server was not resolved in 
 pub(crate) struct Addresses {
     /// Those that worked last.
     last: Mutex<HashMap<HostPort, SocketAddr>>,
+    /// Names of which it was said that they cannot be resolved.
+    nameless: Mutex<HashSet<HostPort>>,
     /// Whether the newest question for the addresses of a name has no answer yet.
     is_unresolved: AtomicBool,
 }
@@ -105,7 +107,10 @@ impl Addresses {
                             addresses.sort_by_key(|address| Some(*address) != worked);
                             waiting.extend(addresses);
                         }
-                        Err(error) => unresolved = Some(nameless(shown, &error)),
+                        Err(error) => {
+                            self.warn_once(server, &error);
+                            unresolved = Some(nameless(shown, &error));
+                        }
                     }
                 }
                 () = clock.sleep_until(next_start), if !waiting.is_empty() || spare.is_some() => {
@@ -125,6 +130,13 @@ impl Addresses {
     /// Whether a dialling that was given up for its time waited for the name server.
     pub(crate) fn are_unresolved(&self) -> bool {
         self.is_unresolved.load(Ordering::Relaxed)
+    }
+
+    /// Of several hosts another one may serve, and nobody would hear of this one.
+    fn warn_once(&self, server: &HostPort, error: &io::Error) {
+        if self.nameless.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone()) {
+            tracing::warn!(%server, cause = %error, "the name of a server cannot be resolved");
+        }
     }
 
     /// What answered at the address that worked last is not a server that is wanted.
