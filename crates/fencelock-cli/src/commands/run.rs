@@ -408,7 +408,7 @@ impl Run {
         // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
-        let ended = match timeout(limit, self.give_back(client, guard, signals)).await {
+        let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,
             Ok(None) => {
                 *is_given_back = false;
@@ -443,31 +443,17 @@ impl Run {
         ended
     }
 
-    /// Gives the lock back. A store that cannot do it for the moment is asked again for as long as the lock would bar others, or until we
-    /// are asked to end; then there is no answer.
-    async fn give_back(&self, client: &Client, mut guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
-        let valid_until = SystemClock.now().after(client.timing().ttl).min(certain_until(&guard));
-        let may_pass = |error: &Error| error.is_retryable() && SystemClock.now() < valid_until;
-        let mut has_said = false;
-        loop {
-            let mut releasing = pin!(guard.release());
-            let released = tokio::select! {
-                biased;
-                released = &mut releasing => released,
-                _ = signals.asked_to_end() => {
-                    let released = timeout(BRIEF_RELEASE, releasing).await.ok();
-                    return released.filter(|released| !matches!(released, Err(failed) if may_pass(failed.error())));
-                }
-            };
-            let failed = match released {
-                Err(failed) if may_pass(failed.error()) => failed,
-                released => return Some(released),
-            };
-            if !has_said {
-                say(format_args!("the lock {} is not given back yet: {}", self.name, chain(failed.error())));
-                has_said = true;
+    /// Gives the lock back. A store that cannot do it for the moment is asked again for one request deadline, or until we are asked to end;
+    /// then there is no answer.
+    async fn give_back(&self, guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
+        let mut releasing = pin!(guard.release());
+        tokio::select! {
+            biased;
+            released = &mut releasing => Some(released),
+            _ = signals.asked_to_end() => {
+                let released = timeout(BRIEF_RELEASE, releasing).await.ok();
+                released.filter(|released| !matches!(released, Err(failed) if failed.error().is_retryable()))
             }
-            guard = failed.into_guard();
         }
     }
 }

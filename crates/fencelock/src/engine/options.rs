@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::kit::pause::pause;
-use crate::kit::reconnect::LONGEST_PAUSE as LONGEST_OF_HOLDERS;
+use crate::kit::pause::{LONGEST_OF_HOLDERS, pause};
 use crate::store::{Grant, Pace, StoreUrl};
 use crate::time::Moment;
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest pause of who holds something: it comes back before newcomers knock.
+pub(crate) const LONGEST_OF_HOLDERS: Duration = Duration::from_millis(250);
+
 /// The pause after `failures` failures in a row (from 1): it doubles from the shortest to the longest, with up to a quarter less so
 /// that clients that lost one server do not come back to it as one.
 pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Duration {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 
-use super::pause::pause;
+use super::pause::{LONGEST_OF_HOLDERS, pause};
 use super::share_call::SharedCall;
 use crate::error::{Error, Result};
 use crate::time::{Clock, Moment};
@@ -17,7 +17,6 @@ use crate::time::{Clock, Moment};
 /// The pause after the first failure; each further one is twice as long. Short, for most connections serve somebody who holds: who has no
 /// session yet makes one connection for each opening, and the engine pauses for longer between those.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// How a connection is made, and what is one.
 pub(crate) trait Dial: Send + Sync + 'static {
@@ -119,7 +118,7 @@ impl<D: Dial> Reconnect<D> {
             drop(before);
         } else {
             state.failures += 1;
-            state.not_before = Some(self.clock.now().after(pause(FIRST_PAUSE, LONGEST_PAUSE, state.failures)));
+            state.not_before = Some(self.clock.now().after(pause(FIRST_PAUSE, LONGEST_OF_HOLDERS, state.failures)));
         }
     }
 }
@@ -204,7 +203,7 @@ mod tests {
         let (clock, way) = way(false);
         let away = Err(Error::new(ErrorKind::Unreachable, "connect", "down"));
         (0..20).for_each(|_| way.ended_with(&away));
-        assert!(way.lock().not_before.unwrap().since(clock.now()) <= LONGEST_PAUSE);
+        assert!(way.lock().not_before.unwrap().since(clock.now()) <= LONGEST_OF_HOLDERS);
     }
 
     #[test]
