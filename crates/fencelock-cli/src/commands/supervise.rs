@@ -19,6 +19,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often a group is asked whether anybody is left in it.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
+/// After how many times all processes of the machine are looked at, to see whether those of the group are dead.
+const LOOK_EVERY: u32 = 10;
+
 /// How long the processes of a group may take to be gone once they were killed.
 const DYING: Duration = Duration::from_secs(2);
 
@@ -280,17 +283,20 @@ impl<'a> Supervised<'a> {
     /// the lock is lost, is killed.
     async fn emptied(&mut self) {
         let mut killed = None;
-        while self.job.is_somebody_left() {
+        for asked in 0_u32.. {
+            if !self.job.is_somebody_left() {
+                return;
+            }
             self.look();
             let now = SystemClock.now();
             let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
             match killed {
+                // A dead process does nothing any more, however busy those are who should reap it. To look is work.
+                _ if (killed.is_some() || asked % LOOK_EVERY == 1) && self.job.is_everybody_dead() => return,
                 None if is_over => {
                     self.kill();
                     killed = Some(now);
                 }
-                // A dead process does nothing any more, however busy those are who should reap it.
-                Some(_) if self.job.is_everybody_dead() => return,
                 Some(since) if now.since(since) > DYING => return self.job.say_that_it_cannot_be_ended(),
                 _ => tokio::time::sleep(ASK_AGAIN).await,
             }

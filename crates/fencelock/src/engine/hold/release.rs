@@ -113,14 +113,18 @@ impl Hold {
     /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
     /// or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
+        let is_left = self.place.try_lock().is_ok_and(|place| place.is_none());
+        if is_left && self.cause().is_none() {
+            return; // As before most drops of a guard: no work for a task.
+        }
         if self.engine.spawner.is_elsewhere() {
             return; // The place belongs to the process that took it.
         }
         if self.cause().is_some() {
             self.live.untrack(self.id.request);
         }
-        if self.place.try_lock().is_ok_and(|place| place.is_none()) {
-            return; // Left already, as before most drops of a guard: no work for a task.
+        if is_left {
+            return;
         }
         if self.live.over().is_some() {
             return; // The task that closes the session in the store ends everything that hangs on it.
