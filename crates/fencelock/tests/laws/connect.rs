@@ -34,7 +34,8 @@ fn a_client_that_has_time_to_connect_waits_for_its_store() {
         world.advance(secs(90)).await;
         assert!(!client.is_finished());
         store.heal();
-        world.advance(secs(1)).await;
+        // The longest pause between two openings.
+        world.advance(secs(5)).await;
         client.await.unwrap().unwrap();
     });
 }

@@ -11,8 +11,13 @@ use fencelock::store::Store;
 use fencelock::{Client, Clock as _, Event, Io, Observer};
 
 /// Runs `test` on a runtime of one thread.
+///
+/// A test that waits for what never comes fails after three minutes of real time, instead of ending with the whole run.
 pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(secs(180), test).await })
+        .expect("the test waits for what never comes");
 }
 
 /// Lets every task run that can: nothing here waits for anything but the virtual clock, so that is soon over.
