@@ -123,6 +123,7 @@ pub mod queue;
 #[cfg(not(feature = "unstable-store"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
 mod queue;
+mod recipes;
 #[cfg(feature = "unstable-store")]
 pub mod store;
 #[cfg(not(feature = "unstable-store"))]
@@ -142,6 +143,7 @@ pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
+pub use recipes::{MultiGuard, MultiLock};
 pub use store::{
     Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Order,
     Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,

@@ -227,6 +227,16 @@ impl<K> Guard<K> {
         hold.lighten(claim).await
     }
 
+    /// A guard for a body that runs under this one: it is not counted.
+    pub(crate) fn lend(&self) -> Self {
+        Self::of(Share {
+            hold: Arc::clone(&self.share.hold),
+            given_up: AtomicBool::new(true),
+            lent: true,
+            lifeline: Arc::clone(&self.share.lifeline),
+        })
+    }
+
     /// Runs `body` under this guard and releases it, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
     /// gets is lent: keeping it keeps nothing locked, releasing it does nothing.
     ///
@@ -241,13 +251,7 @@ impl<K> Guard<K> {
         self.check()?;
         // Before the body runs: afterwards nobody could give the lock back in the open.
         self.share.hold.engine().spawner.check_place()?;
-        let lent = Self::of(Share {
-            hold: Arc::clone(&self.share.hold),
-            given_up: AtomicBool::new(true),
-            lent: true,
-            lifeline: Arc::clone(&self.share.lifeline),
-        });
-        let body = body(lent);
+        let body = body(self.lend());
         let result = tokio::select! {
             biased;
             loss = self.lost() => Err(self.share.hold.lost_before(loss)),

@@ -84,6 +84,10 @@ impl Mutex {
         self.lock.acquire_as(Claim::MUTEX, Wait::No).await
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.lock.client
+    }
+
     /// One more guard of a hold of this mutex.
     pub(crate) fn guard_of(&self, hold: &Arc<Hold>) -> Result<Guard> {
         Guard::share(hold, self.lock.client.lifeline())

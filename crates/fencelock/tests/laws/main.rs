@@ -7,6 +7,7 @@
 mod connect;
 mod crowd;
 mod doubt;
+mod multi;
 mod mutex;
 mod queue;
 mod queue_random;

@@ -20,7 +20,7 @@
 //! | 3994, 4822, 4706 | a lock is granted although no replica has it | cannot be refused by one server, which the capability's certainty says; `tokens_rise_over_a_failover_that_lost_the_last_grants` |
 //! | 4871, 6651, 6844 | a release tried again is told that the lock is not held | `one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one`; `the_scripts_answer_as_the_rule_does_by_resp2`, `leaving_is_repeatable_and_gives_up_one_incarnation_only` |
 //! | 891, 7098, 7251 | a reader's release ends a writer's grant, or another's | places are named by request; `one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap`; `a_request_left_over_from_an_earlier_session_starts_again_at_the_tail`, `places_of_other_sessions_survive_when_one_closes_with_their_ids` |
-//! | 2172, 2018, 4818 | several locks taken as one | cannot exist: there is no such lock; `a_session_that_is_over_lets_nothing_in_and_is_not_revived` |
+//! | 2172, 2018, 4818 | several locks taken as one | `two_callers_with_the_names_in_opposite_orders_never_wait_for_each_other`, the laws in `tests/laws/multi.rs`; `a_session_that_is_over_lets_nothing_in_and_is_not_revived` |
 //! | 2224, 4467, 6878 | two tasks of one thread both hold | cannot exist: the holder is a request, no thread; law `the_same_request_finds_the_same_place` |
 
 mod cuts;
@@ -31,6 +31,7 @@ mod line;
 mod link;
 mod looking;
 mod masters;
+mod multi;
 mod passwords;
 mod plain;
 mod redisson;

@@ -1,0 +1,367 @@
+//! Several mutexes, all or none of them.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+
+use crate::client::Client;
+use crate::engine::hold::GuardState;
+use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::{AnyGuard, Guard, GuardError, Mutex};
+use crate::store::Loss;
+use crate::time::Moment;
+use crate::token::FencingToken;
+
+/// Several mutexes that are acquired together: all of them, or none.
+///
+/// Every caller takes them in one global order, that of their names, so that two callers never wait for each other. Who takes some of
+/// them one by one besides does so in that order as well, or waits for one while it holds none.
+///
+/// All locks are asked for at once first, without waiting; free ones cost one round trip together. What was in the way is then waited
+/// for one after another, while the locks before it in the order are held and those behind it are not. So a wait for one name keeps
+/// others from the names before it, and each name that is in the way costs a round trip of its own.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let transfer = client.multi_lock(["account/7", "account/3"])?;
+/// let both = transfer.acquire().await?;
+/// assert!(client.mutex("account/3")?.try_acquire().await.is_err());
+/// both.check()?;
+/// both.release().await?;
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MultiLock {
+    /// In the order in which they are taken.
+    locks: Vec<Mutex>,
+    limit: Duration,
+}
+
+impl Client {
+    /// The mutexes `names`, of which one gets all or none: 1 to 1,000 names, each once, in any order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for no name, more than 1,000, and one that is given twice.
+    pub fn multi_lock<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<MultiLock> {
+        // One more than is allowed is enough to refuse.
+        let names = names.into_iter().take(MultiLock::MAX_LOCKS + 1);
+        MultiLock::new(names.map(|name| self.mutex(name)).collect::<Result<Vec<_>>>()?)
+    }
+}
+
+impl MultiLock {
+    /// The most locks that can be taken together.
+    pub const MAX_LOCKS: usize = 1_000;
+
+    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores; all who take a name must take it in the same
+    /// store. Their own [`Mutex::timeout`] is not used, their other options are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for no lock, more than 1,000, and a name that is given twice.
+    pub fn new(locks: impl IntoIterator<Item = Mutex>) -> Result<Self> {
+        let mut locks: Vec<_> = locks.into_iter().take(Self::MAX_LOCKS + 1).collect();
+        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "multi-lock", what));
+        if locks.is_empty() {
+            return wrong(format!("no lock is named; 1 to {} can be taken together", Self::MAX_LOCKS));
+        }
+        if locks.len() > Self::MAX_LOCKS {
+            return wrong(format!("too many locks are named; 1 to {} can be taken together", Self::MAX_LOCKS));
+        }
+        locks.sort_by(|one, other| one.name().cmp(other.name()));
+        if let Some(twice) = locks.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
+            return wrong(format!("the lock {:?} is named twice; name each once", twice[0].name().as_str()));
+        }
+        Ok(Self { locks, limit: Duration::MAX })
+    }
+
+    /// How long an acquire waits at most for all of them together; without limit by default.
+    #[must_use]
+    pub fn timeout(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What the locks are taken for, shown to others: up to 512 bytes without control characters.
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        let locks = self.locks.into_iter().map(|lock| lock.purpose(purpose.as_ref())).collect();
+        Self { locks, ..self }
+    }
+
+    /// Acquires all locks, waiting as long as [`MultiLock::timeout`] allows.
+    ///
+    /// After a failure none of them is held. They are given back before this returns, unless a store does not confirm that within the
+    /// request deadline.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`], naming the lock that failed; [`ErrorKind::Lost`] when one was lost while others were waited for.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`], for all of them.
+    pub async fn acquire(&self) -> Result<MultiGuard> {
+        self.acquire_within(self.limit).await
+    }
+
+    /// Acquires all locks, waiting at most `limit` for all of them together. With zero it asks the store once for each, one after
+    /// another, and never queues; that one was taken is [`ErrorKind::TimedOut`] then.
+    ///
+    /// # Errors
+    /// As [`MultiLock::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`MultiLock::acquire`].
+    pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
+        let clock = &self.locks[0].client().engine().clock;
+        let deadline = clock.now().after(limit);
+        let mut held = MultiGuard { guards: Vec::with_capacity(self.locks.len()) };
+        if !limit.is_zero() && self.locks.len() > 1 {
+            self.take_what_is_free(&mut held, deadline).await?;
+        }
+        for lock in &self.locks[held.guards.len()..] {
+            // Past the deadline it is asked for once more, and says who holds it.
+            held.add(lock, lock.acquire_within(deadline.since(clock.now()))).await?;
+        }
+        held.if_all_hold().await
+    }
+
+    /// Acquires all locks if nobody is ahead on any of them, and never queues. It asks for one after another, so that of two callers who
+    /// try at the same time one gets them; each costs a round trip.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when somebody is ahead on one of them, naming the holder; otherwise as [`MultiLock::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`MultiLock::acquire`].
+    pub async fn try_acquire(&self) -> Result<MultiGuard> {
+        let mut held = MultiGuard { guards: Vec::with_capacity(self.locks.len()) };
+        for lock in &self.locks {
+            held.add(lock, lock.try_acquire()).await?;
+        }
+        held.if_all_hold().await
+    }
+
+    /// Asks for all of them at once and without waiting, and keeps those up to the first that was not to be had. What is behind it is given
+    /// back before anybody waits: who waits holds only what is before that in the order.
+    async fn take_what_is_free(&self, held: &mut MultiGuard, deadline: Moment) -> Result<()> {
+        let clock = &self.locks[0].client().engine().clock;
+        let tried = tokio::select! {
+            biased;
+            tried = join_all(self.locks.iter().map(Mutex::try_acquire)) => tried,
+            // Nobody was waited for, so it was a store that did not answer.
+            () = clock.sleep_until(deadline) => {
+                let message = "no answer within the wait limit";
+                return Err(Error::new(ErrorKind::Unreachable, "multi-lock", message).retryable().outcome_unknown());
+            }
+        };
+        let (mut behind, mut is_behind, mut fault) = (MultiGuard { guards: Vec::new() }, false, None);
+        for (lock, tried) in self.locks.iter().zip(tried) {
+            match tried {
+                Ok(guard) if is_behind => behind.guards.push(guard.into_any()),
+                Ok(guard) => held.guards.push(guard.into_any()),
+                Err(error) => {
+                    is_behind = true;
+                    // What others hold, or an outage, is waited for in its turn.
+                    if !error.is_contention() && !error.is_retryable() {
+                        fault.get_or_insert_with(|| error.with("name", lock.name()));
+                    }
+                }
+            }
+        }
+        behind.give_back().await;
+        match fault {
+            Some(fault) => {
+                held.give_back().await;
+                Err(fault)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Acquires all locks, runs `body` under them, and releases them, however `body` ends; see [`Mutex::run`]. When one of them is lost,
+    /// `body` is dropped at its next await.
+    ///
+    /// # Errors
+    /// As [`MultiLock::acquire`]; [`ErrorKind::Lost`]. A failed release is not reported here: it goes on in the background.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body` and releases the locks in the background.
+    pub async fn run<T, F, Fut>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(MultiGuard) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.acquire().await?.run(body).await
+    }
+}
+
+/// Several held locks that are lost as one: when any of them is.
+///
+/// Dropping it releases all of them, each as [`Guard`] does. It is made by [`MultiLock`], and of one guard by `From`.
+#[must_use = "a guard that is dropped releases its locks"]
+pub struct MultiGuard {
+    /// In the order of the names.
+    guards: Vec<AnyGuard>,
+}
+
+impl MultiGuard {
+    /// The guard of each lock, in the byte order of the names.
+    #[must_use]
+    pub fn guards(&self) -> &[AnyGuard] {
+        &self.guards
+    }
+
+    /// The fencing token of the lock `name`; `None` where it is not among them, or the store has no tokens.
+    #[must_use]
+    pub fn token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
+        self.guards.iter().find(|guard| guard.name().as_str() == name.as_ref())?.token()
+    }
+
+    /// Where the locks stand now: the worst state of any. Never blocks.
+    #[must_use]
+    pub fn state(&self) -> GuardState {
+        let states = self.guards.iter().map(Guard::state);
+        states
+            .max_by_key(|state| match state {
+                GuardState::Held => 0,
+                GuardState::Suspect => 1,
+                GuardState::Released => 2,
+                GuardState::Lost(_) => 3,
+            })
+            .unwrap_or(GuardState::Released)
+    }
+
+    /// How long all locks are still valid: the least of any; see [`Guard::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.guards.iter().filter_map(Guard::remaining).min()
+    }
+
+    /// `Ok` while all locks are certainly held.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] with the cause and the name of the lock that was lost; [`ErrorKind::Closed`] after a release.
+    pub fn check(&self) -> Result<()> {
+        self.guards.iter().try_for_each(|guard| guard.check().map_err(|error| error.with("name", guard.name())))
+    }
+
+    /// The first of the locks that is lost, in the order of the names.
+    #[must_use]
+    pub fn lost_guard(&self) -> Option<&AnyGuard> {
+        self.guards.iter().find(|guard| matches!(guard.state(), GuardState::Lost(_)))
+    }
+
+    /// Completes with the cause when one of the locks is lost; the others are held until this guard is released or dropped.
+    ///
+    /// # Cancel safety
+    /// May be dropped and asked again.
+    pub async fn lost(&self) -> Loss {
+        if self.guards.is_empty() {
+            return std::future::pending().await;
+        }
+        select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0
+    }
+
+    /// Gives all locks back, at the same time.
+    ///
+    /// # Errors
+    /// [`GuardError`] has those that could not be given back, so that the release can be tried again. Its kind is [`ErrorKind::Lost`] when
+    /// one of them was lost before; otherwise it is whatever the store says. See [`Guard::release`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the locks in the background.
+    pub async fn release(self) -> Result<(), GuardError<Self>> {
+        let released = join_all(self.guards.into_iter().map(Guard::release)).await;
+        let (mut errors, mut guards) = (Vec::new(), Vec::new());
+        for failed in released.into_iter().filter_map(Result::err) {
+            let guard_error = failed.map(|guard| guards.push(guard));
+            errors.push(Error::from(guard_error));
+        }
+        let worst = errors.iter().position(|error| error.kind() == ErrorKind::Lost).unwrap_or(0);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let error = errors.swap_remove(worst).with("name", guards[worst].name());
+        Err(GuardError::new(error, Self { guards }))
+    }
+
+    /// Runs `body` under these locks and releases them, as [`MultiLock::run`] does. The guard that `body` gets is lent: keeping it keeps
+    /// nothing locked, releasing it does nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`].
+    pub async fn run<T, F, Fut>(self, body: F) -> Result<T>
+    where
+        F: FnOnce(Self) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.check()?;
+        let body = body(Self { guards: self.guards.iter().map(Guard::lend).collect() });
+        let output = tokio::select! {
+            biased;
+            _ = self.lost() => None,
+            output = body => Some(output),
+        };
+        // The state looks at the clock: a body that blocked past the margin was not told by the select.
+        self.check()?;
+        match (self.release().await, output) {
+            (Err(failed), _) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
+            // A release that failed otherwise goes on in the background once the guard is dropped.
+            (_, Some(output)) => Ok(output),
+            (_, None) => Err(Error::new(ErrorKind::Lost, "multi-lock", "one of the locks was lost")),
+        }
+    }
+
+    /// Adds the lock that `acquiring` waits for, unless that fails or one of those held meanwhile is lost: then all are given back.
+    async fn add(&mut self, lock: &Mutex, acquiring: impl Future<Output = Result<Guard>>) -> Result<()> {
+        let acquired = tokio::select! {
+            biased;
+            _ = self.lost() => Err(None),
+            acquired = acquiring => acquired.map_err(|error| Some(error.with("name", lock.name()))),
+        };
+        let error = match acquired {
+            Ok(guard) => {
+                self.guards.push(guard.into_any());
+                return Ok(());
+            }
+            Err(Some(error)) => error,
+            Err(None) => {
+                self.check().err().unwrap_or_else(|| Error::new(ErrorKind::Lost, "multi-lock", "a lock was lost"))
+            }
+        };
+        self.give_back().await;
+        Err(error)
+    }
+
+    /// Itself, unless one of the locks was lost while others were waited for.
+    async fn if_all_hold(mut self) -> Result<Self> {
+        match self.check() {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.give_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives back what it holds. What a store does not confirm goes on in the background.
+    async fn give_back(&mut self) {
+        let guards = std::mem::take(&mut self.guards);
+        let _ = Self { guards }.release().await;
+    }
+}
+
+impl<K> From<Guard<K>> for MultiGuard {
+    fn from(guard: Guard<K>) -> Self {
+        Self { guards: vec![guard.into_any()] }
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}
