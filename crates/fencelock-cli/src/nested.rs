@@ -33,7 +33,7 @@ pub(crate) enum Mode {
 pub(crate) struct Held {
     /// The store, without secrets.
     store: String,
-    name: String,
+    pub(crate) name: String,
     mode: Mode,
     pub(crate) token: Option<String>,
     /// The process of `fencelock run`, and when it started: a later process may have its number.
@@ -118,7 +118,7 @@ impl Around {
     }
 
     /// The variable for a command that runs under `held` as well.
-    pub(crate) fn and(mut self, held: Option<Held>) -> Option<String> {
+    pub(crate) fn and(mut self, held: impl IntoIterator<Item = Held>) -> Option<String> {
         self.0.extend(held);
         serde_json::to_string(&self.0).ok().filter(|_| !self.0.is_empty())
     }

@@ -23,12 +23,12 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Says from now on, once for each kind, which locks of another client can be held beside `name`.
+    /// Says from now on, once for each kind, which locks of another client can be held beside `names`.
     ///
     /// A look costs a few requests. A store whose layout nobody else has is not asked.
-    pub(super) fn look_for(client: &Client, name: &Name) -> Self {
+    pub(super) fn look_for(client: &Client, names: &[Name]) -> Self {
         let (command_ended, is_ended) = oneshot::channel();
-        let mut look = Look { client: client.clone(), name: name.clone(), said: Vec::new() };
+        let mut look = Look { client: client.clone(), names: names.to_vec(), said: Vec::new() };
         let looking = tokio::spawn(async move { look.until(is_ended).await });
         Self { command_ended, looking }
     }
@@ -44,7 +44,7 @@ impl Beside {
 
 struct Look {
     client: Client,
-    name: Name,
+    names: Vec<Name>,
     /// What was said already.
     said: Vec<(&'static str, Waits)>,
 }
@@ -67,11 +67,13 @@ impl Look {
 
     /// What cannot be read now is read later; the lock itself is told of elsewhere.
     async fn look(&mut self) {
-        let Ok(queue) = self.client.queue_page(&self.name, Page { skip: 0, limit: 1 }).await else { return };
-        for (found, shown) in queue.beside.iter().zip(ShownBeside::all(&queue)) {
-            if !self.said.contains(&(found.what, found.waits)) {
-                self.said.push((found.what, found.waits));
-                say(shown.warning(self.name.as_str()));
+        for name in &self.names {
+            let Ok(queue) = self.client.queue_page(name, Page { skip: 0, limit: 1 }).await else { continue };
+            for (found, shown) in queue.beside.iter().zip(ShownBeside::all(&queue)) {
+                if !self.said.contains(&(found.what, found.waits)) {
+                    self.said.push((found.what, found.waits));
+                    say(shown.warning(name.as_str()));
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ mod r#break;
 mod ls;
 mod migrate;
 mod run;
+mod several;
 mod show;
 mod stores;
 mod supervise;

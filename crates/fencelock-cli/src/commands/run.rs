@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use fencelock::Liveness;
 use fencelock::{
-    AnyGuard, Client, Clock as _, Error, ErrorKind, GuardError, GuardState, Moment, Name, Retry, SystemClock,
+    AnyGuard, Client, Clock as _, Contender, Error, ErrorKind, GuardError, GuardState, Moment, MultiGuard, Name, Retry,
+    SystemClock,
 };
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use super::beside::Beside;
+use super::several::{self, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
@@ -45,16 +47,17 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// Run a command while holding a lock.
 ///
 /// Waits for the lock without limit unless --wait or --try is given. The lock is a mutex unless --shared, --exclusive or
-/// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. The command runs in a process group of its own,
+/// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. Of several names all are held or none; they are
+/// mutexes. The command runs in a process group of its own,
 /// gets the terminal if there is one, and is told FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_HELD. TERM, INT, HUP, QUIT, USR1,
 /// USR2 and WINCH are passed on to its group. A wait that is suspended gives its place back, and joins anew when it is continued.
 /// A lock inside itself is refused, but for --shared under --shared.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
-    /// The lock's name: 1 to 512 bytes of UTF-8.
-    #[arg(value_parser = arguments::name())]
-    name: Name,
+    /// The lock's name: 1 to 512 bytes of UTF-8. Of several (up to 100), the command runs while it holds all of them.
+    #[arg(required = true, value_name = "NAME", value_parser = arguments::name())]
+    names: Vec<Name>,
     /// Take a read-write lock for reading: together with others that do, and never beside one with --exclusive.
     #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
     shared: bool,
@@ -129,13 +132,17 @@ impl Run {
         let chosen = store.choose(self.quiet)?;
         chosen.refuse_memory()?;
         let around = Around::this_process();
-        let shared = match around.mean_for(&chosen.locks(), &self.name, self.mode()) {
-            Inside::Nothing => None,
-            Inside::Shared(held) => Some(held),
-            Inside::Itself(held) => {
-                return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
+        self.check_names()?;
+        let mut shared = None;
+        for name in &self.names {
+            match around.mean_for(&chosen.locks(), name, self.mode()) {
+                Inside::Nothing => {}
+                Inside::Shared(held) => shared = Some(held),
+                Inside::Itself(held) => {
+                    return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
+                }
             }
-        };
+        }
         match self.run_to_its_end(&chosen, shared).await? {
             Ending::Code(code) => Ok(code),
             Ending::Signal(signal) => {
@@ -143,6 +150,26 @@ impl Run {
                 die_of(signal);
                 Ok(128 + u8::try_from(signal as i32).unwrap_or(0))
             }
+        }
+    }
+
+    /// Refuses several names that cannot be taken together.
+    fn check_names(&self) -> Outcome<()> {
+        let wrong = |what: String| Err(Failure::new(code::USAGE, what));
+        let [first, others @ ..] = &self.names[..] else { return wrong("no lock is named".to_owned()) };
+        if others.len() >= several::MOST {
+            return wrong(format!("{} locks are named; one command takes {} at most", self.names.len(), several::MOST));
+        }
+        if !others.is_empty() && self.mode() != Mode::Mutex {
+            return wrong(format!(
+                "several locks ({first} and others) are mutexes: --shared, --exclusive and --permits take one name"
+            ));
+        }
+        let mut sorted: Vec<_> = self.names.iter().collect();
+        sorted.sort();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(twice) => wrong(format!("the lock {} is named twice: name each once", twice[0])),
+            None => Ok(()),
         }
     }
 
@@ -155,7 +182,7 @@ impl Run {
     fn become_the_command(&self, held: &Held) -> Failure {
         let Some((program, arguments)) = self.command.split_first() else { return Failure::silent(code::USAGE) };
         let mut command = Command::new(program);
-        command.args(arguments).env(NAME_VARIABLE, self.name.as_str());
+        command.args(arguments).env(NAME_VARIABLE, &held.name);
         match &held.token {
             Some(token) => command.env(TOKEN_VARIABLE, token),
             None => command.env_remove(TOKEN_VARIABLE),
@@ -256,29 +283,32 @@ impl Run {
     }
 
     /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
-    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<AnyGuard> {
+    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<MultiGuard> {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
-        let name = &self.name;
+        let [name] = &self.names[..] else {
+            let locks = client.multi_lock(&self.names)?.purpose(purpose).timeout(limit);
+            return if at_once { locks.try_acquire().await } else { locks.acquire().await };
+        };
         if self.shared || self.exclusive {
             let lock = client.rwlock(name)?.purpose(purpose).timeout(limit);
             return match (self.shared, at_once) {
-                (true, true) => Ok(lock.try_read().await?.into_any()),
-                (true, false) => Ok(lock.read().await?.into_any()),
-                (false, true) => Ok(lock.try_write().await?.into_any()),
-                (false, false) => Ok(lock.write().await?.into_any()),
+                (true, true) => Ok(lock.try_read().await?.into()),
+                (true, false) => Ok(lock.read().await?.into()),
+                (false, true) => Ok(lock.try_write().await?.into()),
+                (false, false) => Ok(lock.write().await?.into()),
             };
         }
         if let Some(Permits { count, capacity }) = self.permits {
             let lock = client.semaphore(name, capacity)?.permits(count).purpose(purpose).timeout(limit);
             let acquired = if at_once { lock.try_acquire().await } else { lock.acquire().await };
-            return Ok(acquired?.into_any());
+            return Ok(acquired?.into());
         }
         let lock = client.mutex(name)?.purpose(purpose).timeout(limit);
         let acquired = if at_once { lock.try_acquire().await } else { lock.acquire().await };
-        Ok(acquired?.into_any())
+        Ok(acquired?.into())
     }
 
-    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<AnyGuard> {
+    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<MultiGuard> {
         let acquired = if self.at_once {
             self.take(client, limit, self.at_once).await
         } else {
@@ -308,9 +338,20 @@ impl Run {
         if !self.quiet {
             let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
             after_each(silences, async || {
-                let waiting = format!("waiting for {} in {}", self.name, chosen.shown());
-                match client.contention(&self.name).await {
-                    Ok(contention) => say(format_args!("{waiting}, {contention}")),
+                // Of several, the first that others hold.
+                let mut found = Ok(None);
+                for name in &self.names {
+                    found = client.contention(name).await.map(Some);
+                    let ours = |holder: &Contender| holder.owner.as_ref() == Some(client.owner());
+                    if !matches!(&found, Ok(Some(found)) if found.holder.as_ref().is_none_or(ours)) {
+                        break;
+                    }
+                }
+                let which = found.as_ref().ok().and_then(Option::as_ref).map_or(&self.names[0], |found| &found.name);
+                let waiting = format!("waiting for {which} in {}", chosen.shown());
+                match found {
+                    Ok(Some(contention)) => say(format_args!("{waiting}, {contention}")),
+                    Ok(None) => say(waiting),
                     Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
                 }
             })
@@ -339,7 +380,7 @@ impl Run {
 
     /// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
     /// the command ended while it was held.
-    async fn stay(&self, guard: &AnyGuard, until: Moment, signals: &mut Signals) -> bool {
+    async fn stay(&self, guard: &MultiGuard, until: Moment, signals: &mut Signals) -> bool {
         if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
             return false;
         }
@@ -353,10 +394,14 @@ impl Run {
         true
     }
 
+    fn were(&self) -> String {
+        format!("{} {}", locks(&self.names), if self.names.len() == 1 { "was" } else { "were" })
+    }
+
     async fn say_that_it_is_held_on(&self) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
-            say(format_args!("the command has ended, and --hold-at-least holds the lock {} on", self.name));
+            say(format_args!("the command has ended, and --hold-at-least holds {} on", locks(&self.names)));
         }
         pending().await
     }
@@ -366,15 +411,17 @@ impl Run {
         &self,
         client: &Client,
         chosen: &Chosen,
-        guard: AnyGuard,
+        guard: MultiGuard,
         signals: &mut Signals,
         is_given_back: &mut bool,
     ) -> Outcome<Ending> {
-        let token = guard.token().map(|token| token.to_string());
-        let held = Held::by_us(chosen.locks(), &self.name, self.mode(), token.clone(), purpose_of(&self.command));
+        let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
+        let held = guard.guards().iter().filter_map(|guard| {
+            Held::by_us(chosen.locks(), guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
+        });
         let variables = [
-            (NAME_VARIABLE, Some(self.name.to_string())),
-            (TOKEN_VARIABLE, token),
+            (NAME_VARIABLE, lines(&guard, |guard| Some(guard.name().to_string()))),
+            (TOKEN_VARIABLE, lines(&guard, token_of)),
             (HELD_VARIABLE, Around::this_process().and(held)),
         ];
         let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, client.timing());
@@ -388,7 +435,7 @@ impl Run {
         let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
         {
             Ok(Ok(job)) => {
-                let beside = (!self.quiet).then(|| Beside::look_for(client, &self.name));
+                let beside = (!self.quiet).then(|| Beside::look_for(client, &self.names));
                 let ended = Supervised::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
                 // A command that could not begin has done nothing that others need not do.
                 let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
@@ -412,7 +459,7 @@ impl Run {
             Err(_) | Ok(Some(Ok(()))) => ended,
             Ok(None) => {
                 *is_given_back = false;
-                say(format_args!("the lock {} was not given back: we were told to end", self.name));
+                say(format_args!("{} not given back: we were told to end", self.were()));
                 ended
             }
             Ok(Some(Err(failed))) => {
@@ -433,7 +480,7 @@ impl Run {
                     }
                     _ => {
                         *is_given_back = false;
-                        say(format_args!("the lock {} was not given back: {error}", self.name));
+                        say(format_args!("{} not given back: {error}", self.were()));
                         ended
                     }
                 }
@@ -445,7 +492,7 @@ impl Run {
 
     /// Gives the lock back. A store that cannot do it for the moment is asked again for one request deadline, or until we are asked to end;
     /// then there is no answer.
-    async fn give_back(&self, guard: AnyGuard, signals: &mut Signals) -> Option<Released> {
+    async fn give_back(&self, guard: MultiGuard, signals: &mut Signals) -> Option<Released> {
         let mut releasing = pin!(guard.release());
         tokio::select! {
             biased;
@@ -459,7 +506,7 @@ impl Run {
 }
 
 /// What became of a release.
-type Released = Result<(), GuardError<AnyGuard>>;
+type Released = Result<(), GuardError<MultiGuard>>;
 
 /// Says `word` after each of the silences.
 async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl AsyncFnMut()) {

@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use fencelock::{AnyGuard, Clock as _, GuardState, Loss, Moment, SystemClock, Timing};
+use fencelock::{Clock as _, GuardState, Loss, Moment, MultiGuard, SystemClock, Timing};
 use nix::sys::signal::Signal;
 
+use super::several::locks_of;
 use super::told::Told;
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::output::{Outcome, code, say};
@@ -50,7 +51,7 @@ impl Limits {
     }
 
     /// Whether the lock of `guard` is lost, or will be soon because no renewal comes through.
-    pub(super) fn are_reached_by(&self, guard: &AnyGuard) -> bool {
+    pub(super) fn are_reached_by(&self, guard: &MultiGuard) -> bool {
         guard.remaining().is_some_and(|left| left <= self.reserve)
     }
 }
@@ -102,7 +103,7 @@ enum Event {
 
 /// A command and the lock it runs under.
 pub(super) struct Supervised<'a> {
-    guard: &'a AnyGuard,
+    guard: &'a MultiGuard,
     told: &'a mut Told,
     job: Job,
     limits: Limits,
@@ -118,7 +119,7 @@ pub(super) struct Supervised<'a> {
 impl<'a> Supervised<'a> {
     /// Serves `job` under `guard`, whose lock was certain until `certain_until` when the job was started.
     pub(super) fn new(
-        guard: &'a AnyGuard,
+        guard: &'a MultiGuard,
         told: &'a mut Told,
         job: Job,
         limits: Limits,
@@ -230,7 +231,7 @@ impl<'a> Supervised<'a> {
             self.nudges = NUDGES;
         } else if !self.reported_stop {
             self.reported_stop = true;
-            say(format_args!("the command was stopped by {by}, and the lock {} is held meanwhile", self.guard.name()));
+            say(format_args!("the command was stopped by {by}, and {} held meanwhile", stays(self.guard)));
         }
     }
 
@@ -304,13 +305,18 @@ impl<'a> Supervised<'a> {
     }
 }
 
+/// What is still held.
+fn stays(guard: &MultiGuard) -> String {
+    format!("{} {}", locks_of(guard), if guard.guards().len() == 1 { "is" } else { "are" })
+}
+
 /// Until when the lock of `guard` is certain.
-pub(super) fn certain_until(guard: &AnyGuard) -> Moment {
+pub(super) fn certain_until(guard: &MultiGuard) -> Moment {
     guard.remaining().map_or(Moment::NEVER, |left| SystemClock.now().after(left))
 }
 
 /// Completes once the command must end.
-async fn must_end(guard: &AnyGuard, reserve: Duration, max_hold_over: Moment) -> Cause {
+async fn must_end(guard: &MultiGuard, reserve: Duration, max_hold_over: Moment) -> Cause {
     tokio::select! {
         biased;
         loss = guard.lost() => Cause::Lost(loss),
@@ -320,7 +326,7 @@ async fn must_end(guard: &AnyGuard, reserve: Duration, max_hold_over: Moment) ->
 }
 
 /// Completes when no more than `reserve` of the certainty is left.
-async fn lapsing(guard: &AnyGuard, reserve: Duration) {
+async fn lapsing(guard: &MultiGuard, reserve: Duration) {
     loop {
         let Some(remaining) = guard.remaining() else { return pending().await };
         let spare = remaining.saturating_sub(reserve);

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use fencelock::{AnyGuard, Client, FencingToken, Loss, Name};
+use fencelock::{AnyGuard, Client, FencingToken, Loss, MultiGuard, Name};
 use tokio::task::JoinHandle;
 
+use super::several::{locks_of, refusal};
 use super::supervise::Cause;
 use crate::output::say;
 
@@ -27,26 +28,30 @@ impl Told {
     }
 
     /// The lock of `guard` ends because of `cause`, and `then` is what becomes of the command.
-    pub(super) fn tell(&mut self, guard: &AnyGuard, cause: Cause, then: &'static str) {
+    pub(super) fn tell(&mut self, guard: &MultiGuard, cause: Cause, then: &'static str) {
         if self.cause.replace(cause).is_some_and(|before| before.explains(cause)) {
             return;
         }
-        let (lock, now) = (format!("the lock {} in {}", guard.name(), self.store), now());
+        let (lock, now) = (format!("{} in {}", locks_of(guard), self.store), now());
+        let were = if guard.guards().len() == 1 || guard.lost_guard().is_some() { "was" } else { "were" };
         match cause {
             Cause::Lapsing => {
-                let why = guard.refusal().map_or_else(String::new, |why| format!(" ({why})"));
+                let why = refusal(guard).map_or_else(String::new, |why| format!(" ({why})"));
                 say(format_args!("{lock} could not be renewed until {now}{why}: {then} before it lapses"));
             }
-            Cause::HeldTooLong => say(format_args!("{lock} was held for --max-hold until {now}: {then}")),
+            Cause::HeldTooLong => say(format_args!("{lock} {were} held for --max-hold until {now}: {then}")),
             Cause::Lost(Loss::Broken) => {
-                let reason = guard.break_reason().map_or_else(String::new, |reason| format!(": {reason}"));
-                let who = who_broke(self.client.clone(), guard.name().clone(), guard.token());
+                let lost = guard.lost_guard();
+                let reason =
+                    lost.and_then(AnyGuard::break_reason).map_or_else(String::new, |reason| format!(": {reason}"));
+                let grant = lost.map(|lost| (lost.name().clone(), lost.token()));
+                let who = who_broke(self.client.clone(), grant);
                 self.asking = Some(tokio::spawn(async move {
                     say(format_args!("{lock} was lost at {now}, {then}: it was broken by {}{reason}", who.await));
                 }));
             }
             Cause::Lost(loss) => {
-                let why = guard.refusal().filter(|_| loss == Loss::Unconfirmed);
+                let why = refusal(guard).filter(|_| loss == Loss::Unconfirmed);
                 let why = why.map_or_else(String::new, |why| format!(", since {why}"));
                 say(format_args!("{lock} was lost at {now}, {then}: {loss}{why}"));
             }
@@ -77,10 +82,12 @@ fn now() -> impl std::fmt::Display {
     humantime::format_rfc3339_seconds(SystemTime::now())
 }
 
-/// Who broke the grant of `name` with this `token`, as the store has it.
-async fn who_broke(client: Client, name: Name, token: Option<FencingToken>) -> String {
+/// Who broke this grant, a name and its token, as the store has it.
+async fn who_broke(client: Client, grant: Option<(Name, Option<FencingToken>)>) -> String {
+    const NOBODY: &str = "somebody whom the store does not name";
+    let Some((name, token)) = grant else { return NOBODY.to_owned() };
     let records = tokio::time::timeout(WHO, client.breaks(&name)).await;
     let record =
         records.ok().and_then(Result::ok).and_then(|records| records.into_iter().rfind(|record| record.token == token));
-    record.map_or_else(|| "somebody whom the store does not name".to_owned(), |record| record.by.to_string())
+    record.map_or_else(|| NOBODY.to_owned(), |record| record.by.to_string())
 }

@@ -12,6 +12,7 @@ mod readme;
 mod redis;
 mod run;
 mod servers;
+mod several;
 mod show;
 mod store;
 mod stores;
