@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use fencelock::{Error, ErrorKind, StoreUrl};
+use fencelock::{Error, ErrorKind, Name, Router, StoreUrl};
 use serde::Deserialize;
 
 use crate::output::{Failure, Outcome, code};
@@ -164,13 +164,37 @@ impl Chosen {
 #[serde(deny_unknown_fields)]
 struct File {
     store: Option<String>,
+    /// A table of patterns and URLs; whatever else it is must not be repeated in an error, as it may hold a password.
+    routes: Option<toml::Value>,
 }
 
-/// Chooses the store: `option`, else the environment, else the first configuration file that names one, else the
+/// What a configuration file says of stores.
+enum Stores {
+    One(String),
+    ByName(Router<String>),
+}
+
+/// What options say of stores.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Options<'a> {
+    pub(crate) store: Option<&'a str>,
+    pub(crate) config: Option<&'a Path>,
+}
+
+/// Chooses the store of `names`: the options, else the environment, else the first configuration file that names one, else the
 /// directory of this user on this host.
-pub(crate) fn choose(option: Option<&str>, around: &Surroundings) -> Outcome<Chosen> {
-    if let Some(url) = option {
+pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]) -> Outcome<Chosen> {
+    if let Some(url) = options.store {
         return Ok(Chosen { url: url.to_owned(), origin: Origin::Option });
+    }
+    if let Some(path) = options.config {
+        let stores = read(path, around.user)?.ok_or_else(|| {
+            Failure::new(
+                code::CONFIG,
+                format!("{} (named by --config) is not there, or names no store", path.display()),
+            )
+        })?;
+        return of_names(stores, path.to_owned(), names);
     }
     if let Some(value) = &around.store {
         let wrong =
@@ -182,11 +206,38 @@ pub(crate) fn choose(option: Option<&str>, around: &Surroundings) -> Outcome<Cho
         return Ok(Chosen { url: url.to_owned(), origin: Origin::Environment });
     }
     for path in files(around) {
-        if let Some(url) = read(&path, around.user)? {
-            return Ok(Chosen { url, origin: Origin::File(path) });
+        if let Some(stores) = read(&path, around.user)? {
+            return of_names(stores, path, names);
         }
     }
     Ok(Chosen { url: default(around)?, origin: Origin::Default })
+}
+
+/// The one store that all of `names` have, by the file at `path`.
+fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
+    let router = match stores {
+        Stores::One(url) => return Ok(Chosen { url, origin: Origin::File(path) }),
+        Stores::ByName(router) => router,
+    };
+    let Some((first, others)) = names.split_first() else {
+        let message = format!("{} has a store for each name, and none is named here: give --store URL", path.display());
+        return Err(Failure::new(code::USAGE, message));
+    };
+    let routed = |name: &Name| {
+        let route = router.route(name);
+        route.map_err(|error| Failure::new(code::CONFIG, format!("{}: {error}", path.display())))
+    };
+    let url = routed(first)?;
+    for other in others {
+        if routed(other)? != url {
+            let message = format!(
+                "{} gives {first} and {other} different stores; one command takes locks of one store",
+                path.display()
+            );
+            return Err(Failure::new(code::USAGE, message));
+        }
+    }
+    Ok(Chosen { url: url.clone(), origin: Origin::File(path) })
 }
 
 /// The configuration files, the nearest first.
@@ -205,19 +256,43 @@ fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Op
     xdg.and_then(absolute).or_else(|| home.and_then(absolute).map(|home| home.join(under_home)))
 }
 
-/// The URL in the file at `path`; `None` when there is no such file, or none in it.
-fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
+/// What the file at `path` says of stores; `None` when there is no such file, or nothing in it.
+fn read(path: &Path, user: u32) -> Outcome<Option<Stores>> {
     let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
     let Some(text) = trusted::read(path, user)? else { return Ok(None) };
     // The parser's own display repeats the line, which may hold a password.
     let file: File = toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        wrong(&format!("line {line}: {}; the only key is store = \"URL\"", error.message()))
+        wrong(&format!("line {line}: {}; the keys are store = \"URL\" or the table [routes]", error.message()))
     })?;
-    match file.store {
-        Some(url) if url.is_empty() => Err(wrong(&"store is empty")),
-        store => Ok(store),
+    match (file.store, file.routes) {
+        (Some(_), Some(_)) => Err(wrong(&"it has store and [routes]: write the store as the route \"**\"")),
+        (Some(url), None) if url.is_empty() => Err(wrong(&"store is empty")),
+        (Some(url), None) => Ok(Some(Stores::One(url))),
+        (None, Some(routes)) => {
+            routes_of(routes).map(|router| Some(Stores::ByName(router))).map_err(|fault| wrong(&fault))
+        }
+        (None, None) => Ok(None),
     }
+}
+
+/// The router that a table of patterns and URLs is.
+fn routes_of(routes: toml::Value) -> Result<Router<String>, String> {
+    let toml::Value::Table(table) = routes else {
+        return Err("routes is a table: [routes], and then lines as \"pay/**\" = \"URL\"".to_owned());
+    };
+    let mut routes = Vec::new();
+    for (pattern, url) in table {
+        match url {
+            toml::Value::String(url) if !url.is_empty() => routes.push((pattern, url)),
+            _ => {
+                return Err(format!(
+                    "the route {pattern:?} is no URL; a line is \"pay/**\" = \"URL\", with both in quotes"
+                ));
+            }
+        }
+    }
+    Router::new(routes).map_err(|error| error.to_string())
 }
 
 /// Nothing names a store, and the default was refused.
@@ -306,7 +381,8 @@ mod tests {
     }
 
     fn url(option: Option<&str>, around: &Surroundings) -> String {
-        choose(option, around).unwrap().url
+        let options = Options { store: option, config: None };
+        choose(options, around, &[]).unwrap().url
     }
 
     #[test]
@@ -336,7 +412,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let mut around = nothing(root.path());
         around.home = Some("relative".into());
-        let failure = choose(None, &around).unwrap_err();
+        let failure = choose(Options::default(), &around, &[]).unwrap_err();
         assert_eq!(failure.code, code::CONFIG);
         let message = failure.message.unwrap();
         assert!(message.contains("HOME") && message.contains(STORE_VARIABLE), "{message}");
@@ -350,13 +426,13 @@ mod tests {
         let around = nothing(root.path());
         for text in ["store = 'redis://me:s3cret@h", "\nstores = 'redis://me:s3cret@h'", "store = ''", "store = 7"] {
             fs::write(&around.system_file, text).unwrap();
-            let failure = choose(None, &around).unwrap_err();
+            let failure = choose(Options::default(), &around, &[]).unwrap_err();
             let message = failure.message.unwrap();
             assert_eq!(failure.code, code::CONFIG);
             assert!(message.contains("etc.toml") && !message.contains("s3cret"), "{message}");
         }
         let empty = Surroundings { store: Some(OsString::new()), ..around };
-        assert!(choose(None, &empty).unwrap_err().message.unwrap().contains("is empty"));
+        assert!(choose(Options::default(), &empty, &[]).unwrap_err().message.unwrap().contains("is empty"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use nix::unistd::{Uid, User};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::STORE_VARIABLE;
 
-/// A longer file is no configuration: it has one key.
+/// A longer file is no configuration.
 const LONGEST: u64 = 64 * 1024;
 
 /// The text of the file at `path`; `None` when there is none.
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     let mut text = String::new();
     let read = file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
     if u64::try_from(read).is_ok_and(|read| read > LONGEST) {
-        return Err(wrong(&format_args!("it is longer than {LONGEST} bytes; its only key is store = \"URL\"")));
+        return Err(wrong(&format_args!("it is longer than {LONGEST} bytes")));
     }
     Ok(Some(text))
 }

@@ -143,7 +143,7 @@ pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
-pub use recipes::{MultiGuard, MultiLock};
+pub use recipes::{MultiGuard, MultiLock, Router};
 pub use store::{
     Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Order,
     Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,

@@ -57,7 +57,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let chosen = store.choose(false)?;
+        let chosen = store.choose(false, &[])?;
         // Where our parent ignores SIGCHLD, the kernel reaps the workers, and nobody can wait for them. A handler ends that.
         let _children = signal(SignalKind::child()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
         // One connection made here reports a wrong URL once, not once per process.

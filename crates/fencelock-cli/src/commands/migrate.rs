@@ -33,7 +33,7 @@ impl Migrate {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let url = match &self.url {
             Some(url) => libpq::complete(url)?,
-            None => store.choose(true)?.url.clone(),
+            None => store.choose(true, &[])?.url.clone(),
         };
         if !url.starts_with("postgres:") && !url.starts_with("postgresql:") {
             let message = "only stores in PostgreSQL have a schema: name one, as in postgres://user@host/database";

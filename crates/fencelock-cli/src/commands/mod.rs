@@ -12,10 +12,11 @@ mod stores;
 mod supervise;
 mod told;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use fencelock::{Client, ClientBuilder, Health};
+use fencelock::{Client, ClientBuilder, Health, Name};
 use tracing::level_filters::LevelFilter;
 
 use crate::arguments;
@@ -23,7 +24,7 @@ use crate::die_with_parent::Bound;
 use crate::guardian::Guard;
 use crate::libpq;
 use crate::output::{Failure, Outcome, code, say};
-use crate::settings::{self, Chosen, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
+use crate::settings::{self, Chosen, Options, Origin, STORE_VARIABLE, SYSTEM_FILE, Surroundings};
 use crate::warnings::{self, LOG_VARIABLE};
 
 /// Distributed locks for programs and scripts: first come first served, on the store that you run, or on a directory.
@@ -37,8 +38,9 @@ pub(crate) struct Fencelock {
 }
 
 const AFTER_HELP: &str = "\
-The store is the first of: --store, FENCELOCK_STORE, fencelock.toml here, in fencelock/ of the
-user's configuration directory, /etc/fencelock.toml, and a directory of this user on this host.
+The store is the first of: --store, the file of --config, FENCELOCK_STORE, fencelock.toml here, in
+fencelock/ of the user's configuration directory, /etc/fencelock.toml, and a directory of this user
+on this host.
 
 Exit codes: 64 usage, 65 unknown data in the store, 69 store unreachable, 70 bug, 71 no resources,
 74 output, 77 store refused, 78 configuration. `fencelock run --help` has those of `run`.";
@@ -48,6 +50,9 @@ struct StoreArguments {
     /// The store: file:///dir, or any URL that `fencelock stores` lists. Give credentials by FENCELOCK_STORE or a file.
     #[arg(long, global = true, value_name = "URL", value_parser = arguments::store())]
     store: Option<String>,
+    /// The configuration file, instead of fencelock.toml in its usual places: store = "URL", or the table [routes].
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "store")]
+    config: Option<PathBuf>,
     /// Refuse to fall back to a directory on this host when no store is named.
     #[arg(long, global = true)]
     require_store: bool,
@@ -110,9 +115,10 @@ impl StoreArguments {
         }
     }
 
-    /// The store that is meant; warns of what its user may not expect, unless `quiet`.
-    fn choose(&self, quiet: bool) -> Outcome<Chosen> {
-        let mut chosen = settings::choose(self.store.as_deref(), &Surroundings::of_this_process())?;
+    /// The store that is meant for `names`; warns of what its user may not expect, unless `quiet`.
+    fn choose(&self, quiet: bool, names: &[Name]) -> Outcome<Chosen> {
+        let options = Options { store: self.store.as_deref(), config: self.config.as_deref() };
+        let mut chosen = settings::choose(options, &Surroundings::of_this_process(), names)?;
         if chosen.origin == Origin::Default {
             if self.require_store {
                 return Err(settings::none_is_named());
@@ -133,9 +139,9 @@ impl StoreArguments {
         Ok(chosen)
     }
 
-    /// The store that is meant, and a client of it, to look only; no client of a default directory that nobody has used yet.
-    async fn connect_to_look(&self) -> Outcome<(Chosen, Option<Client>)> {
-        let chosen = self.choose(true)?;
+    /// The store that is meant for `names`, and a client of it, to look only; no client of a default directory that nobody has used yet.
+    async fn connect_to_look(&self, names: &[Name]) -> Outcome<(Chosen, Option<Client>)> {
+        let chosen = self.choose(true, names)?;
         chosen.refuse_memory()?;
         if chosen.is_missing() {
             // A typing mistake would look like a store in which nothing is locked.

@@ -129,7 +129,7 @@ impl Run {
     }
 
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let chosen = store.choose(self.quiet)?;
+        let chosen = store.choose(self.quiet, &self.names)?;
         chosen.refuse_memory()?;
         let around = Around::this_process();
         self.check_names()?;

@@ -10,6 +10,7 @@ mod outage;
 mod postgres;
 mod readme;
 mod redis;
+mod routes;
 mod run;
 mod servers;
 mod several;

@@ -209,7 +209,6 @@ pub struct MultiGuard {
 
 impl MultiGuard {
     /// The guard of each lock, in the byte order of the names.
-    #[must_use]
     pub fn guards(&self) -> &[AnyGuard] {
         &self.guards
     }
@@ -243,7 +242,7 @@ impl MultiGuard {
     /// `Ok` while all locks are certainly held.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the cause and the name of the lock that was lost; [`ErrorKind::Closed`] after a release.
+    /// [`ErrorKind::Lost`] with the cause and the name of the lock that was lost.
     pub fn check(&self) -> Result<()> {
         self.guards.iter().try_for_each(|guard| guard.check().map_err(|error| error.with("name", guard.name())))
     }

@@ -11,6 +11,7 @@ mod multi;
 mod mutex;
 mod queue;
 mod queue_random;
+mod router;
 mod rwlock;
 mod semaphore;
 mod stubborn;

@@ -40,7 +40,7 @@ impl Workers {
     pub(in crate::commands) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let wakes = Arc::new(Wakes(AtomicU64::new(0)));
         let observer: Arc<dyn Observer> = Arc::clone(&wakes) as Arc<dyn Observer>;
-        let client = connect(Client::builder().observer(observer), &store.choose(true)?, false).await?;
+        let client = connect(Client::builder().observer(observer), &store.choose(true, &[])?, false).await?;
         io::stdout().lock().write_all(b"ready\n")?;
         if io::stdin().lock().read(&mut [0; 8])? == 0 {
             return Err(Failure::silent(code::SOFTWARE));

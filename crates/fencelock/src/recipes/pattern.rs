@@ -1,0 +1,126 @@
+//! Patterns of names: which names they match, and which of two is the more specific one.
+
+use crate::name::Name;
+
+/// Parts between slashes. A whole part may be `*`, any one part; the last may be `**`, one or more parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    text: String,
+    /// `None` is any part.
+    parts: Vec<Option<String>>,
+    /// One or more parts follow.
+    has_more: bool,
+}
+
+impl Pattern {
+    /// The pattern `text`, or what is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut parts: Vec<&str> = text.split('/').collect();
+        let has_more = parts.last() == Some(&"**");
+        if has_more {
+            parts.pop();
+        }
+        let part_of = |part: &str| match part {
+            "*" => Ok(None),
+            "**" => Err("`**` may only be the last part".to_owned()),
+            part if part.contains('*') => Err(format!("the part `{part}` holds a `*`, which stands for a whole part")),
+            part => Ok(Some(part.to_owned())),
+        };
+        let parts = parts.into_iter().map(part_of).collect::<Result<Vec<_>, _>>()?;
+        // What the wildcards leave must be able to be a name.
+        let name = Name::new(text).map_err(|error| error.said_without("name"))?;
+        Ok(Self { text: name.as_str().to_owned(), parts, has_more })
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn matches(&self, name: &Name) -> bool {
+        let parts: Vec<_> = name.as_str().split('/').collect();
+        self.has_length(parts.len())
+            && self.parts.iter().zip(parts).all(|(own, part)| own.as_deref().is_none_or(|own| own == part))
+    }
+
+    /// Whether every name that `other` matches is matched by this one.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        let lengths = if other.has_more { self.has_more } else { self.has_length(other.parts.len()) };
+        lengths
+            && self.shortest() <= other.shortest()
+            && self.parts.iter().enumerate().all(|(at, own)| own.is_none() || other.parts.get(at) == Some(own))
+    }
+
+    /// Whether some name is matched by both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let length = self.shortest().max(other.shortest());
+        let agree =
+            |(one, another): (&Option<String>, &Option<String>)| one.is_none() || another.is_none() || one == another;
+        self.has_length(length) && other.has_length(length) && self.parts.iter().zip(&other.parts).all(agree)
+    }
+
+    /// How many parts the shortest name that it matches has.
+    fn shortest(&self) -> usize {
+        self.parts.len() + usize::from(self.has_more)
+    }
+
+    /// Whether it matches names of so many parts.
+    fn has_length(&self, parts: usize) -> bool {
+        if self.has_more { parts >= self.shortest() } else { parts == self.shortest() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything of up to three parts out of `parts`, joined.
+    fn all_of(parts: &[&str]) -> Vec<String> {
+        let mut all: Vec<String> = parts.iter().map(ToString::to_string).collect();
+        for shorter in [all.clone(), all.iter().flat_map(|a| parts.iter().map(move |b| format!("{a}/{b}"))).collect()] {
+            all.extend(shorter.iter().flat_map(|a| parts.iter().map(move |b| format!("{a}/{b}"))));
+        }
+        all
+    }
+
+    #[test]
+    fn what_patterns_say_of_each_other_is_what_they_match() {
+        let names: Vec<_> = all_of(&["a", "b", "x"]).iter().map(|name| Name::new(name).unwrap()).collect();
+        let patterns: Vec<_> =
+            all_of(&["a", "b", "*", "**"]).iter().filter_map(|text| Pattern::parse(text).ok()).collect();
+        assert!(names.len() >= 39 && patterns.len() >= 50, "{} {}", names.len(), patterns.len());
+        for one in &patterns {
+            for other in &patterns {
+                let both = names.iter().any(|name| one.matches(name) && other.matches(name));
+                assert_eq!(one.overlaps(other), both, "{one:?} {other:?}");
+                // Names of more parts are matched alike by both that end in `**`.
+                let all = names.iter().all(|name| one.matches(name) || !other.matches(name));
+                assert_eq!(one.contains(other), all && (one.has_more || !other.has_more), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_star_is_one_part_and_two_at_the_end_are_one_or_more() {
+        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(&Name::new(name).unwrap());
+        assert!(matches("**", "a") && matches("**", "a/b/c"));
+        assert!(matches("pay/**", "pay/1") && matches("pay/**", "pay/1/2"));
+        assert!(!matches("pay/**", "pay") && !matches("pay/**", "payroll/1"));
+        assert!(matches("pay/*/x", "pay/1/x") && !matches("pay/*/x", "pay/1/2/x"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_with_words() {
+        for (text, said) in [
+            ("", "empty"),
+            ("a//b", "segment"),
+            ("/a", "segment"),
+            ("**/a", "last part"),
+            ("a*", "whole part"),
+            ("a/***", "whole part"),
+            ("a/../b", "segment"),
+        ] {
+            let fault = Pattern::parse(text).unwrap_err();
+            assert!(fault.contains(said), "{text}: {fault}");
+        }
+    }
+}
