@@ -1,7 +1,9 @@
 //! Each program runs on a store of its own, and its resource objects to nothing. That of the account is PostgreSQL.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Runs a program in a directory of this test's own, on the store that the program makes there.
 fn ends_well(program: &str) {
@@ -46,4 +48,46 @@ fn no_change_of_the_balance_is_lost_while_a_teller_is_stopped_again_and_again() 
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("it is 160") && !said.contains("stopped 0 times"), "{said}");
+}
+
+/// A program that goes on until the test is over.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the service at `address` answers.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+#[test]
+fn a_service_exports_what_its_locks_do() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_metrics"));
+    let mut service = Service(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut address = String::new();
+    BufReader::new(service.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let address = address.trim().strip_prefix("http://").and_then(|at| at.strip_suffix("/metrics")).unwrap();
+    for order in 0..3 {
+        assert!(get(address, &format!("/orders/{order}")).contains("token Some("));
+    }
+    let exported = get(address, "/metrics");
+    for line in [
+        "fencelock_acquires_total{class=\"orders/*\",outcome=\"granted\"} 3",
+        "fencelock_holders{class=\"orders/*\"} 0",
+        "fencelock_hold_seconds_count{class=\"orders/*\"} 3",
+        "fencelock_wait_seconds_bucket{class=\"orders/*\",le=\"+Inf\"} 3",
+        "fencelock_sessions_opened_total 1",
+    ] {
+        assert!(exported.lines().any(|exported| exported == line), "{line} is missing in\n{exported}");
+    }
 }

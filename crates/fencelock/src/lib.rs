@@ -114,6 +114,8 @@ mod client;
 mod engine;
 mod error;
 mod kit;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod name;
 mod primitives;
 #[cfg(all(test, feature = "file", feature = "memory"))]
@@ -133,6 +135,8 @@ mod stores;
 mod time;
 mod token;
 
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
 pub use client::{Client, ClientBuilder, Health};
 pub use engine::hold::GuardState;
 pub use engine::io::Io;

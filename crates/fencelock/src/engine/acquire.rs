@@ -73,6 +73,8 @@ pub(crate) struct Acquire {
     gone: Failures,
     /// Grants in a row that were told too late to be used.
     late_grants: Failures,
+    /// Observers were told how it ended.
+    is_told: bool,
 }
 
 /// What became of one entry into the queue.
@@ -106,7 +108,8 @@ impl Acquire {
         };
         let (heard, look) = (None, None);
         let (failures, gone, late_grants) = Default::default();
-        Self { engine, wish, started, until, look_at, heard, look, failures, gone, late_grants }
+        let is_told = false;
+        Self { engine, wish, started, until, look_at, heard, look, failures, gone, late_grants, is_told }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -114,13 +117,22 @@ impl Acquire {
         let acquired = self.rounds(begun).await;
         match &acquired {
             Ok(hold) => self.tell_granted(hold),
-            Err(error) => self.engine.observers.tell(Event::Refused { name: &self.wish.name, error }),
+            Err(error) => {
+                self.is_told = true;
+                let waited = self.waited();
+                self.engine.observers.tell(Event::Refused { name: &self.wish.name, error, waited });
+            }
         }
         acquired
     }
 
-    fn tell_granted(&self, hold: &Hold) {
-        let waited = self.engine.clock.now().since(self.started);
+    fn waited(&self) -> Duration {
+        self.engine.clock.now().since(self.started)
+    }
+
+    fn tell_granted(&mut self, hold: &Hold) {
+        self.is_told = true;
+        let waited = self.waited();
         self.engine.observers.tell(Event::Granted { name: &self.wish.name, token: hold.token(), waited });
         hold.grant_was_told();
     }
@@ -338,7 +350,15 @@ impl Acquire {
         let Stage::Placed(place) = std::mem::replace(&mut attempt.stage, Stage::Fresh) else {
             unreachable!("a grant is read off a place")
         };
-        attempt.tracked = false;
+        attempt.waits_no_longer();
         Hold::new(Arc::clone(&self.engine), Arc::clone(&attempt.live), place, self.wish.claim, grant, deadline)
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.engine.observers.tell(Event::Abandoned { name: &self.wish.name, waited: self.waited() });
+        }
     }
 }

@@ -147,8 +147,10 @@ impl Keeper {
 
     fn confirmed(&mut self, request: &InFlight, renewal: Renewal) {
         // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
-        if self.live.clock.now() < self.live.safe_until() {
+        let (now, safe_until) = (self.live.clock.now(), self.live.safe_until());
+        if now < safe_until {
             self.prove(renewal.confirmed, renewal.ttl);
+            self.observers.tell(Event::Renewed { left: safe_until.left(now) });
         }
         self.failures = 0;
         let live = &self.live;

@@ -34,6 +34,12 @@ pub enum Event<'a> {
         /// Why.
         error: &'a Error,
     },
+    /// A renewal was confirmed.
+    Renewed {
+        /// What was left of the validity when the answer came, before it was prolonged: near zero, the next slow answer costs every
+        /// lock of the session. `None` where the session does not expire by itself.
+        left: Option<Duration>,
+    },
     /// No renewal was confirmed for longer than usual: the locks on this session are still held, but doubtful.
     Suspect,
     /// The session is confirmed again.
@@ -51,6 +57,12 @@ pub enum Event<'a> {
         name: &'a Name,
         /// Whether it has the lock now.
         granted: bool,
+    },
+    /// An acquire waits no longer, for now or for good: it was granted or refused, its caller dropped it, or its place went away.
+    /// Each [`Event::Waiting`] is followed by one.
+    WaitEnded {
+        /// The lock.
+        name: &'a Name,
     },
     /// A waiter's place went away with its session; it enters again at the tail.
     Requeued {
@@ -86,9 +98,24 @@ pub enum Event<'a> {
         name: &'a Name,
         /// Why.
         error: &'a Error,
+        /// The time from the call to its end.
+        waited: Duration,
+    },
+    /// The caller dropped an acquire before its end, as a timeout of its own does.
+    Abandoned {
+        /// The lock.
+        name: &'a Name,
+        /// The time from the call to the drop.
+        waited: Duration,
     },
     /// A holder took its own lock again.
     Reentered {
+        /// The lock.
+        name: &'a Name,
+    },
+    /// A holder gives its lock up; next the store is told, and may let others in. [`Event::Released`], [`Event::Lost`] or
+    /// [`Event::ReleaseFailed`] follows.
+    Releasing {
         /// The lock.
         name: &'a Name,
     },

@@ -7,6 +7,8 @@
 mod connect;
 mod crowd;
 mod doubt;
+#[cfg(feature = "metrics")]
+mod metered;
 mod multi;
 mod mutex;
 mod queue;

@@ -50,7 +50,7 @@ impl Attempt {
     /// Leaves the place, and waits for that until then: a contender that enters again must not queue behind its own place. What does not
     /// come about by then is left to the drop.
     pub(super) async fn give_back(&mut self, until: Moment) {
-        if std::mem::take(&mut self.tracked) {
+        if self.waits_no_longer() {
             self.live.untrack(self.id.request);
         }
         let Stage::Placed(place) = &mut self.stage else { return };
@@ -70,11 +70,20 @@ impl Attempt {
         self.tracked = true;
         self.live.track_waiting(self.id.clone())
     }
+
+    /// Says whether it waited until now, and tells observers that it does no longer.
+    pub(super) fn waits_no_longer(&mut self) -> bool {
+        let waited = std::mem::take(&mut self.tracked);
+        if waited {
+            self.engine.observers.tell(Event::WaitEnded { name: &self.id.name });
+        }
+        waited
+    }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if self.tracked {
+        if self.waits_no_longer() {
             self.live.untrack(self.id.request);
         }
         let place = match std::mem::replace(&mut self.stage, Stage::Fresh) {

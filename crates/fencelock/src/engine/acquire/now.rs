@@ -41,11 +41,11 @@ impl Acquire {
     /// goes on, on the I/O thread: nothing that waits may depend on the caller.
     ///
     /// Nothing here awaits, so no caller can drop it half-way.
-    pub(crate) fn now(self) -> Result<Arc<Hold>, Unfinished> {
+    pub(crate) fn now(mut self) -> Result<Arc<Hold>, Unfinished> {
         self.first().map_err(|begun| (Box::new(self), begun))
     }
 
-    fn first(&self) -> Result<Arc<Hold>, Option<Box<Begun>>> {
+    fn first(&mut self) -> Result<Arc<Hold>, Option<Box<Begun>>> {
         let live = self.engine.current().ok_or(None)?;
         let mut begun = Begun::fresh(&self.engine, live, &self.wish.name);
         let attempt = &mut begun.attempt;

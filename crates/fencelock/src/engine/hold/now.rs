@@ -14,9 +14,9 @@ impl Hold {
         if self.cause().is_some() || self.live.over().is_some() {
             return None;
         }
+        self.give_up();
         let mut slot = self.place.try_lock().ok()?;
         let place = slot.as_mut()?;
-        self.phase.give_up();
         self.live.untrack(self.id.request);
         let was_sent_before = self.phase.sends();
         match place.leave_now() {

@@ -74,9 +74,9 @@ impl Current {
         changed.map(Phase::of).map_err(Phase::of)
     }
 
-    /// Its holder gives it up, unless it is lost.
-    pub(super) fn give_up(&self) {
-        let _ = self.go_on(|phase| (phase == Held).then_some(GivenUp));
+    /// Its holder gives it up, unless it is lost; says whether it is given up by this.
+    pub(super) fn give_up(&self) -> bool {
+        self.go_on(|phase| (phase == Held).then_some(GivenUp)).is_ok()
     }
 
     /// It is lost, unless it was given up or is lost already; says whether it is lost by this.

@@ -13,7 +13,7 @@ impl Hold {
     ///
     /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
-        self.phase.give_up();
+        self.give_up();
         self.live.untrack(self.id.request);
         let left = self.leave().await;
         if let Some(loss) = self.cause() {
@@ -26,10 +26,7 @@ impl Hold {
             _ => None,
         };
         if let Some(loss) = gone {
-            let loss = self.phase.found_gone(loss);
-            self.tell_end();
-            self.tell_lost(loss);
-            return Err(self.lost_before(loss));
+            return Err(self.lost_before(self.went(loss)));
         }
         match left {
             Ok(Some(_)) => {
@@ -42,6 +39,24 @@ impl Hold {
                 Err(error)
             }
         }
+    }
+
+    /// Its holder gives it up: observers hear of that before the store can let others in.
+    pub(super) fn give_up(&self) {
+        if self.phase.give_up() {
+            self.engine.observers.tell(Event::Releasing { name: &self.id.name });
+        }
+    }
+
+    /// Its place is gone, and nothing of ours can have done that. Gives back the cause that stays.
+    fn went(&self, loss: Loss) -> Loss {
+        let was_over = self.phase.get().is_end();
+        let loss = self.phase.found_gone(loss);
+        self.tell_end();
+        if !was_over {
+            self.tell_lost(loss);
+        }
+        loss
     }
 
     pub(super) fn tell_released(&self) {
@@ -126,8 +141,12 @@ impl Hold {
         if is_left {
             return;
         }
-        if self.live.over().is_some() {
-            return; // The task that closes the session in the store ends everything that hangs on it.
+        if let Some(loss) = self.live.over() {
+            // The task that closes the session in the store ends everything that hangs on it. What is under renewal is told by its end.
+            if self.is_given_up() {
+                self.went(loss);
+            }
+            return;
         }
         if self.release_now().is_some() {
             return;
@@ -143,13 +162,18 @@ impl Hold {
                 } else if hold.release().await.is_ok() || hold.cause().is_some() {
                     return;
                 }
-                if hold.live.over().is_some() {
+                if let Some(loss) = hold.live.over() {
+                    hold.went(loss);
                     return;
                 }
                 failures += 1;
                 hold.engine.pause_after(failures).await;
             }
         });
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(self.phase.get(), Phase::GivenUp | Phase::Leaving)
     }
 
     async fn place_is_there(&self) -> bool {

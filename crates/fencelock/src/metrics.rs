@@ -1,0 +1,320 @@
+//! An observer that feeds the facade `metrics`: counts, times and numbers of a client's locks, by class of lock.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::{Label, SharedString, counter, gauge, histogram};
+
+use crate::engine::observe::{Event, Observer};
+use crate::error::{Error, ErrorKind};
+use crate::name::Name;
+use crate::store::Loss;
+
+/// The class of names that no pattern is for.
+const OTHER: &str = "other";
+/// The class of names beyond the limit.
+const OVERFLOW: &str = "overflow";
+
+/// An observer that feeds the facade [`metrics`](https://docs.rs/metrics): whatever recorder the program installs has the figures.
+///
+/// Times are in seconds. Labels take few values: a lock appears under its *class*, the first pattern of [`Metrics::class`] that its name
+/// matches, or else `other`. One `Metrics` may observe several clients; those that are to be told apart get one each, with a
+/// [`Metrics::label`].
+///
+/// | metric | kind | labels | what |
+/// |---|---|---|---|
+/// | `fencelock_acquires_total` | counter | `class`, `outcome` | acquires that ended: `granted`, `abandoned` (dropped by the caller), or the kind of the error (`busy`, `timed_out`, `unreachable`, …) |
+/// | `fencelock_wait_seconds` | histogram | `class` | from the call to the grant, to the end of the wait limit, or to the drop |
+/// | `fencelock_hold_seconds` | histogram | `class` | from a grant to its release or loss |
+/// | `fencelock_hand_over_seconds` | histogram | `class` | from a release to the grant of the next waiter, both of this process; what another process held in between counts |
+/// | `fencelock_holders`, `fencelock_waiters` | gauge | `class` | of this process, now |
+/// | `fencelock_renewal_margin_seconds` | histogram | | what was left of the validity when a renewal was confirmed |
+/// | `fencelock_suspect_total` | counter | | how often renewals were overdue |
+/// | `fencelock_sessions_opened_total`, `fencelock_sessions_lost_total` | counter | | sessions |
+/// | `fencelock_lost_total` | counter | `class`, `cause` | locks that were lost: `broken`, `unconfirmed`, `expired`, … |
+/// | `fencelock_store_errors_total` | counter | `kind` | requests that failed, those that were tried again included |
+/// | `fencelock_clean_up_failures_total` | counter | `class` | releases and clean-ups that failed; they are tried again |
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+///
+/// use fencelock::{Client, Metrics};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let metrics = Metrics::new().class("orders/*").class("reports/*");
+/// let client = Client::builder().observer(Arc::new(metrics)).connect("memory:").await?;
+/// # client.close().await?;
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Metrics {
+    patterns: Vec<SharedString>,
+    labels: Vec<Label>,
+    /// How many names are classes of their own; none, unless asked.
+    most_names: usize,
+    names: Mutex<HashSet<Name>>,
+    /// The names that somebody of this process waits for: as many as waiters at most.
+    awaited: Mutex<HashMap<Name, Awaited>>,
+}
+
+/// A name that is waited for.
+#[derive(Default)]
+struct Awaited {
+    waiters: usize,
+    released: Option<Instant>,
+}
+
+impl Metrics {
+    /// Every lock in the class `other`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names that match `pattern` make one class, which is called like it. A `*` stands for any text, slashes too, or none; all else for
+    /// itself. Of several patterns the first one that matches counts.
+    #[must_use]
+    pub fn class(mut self, pattern: impl Into<String>) -> Self {
+        self.patterns.push(SharedString::from(pattern.into()));
+        self
+    }
+
+    /// Names that match no pattern are classes of their own: the first `most` of them that are seen, and all others are the class
+    /// `overflow`. A name is shown to whoever reads the metrics.
+    #[must_use]
+    pub fn raw_names(mut self, most: usize) -> Self {
+        self.most_names = most;
+        self
+    }
+
+    /// A label that every figure gets.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push(Label::new(key.into(), value.into()));
+        self
+    }
+
+    fn class_of(&self, name: &Name) -> SharedString {
+        if let Some(pattern) = self.patterns.iter().find(|pattern| matches(pattern, name.as_str())) {
+            return pattern.clone();
+        }
+        if self.most_names == 0 {
+            return OTHER.into();
+        }
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.contains(name) || (names.len() < self.most_names && names.insert(name.clone())) {
+            return name.as_str().to_owned().into();
+        }
+        OVERFLOW.into()
+    }
+
+    fn labels(&self, more: impl IntoIterator<Item = (&'static str, SharedString)>) -> Vec<Label> {
+        let more = more.into_iter().map(|(key, value)| Label::new(key, value));
+        self.labels.iter().cloned().chain(more).collect()
+    }
+
+    fn class_label(&self, name: &Name) -> Vec<Label> {
+        self.labels([("class", self.class_of(name))])
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<Name, Awaited>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self, name: &Name, outcome: &'static str, waited: Option<Duration>) {
+        let class = self.class_of(name);
+        counter!("fencelock_acquires_total", self.labels([("class", class.clone()), ("outcome", outcome.into())]))
+            .increment(1);
+        if let Some(waited) = waited {
+            histogram!("fencelock_wait_seconds", self.labels([("class", class)])).record(waited);
+        }
+    }
+
+    fn refused(&self, name: &Name, error: &Error, waited: Duration) {
+        let kind = error.kind();
+        self.ended(name, kind_label(kind), (kind == ErrorKind::TimedOut).then_some(waited));
+        if !error.is_contention() && !matches!(kind, ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Closed) {
+            self.failed(error);
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        let labels = self.labels([("kind", kind_label(error.kind()).into())]);
+        counter!("fencelock_store_errors_total", labels).increment(1);
+    }
+
+    fn waits(&self, name: &Name) {
+        self.awaited().entry(name.clone()).or_default().waiters += 1;
+        gauge!("fencelock_waiters", self.class_label(name)).increment(1);
+    }
+
+    fn waits_no_longer(&self, name: &Name) {
+        let mut awaited = self.awaited();
+        if let Some(entry) = awaited.get_mut(name) {
+            entry.waiters = entry.waiters.saturating_sub(1);
+            if entry.waiters == 0 {
+                awaited.remove(name);
+            }
+        }
+        drop(awaited);
+        gauge!("fencelock_waiters", self.class_label(name)).decrement(1);
+    }
+
+    /// Those who wait here may be let in from now on.
+    fn releases(&self, name: &Name) {
+        if let Some(entry) = self.awaited().get_mut(name) {
+            entry.released = Some(Instant::now());
+        }
+    }
+
+    fn is_let_in(&self, name: &Name) {
+        let released = self.awaited().get_mut(name).and_then(|entry| entry.released.take());
+        if let Some(released) = released {
+            histogram!("fencelock_hand_over_seconds", self.class_label(name)).record(released.elapsed());
+        }
+    }
+
+    fn held(&self, name: &Name, held: Duration) {
+        let labels = self.class_label(name);
+        gauge!("fencelock_holders", labels.clone()).decrement(1);
+        histogram!("fencelock_hold_seconds", labels).record(held);
+    }
+
+    fn count(&self, metric: &'static str) {
+        counter!(metric, self.labels([])).increment(1);
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&self, event: &Event<'_>) {
+        match *event {
+            Event::SessionOpened => self.count("fencelock_sessions_opened_total"),
+            Event::SessionLost { .. } => self.count("fencelock_sessions_lost_total"),
+            Event::Suspect => self.count("fencelock_suspect_total"),
+            Event::Renewed { left: Some(left) } => {
+                histogram!("fencelock_renewal_margin_seconds", self.labels([])).record(left);
+            }
+            Event::Waiting { name, .. } => self.waits(name),
+            Event::WaitEnded { name } => self.waits_no_longer(name),
+            Event::Woken { name, granted: true } => self.is_let_in(name),
+            Event::Granted { name, waited, .. } => {
+                self.ended(name, "granted", Some(waited));
+                gauge!("fencelock_holders", self.class_label(name)).increment(1);
+            }
+            Event::Refused { name, error, waited } => self.refused(name, error, waited),
+            Event::Abandoned { name, waited } => self.ended(name, "abandoned", Some(waited)),
+            Event::Releasing { name } => self.releases(name),
+            Event::Released { name, held } => self.held(name, held),
+            Event::Lost { name, cause, held } => {
+                self.held(name, held);
+                let labels = self.labels([("class", self.class_of(name)), ("cause", loss_label(cause).into())]);
+                counter!("fencelock_lost_total", labels).increment(1);
+            }
+            Event::Retried { error, .. } | Event::RenewalFailed { error } => self.failed(error),
+            Event::ReleaseFailed { name, error } => {
+                counter!("fencelock_clean_up_failures_total", self.class_label(name)).increment(1);
+                self.failed(error);
+            }
+            Event::Renewed { left: None }
+            | Event::Confirmed
+            | Event::Woken { granted: false, .. }
+            | Event::Requeued { .. }
+            | Event::Downgraded { .. }
+            | Event::Reentered { .. } => {}
+        }
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("patterns", &self.patterns).finish_non_exhaustive()
+    }
+}
+
+/// Whether `name` is `pattern`, where each `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, mut rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(start) else { return false };
+    while let Some((middle, after)) = rest.split_once('*') {
+        let Some(at) = name.find(middle) else { return false };
+        (name, rest) = (&name[at + middle.len()..], after);
+    }
+    name.ends_with(rest)
+}
+
+const fn kind_label(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Config => "config",
+        ErrorKind::InvalidName => "invalid_name",
+        ErrorKind::Unsupported => "unsupported",
+        ErrorKind::Busy => "busy",
+        ErrorKind::TimedOut => "timed_out",
+        ErrorKind::QueueFull => "queue_full",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Lost => "lost",
+        ErrorKind::Unreachable => "unreachable",
+        ErrorKind::Denied => "denied",
+        ErrorKind::Exhausted => "exhausted",
+        ErrorKind::Layout => "layout",
+        ErrorKind::Closed => "closed",
+        ErrorKind::Internal => "internal",
+    }
+}
+
+const fn loss_label(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Expired => "expired",
+        Loss::Demoted => "demoted",
+        Loss::Replaced => "replaced",
+        Loss::Restarted => "restarted",
+        Loss::PerhapsRestarted => "perhaps_restarted",
+        Loss::Disconnected => "disconnected",
+        Loss::Unconfirmed => "unconfirmed",
+        Loss::Removed => "removed",
+        Loss::Broken => "broken",
+        Loss::HeldTooLong => "held_too_long",
+        Loss::Closed => "closed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text_and_all_else_for_itself() {
+        for (pattern, name, is_meant) in [
+            ("orders/*", "orders/7", true),
+            ("orders/*", "orders/7/lines", true),
+            ("orders/*", "order/7", false),
+            ("orders", "orders", true),
+            ("orders", "orders/7", false),
+            ("*", "anything", true),
+            ("tenant/*/bills/*", "tenant/a/b/bills/9", true),
+            ("tenant/*/bills", "tenant/bills", false),
+            ("*ab", "aab", true),
+            ("a*a", "a", false),
+            ("*ö*", "schön", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(matches(pattern, name), is_meant, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_million_names_are_as_many_classes_as_were_allowed_and_two() {
+        let metrics = Metrics::new().class("orders/*").raw_names(100);
+        let mut classes = HashSet::new();
+        for number in 0..1_000_000 {
+            let name = Name::new(format!("{}/{number}", ["orders", "jobs"][number % 2])).unwrap();
+            classes.insert(metrics.class_of(&name).into_owned());
+        }
+        assert_eq!(classes.len(), 102);
+        assert!(classes.contains("orders/*") && classes.contains(OVERFLOW) && classes.contains("jobs/1"));
+        assert_eq!(Metrics::new().class_of(&Name::new("a").unwrap()).as_ref(), OTHER);
+    }
+}
