@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span, debug_span};
 
 use super::guard_error::GuardError;
 use super::kind::{Any, Exclusive};
@@ -45,11 +46,13 @@ struct Share {
     given_up: AtomicBool,
     lent: bool,
     lifeline: Arc<Lifeline>,
+    /// Open for as long as the lock is held.
+    span: Span,
 }
 
 impl<K> Guard<K> {
     fn new(hold: Arc<Hold>, lifeline: Arc<Lifeline>) -> Self {
-        Self::of(Share { hold, given_up: AtomicBool::new(false), lent: false, lifeline })
+        Self::of(Share { hold, given_up: AtomicBool::new(false), lent: false, lifeline, span: Span::none() })
     }
 
     fn of(share: Share) -> Self {
@@ -70,6 +73,12 @@ impl<K> Guard<K> {
                 Err(hold.released_before())
             }
         }
+    }
+
+    /// The same guard, in a span of the caller that is open until the last guard is gone.
+    pub(crate) fn in_span(mut self) -> Self {
+        self.share.span = debug_span!(target: "fencelock", "hold", name = %self.name(), token = ?self.token());
+        self
     }
 
     /// Another guard of `hold`, unless it is over.
@@ -174,7 +183,9 @@ impl<K> Guard<K> {
         if self.share.given_up.load(Ordering::Acquire) && !self.share.lent {
             return Err(self.share.hold.released_before());
         }
-        Self::share(&self.share.hold, &self.share.lifeline)
+        let mut guard = Self::share(&self.share.hold, &self.share.lifeline)?;
+        guard.share.span = self.share.span.clone();
+        Ok(guard)
     }
 
     /// Gives this guard back; the last one of a hold releases the lock. A store that cannot do that for the moment (a server that is busy,
@@ -200,13 +211,13 @@ impl<K> Guard<K> {
         }
         let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
         engine.spawner.check_place()?;
-        if let Some(released) = hold.release_now() {
+        let span = debug_span!(target: "fencelock", parent: &self.share.span, "release", name = %self.name());
+        if let Some(released) = span.in_scope(|| hold.release_now()) {
             return released;
         }
-        if engine.spawner.has_own_thread() {
-            return engine.run_to_end(async move { hold.release().await }).await;
-        }
-        hold.release().await
+        let own_thread = engine.spawner.has_own_thread();
+        let release = async move { hold.release().await }.instrument(span);
+        if own_thread { engine.run_to_end(release).await } else { release.await }
     }
 
     /// Makes the claim lighter, for which nobody else may rely on the heavier one.
@@ -234,6 +245,7 @@ impl<K> Guard<K> {
             given_up: AtomicBool::new(true),
             lent: true,
             lifeline: Arc::clone(&self.share.lifeline),
+            span: self.share.span.clone(),
         })
     }
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument as _;
+
 use super::Guard;
 use crate::client::Client;
 use crate::engine::acquire::{Acquire, Wait, Wish};
@@ -101,13 +103,14 @@ impl Lock {
         engine.spawner.check_place()?;
         // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
-        let (acquire, begun) = match Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() }).now()
-        {
-            Ok(hold) => return Guard::of_acquired(hold, &lifeline),
+        let span = tracing::debug_span!(target: "fencelock", "acquire", name = %self.wish.name);
+        let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
+        let (acquire, begun) = match span.in_scope(|| acquire.now()) {
+            Ok(hold) => return Guard::of_acquired(hold, &lifeline).map(Guard::in_span),
             Err(waiting) => waiting,
         };
         let on_the_thread = async move { Guard::of_acquired(acquire.run(begun).await?, &lifeline) };
-        engine.spawner.run(on_the_thread).await
+        engine.spawner.run(on_the_thread.instrument(span)).await.map(Guard::in_span)
     }
 }
 
