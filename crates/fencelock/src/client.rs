@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::breaker::{Breaker, BreakerState, Circuit};
 use crate::engine::Engine;
 use crate::engine::io::{Io, Spawner};
 use crate::engine::observe::{Observer, Observers};
@@ -44,6 +45,7 @@ use crate::time::{Clock, SystemClock};
 pub struct Client {
     engine: Arc<Engine>,
     lifeline: Arc<Lifeline>,
+    circuit: Option<Arc<Circuit>>,
 }
 
 /// Shared by clients, locks and guards; when the last one goes, the client closes itself.
@@ -221,6 +223,12 @@ impl Client {
         }
     }
 
+    /// Where the circuit breaker stands; `None` without a [`ClientBuilder::breaker`].
+    #[must_use]
+    pub fn breaker(&self) -> Option<BreakerState> {
+        self.circuit.as_ref().map(|circuit| circuit.state())
+    }
+
     /// How many places (held and waiting) this client keeps alive.
     #[must_use]
     pub fn places(&self) -> usize {
@@ -243,6 +251,10 @@ impl Client {
         &self.engine
     }
 
+    pub(crate) fn circuit(&self) -> Option<&Arc<Circuit>> {
+        self.circuit.as_ref()
+    }
+
     pub(crate) fn lifeline(&self) -> &Arc<Lifeline> {
         &self.lifeline
     }
@@ -263,6 +275,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     timing: TimingOptions,
     retry: Retry,
+    breaker: Option<Breaker>,
     io: Io,
     opaque: Option<bool>,
     observers: Observers,
@@ -340,6 +353,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets acquires fail at once while the store is known to be out of reach; without, each tries by itself.
+    pub fn breaker(mut self, breaker: Breaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
     /// Where background work runs: on a thread of our own by default.
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
@@ -401,6 +420,7 @@ impl ClientBuilder {
         };
         self.opaque = self.opaque.or(opaque);
         self.retry.check()?;
+        self.breaker.as_ref().map_or(Ok(()), Breaker::check)?;
         url.ask_for_password(self.password.take());
         let store = store::open_url(url).await?;
         self.connect_store(store).await
@@ -411,7 +431,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// As [`ClientBuilder::connect`].
-    pub async fn connect_store(self, store: impl Into<AnyStore>) -> Result<Client> {
+    pub async fn connect_store(mut self, store: impl Into<AnyStore>) -> Result<Client> {
         let AnyStore(store) = store.into();
         if self.password.is_some() {
             let message = "a store that exists already has no URL whose password could be asked for";
@@ -419,11 +439,17 @@ impl ClientBuilder {
         }
         let timing = self.timing.resolve(&store.capability().pace)?;
         self.retry.check()?;
+        self.breaker.as_ref().map_or(Ok(()), Breaker::check)?;
         let spawner = Spawner::new(self.io, store.capability().blocking)?;
         let clock = store.clock().or(self.clock).unwrap_or_else(|| Arc::new(SystemClock));
         let owner = owner(self.opaque.unwrap_or(false))?;
+        let of_breaker = |options| Arc::new(Circuit::new(options, Arc::clone(&clock), self.observers.clone()));
+        let circuit = self.breaker.map(of_breaker);
+        if let Some(circuit) = &circuit {
+            self.observers.add(Arc::clone(circuit) as Arc<dyn Observer>);
+        }
         let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
-        let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine };
+        let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine, circuit };
         if self.only_when_needed {
             return Ok(client);
         }

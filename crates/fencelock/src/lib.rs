@@ -64,7 +64,8 @@
 //!
 //! One type, [`Error`]: its [kind](Error::kind), whether the request [can have taken effect](Error::outcome), and whether a
 //! [retry](Error::is_retryable) may help. [`Error::is_contention`] says that others hold the lock, and
-//! [`Error::contention`] who; [`Error::is_outage`] says that the store is out of reach. A body under
+//! [`Error::contention`] who; [`Error::is_outage`] says that the store is out of reach, for which there are a [`Breaker`] and, for each
+//! lock, [`OnOutage`]. A body under
 //! [`run`](Mutex::run) is dropped at its next await when the lock is lost; [`try_run`](Mutex::try_run) is for bodies that
 //! can fail themselves.
 //!
@@ -110,6 +111,7 @@ struct Readme;
 struct Guide;
 
 pub mod blocking;
+mod breaker;
 mod client;
 mod engine;
 mod error;
@@ -117,6 +119,7 @@ mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod name;
+mod outage;
 mod primitives;
 #[cfg(all(test, feature = "file", feature = "memory"))]
 mod promises;
@@ -137,6 +140,7 @@ mod token;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
+pub use breaker::{Breaker, BreakerState};
 pub use client::{Client, ClientBuilder, Health};
 pub use engine::hold::GuardState;
 pub use engine::io::Io;
@@ -145,6 +149,7 @@ pub use engine::options::{Retry, Timing};
 pub use engine::pending::flush;
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
+pub use outage::OnOutage;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
 pub use recipes::{MultiGuard, MultiLock, Router};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Label, SharedString, counter, gauge, histogram};
 
+use crate::breaker::BreakerState;
 use crate::engine::observe::{Event, Observer};
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;
@@ -34,6 +35,8 @@ const OVERFLOW: &str = "overflow";
 /// | `fencelock_suspect_total` | counter | | how often renewals were overdue |
 /// | `fencelock_sessions_opened_total`, `fencelock_sessions_lost_total` | counter | | sessions |
 /// | `fencelock_lost_total` | counter | `class`, `cause` | locks that were lost: `broken`, `unconfirmed`, `expired`, … |
+/// | `fencelock_degraded_total` | counter | `class`, `to` | grants outside of their store: by another one, or by `nothing` |
+/// | `fencelock_breaker_state` | gauge | | 0 closed, 1 half-open, 2 open; not there before it first opened |
 /// | `fencelock_store_errors_total` | counter | `kind` | requests that failed, those that were tried again included |
 /// | `fencelock_clean_up_failures_total` | counter | `class` | releases and clean-ups that failed; they are tried again |
 ///
@@ -208,6 +211,19 @@ impl Observer for Metrics {
             Event::Refused { name, error, waited } => self.refused(name, error, waited),
             Event::Abandoned { name, waited } => self.ended(name, "abandoned", Some(waited)),
             Event::Releasing { name } => self.releases(name),
+            Event::Degraded { name, store } => {
+                let class = self.class_of(name);
+                let to = SharedString::const_str(store.unwrap_or("nothing"));
+                counter!("fencelock_degraded_total", self.labels([("class", class.clone()), ("to", to)])).increment(1);
+                if store.is_none() {
+                    gauge!("fencelock_holders", self.labels([("class", class)])).increment(1);
+                }
+            }
+            Event::Breaker { state } => gauge!("fencelock_breaker_state", self.labels([])).set(match state {
+                BreakerState::Closed => 0.0,
+                BreakerState::HalfOpen { .. } => 1.0,
+                BreakerState::Open { .. } => 2.0,
+            }),
             Event::Released { name, held } => self.held(name, held),
             Event::Lost { name, cause, held } => {
                 self.held(name, held);

@@ -61,6 +61,12 @@ impl<K> Guard<K> {
         self.0.name()
     }
 
+    /// Whether this is a grant outside of the lock's store; see [`crate::Guard::is_degraded`].
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.0.is_degraded()
+    }
+
     /// The fencing token of this grant.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {

@@ -29,6 +29,7 @@ pub use self::mutex::Mutex;
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
 pub use self::rwlock::RwLock;
 pub use self::semaphore::Semaphore;
+use crate::breaker::BreakerState;
 use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
 use crate::error::{Error, ErrorKind, Result};
@@ -60,6 +61,12 @@ macro_rules! options {
         #[must_use]
         pub fn max_waiters(self, most: u32) -> Self {
             Self(self.0.max_waiters(most))
+        }
+
+        #[doc = concat!("See [`crate::", $of, "::on_outage`]. A client of this module is turned into one for it by `into()`.")]
+        #[must_use]
+        pub fn on_outage(self, policy: crate::OnOutage) -> Self {
+            Self(self.0.on_outage(policy))
         }
 
         /// The name.
@@ -136,6 +143,12 @@ impl Client {
         self.0.health()
     }
 
+    /// Where the circuit breaker stands; see [`crate::Client::breaker`].
+    #[must_use]
+    pub fn breaker(&self) -> Option<BreakerState> {
+        self.0.breaker()
+    }
+
     /// Who holds and who waits for `name`, front first.
     ///
     /// # Errors
@@ -190,6 +203,12 @@ impl Client {
     /// As [`crate::Client::close`].
     pub fn close(&self) -> Result<()> {
         wait(self.0.close())
+    }
+}
+
+impl From<Client> for crate::Client {
+    fn from(client: Client) -> Self {
+        client.0
     }
 }
 

@@ -115,6 +115,12 @@ impl ReentrantGuard {
         self.guard.name()
     }
 
+    /// Whether this is a grant outside of the lock's store; see [`crate::Guard::is_degraded`].
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.guard.is_degraded()
+    }
+
     /// The fencing token of this grant.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {

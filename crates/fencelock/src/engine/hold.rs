@@ -7,7 +7,7 @@ mod release;
 mod told;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -55,8 +55,19 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     phase: Current,
     told: Told,
+    /// An [`Outside`], as a number; zero: it is a grant of the store that was asked for it.
+    outside: AtomicU8,
     /// Made for the first who waits for the end, or for the end that has a reason: most locks are held and given back without.
     ending: OnceLock<Box<Ending>>,
+}
+
+/// Where a degraded grant is, instead of in the store that was asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Outside {
+    /// In another store.
+    Elsewhere = 1,
+    Nowhere,
 }
 
 /// Who is told of the end of a hold, and what.
@@ -87,6 +98,7 @@ impl Hold {
             guards: AtomicU32::new(1),
             phase: Current::held(),
             told: Told::nothing(),
+            outside: AtomicU8::new(0),
             ending: OnceLock::new(),
             live: Arc::clone(&live),
             engine,
@@ -174,9 +186,23 @@ impl Hold {
         }
     }
 
+    /// Marks the grant as one outside of the store that was asked for it.
+    pub(crate) fn is_outside(&self, outside: Outside) {
+        self.outside.store(outside as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.outside.load(Ordering::Relaxed) != 0
+    }
+
     /// `None` where nothing can lapse.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        if self.phase.get() != Phase::Held || self.live.over().is_some() || self.engine.spawner.is_elsewhere() {
+        let is_nowhere = self.outside.load(Ordering::Relaxed) == Outside::Nowhere as u8;
+        if is_nowhere
+            || self.phase.get() != Phase::Held
+            || self.live.over().is_some()
+            || self.engine.spawner.is_elsewhere()
+        {
             return Some(Duration::ZERO);
         }
         self.deadline.min(self.own_end()).min(self.live.safe_until()).left(self.engine.clock.now())

@@ -5,6 +5,7 @@ pub(crate) mod hold;
 pub(crate) mod io;
 mod keeper;
 mod look;
+mod nowhere;
 pub(crate) mod observe;
 mod opening;
 pub(crate) mod options;

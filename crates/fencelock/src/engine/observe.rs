@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::breaker::BreakerState;
 use crate::error::Error;
 use crate::name::Name;
 use crate::store::{Ahead, Loss};
@@ -127,6 +128,18 @@ pub enum Event<'a> {
         cause: Loss,
         /// How long it was held.
         held: Duration,
+    },
+    /// An acquire was granted outside of its store, which was out of reach, by [`OnOutage`](crate::OnOutage): two may hold the lock now.
+    Degraded {
+        /// The lock.
+        name: &'a Name,
+        /// The store that granted it instead; `None`: no store did, and the end of this grant is told as of any other.
+        store: Option<&'static str>,
+    },
+    /// The circuit breaker opened, lets an acquire probe the store, or closed.
+    Breaker {
+        /// Where it stands now.
+        state: BreakerState,
     },
     /// A lock was released.
     Released {

@@ -13,7 +13,7 @@ use tracing::{Instrument as _, Span, debug_span};
 use super::guard_error::GuardError;
 use super::kind::{Any, Exclusive};
 use crate::client::Lifeline;
-use crate::engine::hold::{GuardState, Hold};
+use crate::engine::hold::{GuardState, Hold, Outside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
@@ -107,14 +107,25 @@ impl<K> Guard<K> {
         &self.share.hold.id().name
     }
 
-    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::Capability) says there are none.
+    /// Whether this is a grant outside of the lock's store, by [`OnOutage`](crate::OnOutage): somebody else may hold the lock.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.share.hold.is_degraded()
+    }
+
+    pub(super) fn is_outside(&self, outside: Outside) {
+        self.share.hold.is_outside(outside);
+    }
+
+    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::Capability) says there are none, and of a degraded
+    /// grant ([`Guard::is_degraded`]).
     ///
     /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be
     /// compared with those of writers (a lower one is refused with right), never with another reader's, and two permits
     /// that are held together cannot be told apart by age at all.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
-        self.share.hold.token()
+        self.share.hold.token().filter(|_| !self.is_degraded())
     }
 
     /// Where the lock stands now. Never blocks, and is right even just after a pause: it looks at the clock, not at what
@@ -124,7 +135,8 @@ impl<K> Guard<K> {
         self.share.hold.state()
     }
 
-    /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, `None` where nothing
+    /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, and where no store granted it
+    /// ([`OnOutage::RunWithout`](crate::OnOutage)); `None` where nothing
     /// can expire (`file:`, without `max_hold`).
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
@@ -298,6 +310,7 @@ impl<K> fmt::Debug for Guard<K> {
             .field("name", self.name())
             .field("token", &self.token())
             .field("state", &self.state())
+            .field("degraded", &self.is_degraded())
             .finish_non_exhaustive()
     }
 }

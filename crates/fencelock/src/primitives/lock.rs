@@ -9,10 +9,14 @@ use tracing::Instrument as _;
 use super::Guard;
 use crate::client::Client;
 use crate::engine::acquire::{Acquire, Wait, Wish};
+use crate::engine::hold::Outside;
+use crate::engine::observe::Event;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
+use crate::outage::OnOutage;
 use crate::queue::Claim;
 use crate::store::Entry;
+use crate::time::Moment;
 
 /// A claim on a name of a client's store, and the options of an acquire.
 #[derive(Debug, Clone)]
@@ -21,6 +25,7 @@ pub(super) struct Lock {
     pub(super) wish: Wish,
     /// Said by every acquire: an option that is not valid.
     fault: Option<Cow<'static, str>>,
+    on_outage: OnOutage,
 }
 
 impl Lock {
@@ -45,7 +50,7 @@ impl Lock {
                 .with("claim", claim));
         }
         let wish = Wish { name, claim, wait: Wait::Forever, purpose: None, max_hold: None, max_waiters: None };
-        Ok(Self { client, wish, fault: None })
+        Ok(Self { client, wish, fault: None, on_outage: OnOutage::Fail })
     }
 
     pub(super) fn purpose(mut self, purpose: &str) -> Self {
@@ -74,6 +79,18 @@ impl Lock {
         self
     }
 
+    pub(super) fn on_outage(mut self, policy: OnOutage) -> Self {
+        if let OnOutage::DegradeTo(client) = &policy {
+            if Arc::ptr_eq(client.engine(), self.client.engine()) {
+                self.fault = Some("a lock cannot degrade to its own client".into());
+            } else if let Err(error) = Self::new(client.clone(), self.wish.name.clone(), self.wish.claim) {
+                self.fault = Some(format!("the store to degrade to does not do: {error}").into());
+            }
+        }
+        self.on_outage = policy;
+        self
+    }
+
     /// Asks for `count` of the capacity.
     pub(super) fn permits(mut self, count: u32) -> Self {
         let capacity = self.wish.claim.capacity();
@@ -97,6 +114,62 @@ impl Lock {
         if let Some(fault) = &self.fault {
             return Err(Error::new(ErrorKind::Config, "acquire", fault.clone()).with("name", &self.wish.name));
         }
+        let started =
+            if matches!(self.on_outage, OnOutage::Fail) { Moment::ORIGIN } else { self.client.engine().clock.now() };
+        match self.in_store(claim, wait).await {
+            Err(error) if error.is_outage() => Box::pin(self.outside(error, claim, (wait, started))).await,
+            acquired => acquired,
+        }
+    }
+
+    /// The store is out of reach: what the caller chose to do then.
+    async fn outside<K: 'static>(
+        &self,
+        error: Error,
+        claim: Claim,
+        (wait, started): (Wait, Moment),
+    ) -> Result<Guard<K>> {
+        let (engine, name) = (self.client.engine(), &self.wish.name);
+        let client = match &self.on_outage {
+            OnOutage::Fail => return Err(error),
+            OnOutage::RunWithout => {
+                tracing::warn!(%name, %error, "the store is out of reach: going on without the lock");
+                let hold = engine.hold_nowhere(&Wish { claim, ..self.wish.clone() });
+                return Guard::of_acquired(hold, &Arc::downgrade(self.client.lifeline())).map(Guard::in_span);
+            }
+            OnOutage::DegradeTo(client) => client.clone(),
+        };
+        let wait = match wait {
+            Wait::For(limit) => Wait::For(limit.saturating_sub(engine.clock.now().since(started))),
+            wait => wait,
+        };
+        let store = client.capability().store;
+        tracing::warn!(%name, %error, store, "the store is out of reach: another one is asked for the lock");
+        let other = Self { client, wish: self.wish.clone(), fault: None, on_outage: OnOutage::Fail };
+        let guard: Guard<K> = other.in_store(claim, wait).await.map_err(|failed| failed.with("own_store", error))?;
+        guard.is_outside(Outside::Elsewhere);
+        engine.observers.tell(Event::Degraded { name, store: Some(store) });
+        Ok(guard)
+    }
+
+    /// Asks the store, if the breaker lets it.
+    async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
+        let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
+            Ok(pass) => pass,
+            Err(error) => {
+                let (error, name) = (error.with("name", &self.wish.name), &self.wish.name);
+                self.client.engine().observers.tell(Event::Refused { name, error: &error, waited: Duration::ZERO });
+                return Err(error);
+            }
+        };
+        let acquired = self.ask_store(claim, wait).await;
+        if let Some(pass) = pass {
+            pass.ended(acquired.as_ref().err());
+        }
+        acquired
+    }
+
+    async fn ask_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
         // A cycle may never wait for anything: other tasks of the thread get their turn here, before anything is asked for.
         tokio::task::coop::consume_budget().await;
         let engine = Arc::clone(self.client.engine());
@@ -146,6 +219,13 @@ macro_rules! options {
         #[must_use]
         pub fn max_waiters(self, most: u32) -> Self {
             Self { lock: self.lock.max_waiters(most) }
+        }
+
+        /// What an acquire does when the store is out of reach: it fails, by default. Everything else means that two can hold the lock;
+        /// see [`OnOutage`](crate::OnOutage).
+        #[must_use]
+        pub fn on_outage(self, policy: crate::OnOutage) -> Self {
+            Self { lock: self.lock.on_outage(policy) }
         }
 
         /// The name.

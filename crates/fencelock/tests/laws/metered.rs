@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencelock::store::Store;
-use fencelock::{Client, Io, Metrics};
+use fencelock::{Breaker, Client, Io, Metrics, OnOutage};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
@@ -195,5 +195,35 @@ fn names_without_end_make_no_series_without_end() {
         // Ten names and the overflow: an outcome, a wait, a hold and the holders of each; and the sessions.
         assert_eq!(seen.series(), 11 * 4 + 1);
         assert_eq!(seen.count("acquires_total class=overflow outcome=granted"), 1_990);
+    });
+}
+
+#[test]
+fn a_breaker_and_what_is_granted_outside_of_the_store_are_counted() {
+    counted(|seen, world| async move {
+        let store = world.store.another_process();
+        let options = Client::builder().io(Io::CurrentRuntime).breaker(Breaker::default().failures(1));
+        let options = options.observer(Arc::new(Metrics::new()));
+        let client = options.connect_store(Arc::new(store.clone()) as Arc<dyn Store>).await.unwrap();
+        store.partition();
+        let lock = client.mutex("job").unwrap().on_outage(OnOutage::RunWithout);
+        let acquiring = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire_within(secs(1)).await.unwrap() }
+        });
+        world.advance(secs(2)).await;
+        let (first, second) = (acquiring.await.unwrap(), lock.acquire().await.unwrap());
+        assert!(first.is_degraded() && second.is_degraded());
+        assert_eq!(seen.gauge("breaker_state"), 2.0);
+        assert_eq!(seen.count("degraded_total class=other to=nothing"), 2);
+        assert_eq!(seen.count("acquires_total class=other outcome=unreachable"), 2);
+        assert_eq!(seen.gauge("holders class=other"), 2.0);
+        drop((first, second));
+        settle().await;
+        assert_eq!(seen.gauge("holders class=other"), 0.0);
+        store.heal();
+        world.advance(secs(20)).await;
+        lock.acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(seen.gauge("breaker_state"), 0.0);
     });
 }

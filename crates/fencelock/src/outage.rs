@@ -1,0 +1,42 @@
+//! What an acquire does when its store is out of reach.
+
+use crate::client::Client;
+
+/// What an acquire does when its store is out of reach ([`Error::is_outage`](crate::Error::is_outage)), an open
+/// [`Breaker`](crate::Breaker) included. It is chosen for each lock, by its option `on_outage`, and never by the library.
+///
+/// **All but `Fail` means that two can hold the lock at once**: somebody who was granted it by the store before the outage, or who
+/// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so
+/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted ([`Event::Degraded`](crate::Event::Degraded)). Choose it
+/// where work that is done twice is better than work that is not done, and never for what a token protects.
+///
+/// Each acquire asks the store first. So the first one after the outage is granted by the store again; who holds a degraded guard
+/// keeps it until it is given back.
+///
+/// # Examples
+/// ```
+/// use fencelock::{Client, OnOutage};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let (client, local) = (Client::connect("memory:").await?, Client::connect("memory:local").await?);
+/// // Once per host, at least, while the servers are away.
+/// let report = client.mutex("report")?.on_outage(OnOutage::DegradeTo(local));
+/// let guard = report.acquire().await?;
+/// assert!(!guard.is_degraded());
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum OnOutage {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It is granted at once, without any lock: nobody is excluded, in this process neither. [`Guard::remaining`](crate::Guard::remaining) is
+    /// zero; `max_hold` holds.
+    RunWithout,
+    /// It asks the store of another client, under the same name and with the same options, for what is left of its wait limit; once,
+    /// if nothing is left. Whoever degrades to the same store is excluded there. The guard is that client's: what it says of validity and
+    /// loss is said of that store. Whatever that store says is the result, an outage of its own included.
+    DegradeTo(Client),
+}

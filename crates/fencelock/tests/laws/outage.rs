@@ -1,0 +1,345 @@
+//! A store that is out of reach, and who decided beforehand what to do then: the circuit breaker, and grants outside of the store.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::store::Store;
+use fencelock::{
+    Breaker, BreakerState, Client, ClientBuilder, Clock, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
+};
+use tokio::task::JoinHandle;
+
+use crate::support::{Events, Process, World, ms, on_one_thread, secs, settle};
+
+/// A process whose client has these options.
+async fn process(world: &World, options: ClientBuilder) -> Process {
+    let (store, events) = (world.store.another_process(), Events::default());
+    let options = options.io(Io::CurrentRuntime).observer(Arc::new(events.clone()));
+    let client = options.connect_store(Arc::new(store.clone()) as Arc<dyn Store>).await.unwrap();
+    Process { store, client, events }
+}
+
+/// One whose breaker opens at so many failures, for 20 s.
+async fn with_breaker(world: &World, failures: u32) -> Process {
+    process(world, Client::builder().breaker(Breaker::default().failures(failures).open_for(secs(20)))).await
+}
+
+/// Runs `call` to its end, and says how long that took on the virtual clock.
+async fn timed<T: Send + 'static>(world: &World, call: impl Future<Output = T> + Send + 'static) -> (T, Duration) {
+    timed_on(world, &VirtualClock::new(), call).await
+}
+
+/// The same beside a store with a clock of its own.
+async fn timed_on<T, F>(world: &World, other: &VirtualClock, call: F) -> (T, Duration)
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = world.clock.now();
+    let call: JoinHandle<T> = tokio::spawn(call);
+    settle().await;
+    while !call.is_finished() {
+        other.advance(ms(100));
+        world.advance(ms(100)).await;
+    }
+    (call.await.unwrap(), world.clock.now().since(start))
+}
+
+/// Tries to take the lock `name`, in vain.
+async fn fails(world: &World, process: &Process, name: &str) -> (Error, Duration) {
+    let lock = process.client.mutex(name).unwrap();
+    let (tried, took) = timed(world, async move { lock.try_acquire().await.map(drop) }).await;
+    (tried.unwrap_err(), took)
+}
+
+fn is_open(process: &Process) -> bool {
+    matches!(process.client.breaker(), Some(BreakerState::Open { .. }))
+}
+
+fn lock_of(process: &Process, policy: OnOutage) -> fencelock::Mutex {
+    process.client.mutex("job").unwrap().on_outage(policy)
+}
+
+#[test]
+fn a_breaker_opens_after_so_many_failures_and_says_since_when() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 3).await;
+        process.store.partition();
+        for failures in 0..3 {
+            assert_eq!((process.client.breaker(), failures), (Some(BreakerState::Closed), failures));
+            let (error, took) = fails(&world, &process, "job").await;
+            assert!(error.is_outage() && took >= secs(3), "{error}, {took:?}");
+        }
+        let opened = world.clock.wall();
+        world.advance(secs(4)).await;
+        let (error, took) = fails(&world, &process, "job").await;
+        assert!(error.is_outage() && error.is_retryable() && took.is_zero(), "{error:?}");
+        assert!(
+            error.to_string().contains("the circuit breaker is open") && error.to_string().contains("name job"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("open_for 4"), "{error}");
+        let Some(BreakerState::Open { since }) = process.client.breaker() else {
+            panic!("{:?}", process.client.breaker())
+        };
+        assert!(opened.duration_since(since).unwrap() < secs(1));
+        assert_eq!(process.events.count("Breaker { state: Open"), 1);
+        assert_eq!(process.events.count("Refused"), 4);
+    });
+}
+
+#[test]
+fn an_answer_between_failures_keeps_a_breaker_closed_and_contention_is_an_answer() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 2).await, world.process().await);
+        let _held = other.client.mutex("job").unwrap().acquire().await.unwrap();
+        for _ in 0..3 {
+            process.store.partition();
+            assert!(fails(&world, &process, "job").await.0.is_outage());
+            process.store.heal();
+            world.advance(secs(6)).await;
+            assert!(fails(&world, &process, "job").await.0.is_contention());
+        }
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        assert_eq!(process.events.count("Breaker"), 0);
+    });
+}
+
+#[test]
+fn what_is_held_is_renewed_and_given_back_while_the_breaker_is_open() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 1).await, world.process().await);
+        let guard = process.client.mutex("held").unwrap().acquire().await.unwrap();
+        let blocking = other.client.mutex("awaited").unwrap().acquire().await.unwrap();
+        let lock = process.client.mutex("awaited").unwrap();
+        let [granted, dropped] = [0, 1].map(|_| {
+            tokio::spawn({
+                let lock = lock.clone();
+                async move { lock.acquire().await }
+            })
+        });
+        settle().await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        assert!(is_open(&process));
+        process.store.heal();
+        // Longer than the ttl: without renewals the lock would be lost.
+        world.advance(secs(15)).await;
+        assert!(is_open(&process) && guard.check().is_ok(), "{:?}", process.events.all());
+        // A wait that is dropped is taken back, and one that goes on is granted.
+        assert_eq!(other.client.queue("awaited").await.unwrap().contenders.len(), 3);
+        dropped.abort();
+        settle().await;
+        assert_eq!(other.client.queue("awaited").await.unwrap().contenders.len(), 2);
+        blocking.release().await.unwrap();
+        let granted = granted.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        assert!(other.client.mutex("held").unwrap().try_acquire().await.is_ok());
+        assert!(is_open(&process), "what was under way is no probe");
+        drop(granted);
+    });
+}
+
+#[test]
+fn one_probe_closes_a_breaker_and_the_others_go_on_failing_meanwhile() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 1).await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        world.advance(secs(20)).await;
+        let lock = process.client.mutex("job").unwrap();
+        let probe = tokio::spawn(async move { lock.acquire().await });
+        settle().await;
+        assert!(matches!(process.client.breaker(), Some(BreakerState::HalfOpen { .. })));
+        let (error, took) = fails(&world, &process, "job").await;
+        assert!(error.is_outage() && took.is_zero());
+        process.store.heal();
+        world.advance(secs(10)).await;
+        probe.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        process.client.mutex("job").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(
+            ["Open", "HalfOpen", "Closed"].map(|state| process.events.count(&format!("Breaker {{ state: {state}"))),
+            [1; 3]
+        );
+    });
+}
+
+#[test]
+fn a_probe_that_fails_opens_a_breaker_anew_and_since_when_stays() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 1).await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        let opened = process.client.breaker();
+        world.advance(secs(20)).await;
+        let (error, took) = fails(&world, &process, "job").await;
+        assert!(!error.to_string().contains("breaker") && took >= secs(3), "the probe asks the store: {error}");
+        assert_eq!(process.client.breaker(), opened);
+        let (error, took) = fails(&world, &process, "job").await;
+        assert!(took.is_zero() && error.to_string().contains("open_for 2"), "more than 20 s: {error}");
+    });
+}
+
+#[test]
+fn a_probe_that_is_dropped_leaves_the_next_one_to_probe() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 1).await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        world.advance(secs(20)).await;
+        let lock = process.client.mutex("job").unwrap();
+        let probe = tokio::spawn(async move { lock.acquire().await.map(drop) });
+        settle().await;
+        probe.abort();
+        settle().await;
+        assert!(is_open(&process));
+        process.store.heal();
+        world.advance(secs(10)).await;
+        process.client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+    });
+}
+
+#[test]
+fn a_probe_that_queues_behind_others_closes_a_breaker_before_its_turn() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 1).await, world.process().await);
+        let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        process.store.heal();
+        world.advance(secs(20)).await;
+        let lock = process.client.mutex("job").unwrap();
+        let waits = tokio::spawn(async move { lock.acquire().await });
+        world.advance(secs(1)).await;
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        assert!(!waits.is_finished());
+        held.release().await.unwrap();
+        waits.await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn without_a_policy_an_outage_is_an_error() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        process.store.partition();
+        assert!(fails(&world, &process, "job").await.0.is_outage());
+        assert_eq!((process.client.breaker(), process.events.count("Degraded")), (None, 0));
+    });
+}
+
+#[test]
+fn who_runs_without_is_granted_nothing_that_excludes_and_is_told_so_when_the_store_comes_back() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 1).await, world.process().await);
+        let lock = lock_of(&process, OnOutage::RunWithout);
+        process.store.partition();
+        let acquire = lock.clone();
+        let (guard, took) = timed(&world, async move { acquire.try_acquire().await }).await;
+        let guard = guard.unwrap();
+        assert!(took >= secs(3) && guard.is_degraded() && guard.token().is_none(), "{guard:?}");
+        assert_eq!((guard.state(), guard.remaining()), (GuardState::Held, Some(Duration::ZERO)));
+        // The breaker is open: the next one need not wait for that.
+        let second = lock.acquire().await.unwrap();
+        assert!(second.is_degraded() && second.reenter().unwrap().is_degraded());
+        // The store is back. Others hold what is held here, too: that is what was chosen.
+        process.store.heal();
+        world.advance(secs(20)).await;
+        let theirs = other.client.mutex("job").unwrap().try_acquire().await.unwrap();
+        assert!(theirs.token().is_some() && !theirs.is_degraded());
+        assert!(guard.check().is_ok());
+        guard.release().await.unwrap();
+        drop(second);
+        theirs.release().await.unwrap();
+        // The next acquire is the store's, and the probe.
+        let guard = lock.acquire().await.unwrap();
+        assert!(!guard.is_degraded() && guard.token().is_some() && guard.remaining() > Some(Duration::ZERO));
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        assert_eq!((process.events.count("Degraded"), process.events.count("Released")), (2, 2));
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn what_runs_without_a_lock_keeps_its_limit_and_its_body_runs() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 1).await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        let lock = lock_of(&process, OnOutage::RunWithout);
+        assert!(lock.run(|guard| async move { guard.is_degraded() }).await.unwrap());
+        let guard = lock.clone().max_hold(secs(2)).acquire().await.unwrap();
+        world.advance(secs(2)).await;
+        assert_eq!(guard.state(), GuardState::Lost(Loss::HeldTooLong));
+        let page = process.client.rwlock("page").unwrap().on_outage(OnOutage::RunWithout);
+        let reading = page.write().await.unwrap().downgrade().await.unwrap();
+        assert!(reading.is_degraded());
+        assert_eq!(process.events.count("Degraded"), 3);
+    });
+}
+
+#[test]
+fn who_degrades_to_another_store_is_excluded_there() {
+    on_one_thread(async {
+        let world = World::new();
+        let (local, clock) = MemoryStore::with_virtual_clock();
+        let process = with_breaker(&world, 1).await;
+        let connect = |store: &MemoryStore| {
+            Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(store.clone()) as Arc<dyn Store>)
+        };
+        let fallback = connect(&local).await.unwrap();
+        let lock = lock_of(&process, OnOutage::DegradeTo(fallback.clone()));
+        process.store.partition();
+        let first = lock.clone();
+        let (guard, _) = timed(&world, async move { first.acquire_within(secs(5)).await }).await;
+        let guard = guard.unwrap();
+        assert!(
+            guard.is_degraded() && guard.token().is_none() && guard.remaining() > Some(Duration::ZERO),
+            "{guard:?}"
+        );
+        let error = lock.try_acquire().await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("own_store"), "{error}");
+        // What is left of a wait limit is for the other store.
+        let late = lock.clone();
+        let (error, took) = timed_on(&world, &clock, async move { late.acquire_within(secs(2)).await.map(drop) }).await;
+        assert!(error.unwrap_err().kind() == ErrorKind::TimedOut && took < ms(2_500), "{took:?}");
+        guard.release().await.unwrap();
+        assert!(lock.try_acquire().await.unwrap().is_degraded());
+        // An outage there is an error, and says what came before it.
+        local.partition();
+        let both = lock.clone();
+        let (error, _) = timed_on(&world, &clock, async move { both.try_acquire().await.map(drop) }).await;
+        let error = error.unwrap_err();
+        assert!(error.is_outage() && error.to_string().contains("breaker"), "{error}");
+        assert_eq!(process.events.count("Degraded"), 2);
+    });
+}
+
+#[test]
+fn what_cannot_be_degraded_to_is_refused_with_words() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let refused = |acquired: Result<fencelock::Guard>| acquired.map(drop).unwrap_err();
+        let error = refused(lock_of(&process, OnOutage::DegradeTo(process.client.clone())).acquire().await);
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains("its own client"), "{error}");
+        for breaker in [Breaker::default().failures(0), Breaker::default().open_for(Duration::ZERO)] {
+            let error = Client::builder().breaker(breaker).connect("memory:").await.unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains("1 ms or more"), "{error}");
+        }
+    });
+}
