@@ -1,5 +1,6 @@
 //! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
 
+mod policies;
 mod postgres;
 mod redis;
 mod thread_laws;
