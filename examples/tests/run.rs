@@ -1,5 +1,8 @@
 //! Each program runs on a store of its own, and its resource objects to nothing. That of the account is PostgreSQL.
 
+#[path = "run/alerts.rs"]
+mod alerts;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

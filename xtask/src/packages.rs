@@ -2,7 +2,7 @@
 
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
-    CLOCK_SHIM, Network, PGBOUNCER, POSTGRESQL, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
+    CLOCK_SHIM, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
     ZOOKEEPER_COMMAND,
 };
 
@@ -14,7 +14,7 @@ pub(crate) const GATE: &[Need] = &[
 ];
 
 /// The servers that the gate's tests start.
-pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, CLOCK_SHIM];
+pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, CLOCK_SHIM, PROMETHEUS];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
@@ -25,6 +25,7 @@ pub(crate) const SERVERS: &[Package] = &[
     PGBOUNCER,
     CLOCK_SHIM,
     Network::PACKAGE,
+    PROMETHEUS,
     TERMINAL_PROGRAMS,
     SSH,
     SUDO,

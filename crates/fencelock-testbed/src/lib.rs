@@ -21,7 +21,9 @@ pub mod zookeeper;
 
 pub use clock::CLOCK_SHIM;
 pub use network::Network;
-pub use packages::{PGBOUNCER, POSTGRESQL, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND};
+pub use packages::{
+    PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND,
+};
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use server::{KINDS, Kind, Server, Shared};

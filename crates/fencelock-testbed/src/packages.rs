@@ -64,6 +64,9 @@ pub const SSH: Package = Package {
 pub const SUDO: Package =
     Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };
 
+/// Prometheus' tool that checks rules and tries alerts.
+pub const PROMETHEUS: Package = Package { server: "promtool", files: &[("/usr/bin/promtool", "prometheus")] };
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]
