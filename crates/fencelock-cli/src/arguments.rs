@@ -108,6 +108,28 @@ pub(crate) struct Permits {
     pub(crate) capacity: u32,
 }
 
+/// Where to listen.
+#[cfg(feature = "serve")]
+pub(crate) fn listen() -> Text<std::net::SocketAddr> {
+    Text::new(|text| {
+        let allowed =
+            "an address is IP:PORT, as in 127.0.0.1:7433, [::1]:7433 or 0.0.0.0:7433; port 0 takes any free one";
+        text.parse().map_err(|_| allowed.to_owned())
+    })
+}
+
+/// Which names a class of locks has.
+#[cfg(feature = "serve")]
+pub(crate) fn pattern() -> Text<String> {
+    Text::new(|text| match text {
+        "" => Err("it is empty".to_owned()),
+        "other" => Err("the class of all other locks is called so".to_owned()),
+        _ if text.len() > Name::MAX_BYTES => Err(format!("it is longer than {} bytes", Name::MAX_BYTES)),
+        _ if text.contains(char::is_control) => Err("it holds control characters".to_owned()),
+        _ => Ok(text.to_owned()),
+    })
+}
+
 /// `K/N`: K permits of N.
 pub(crate) fn permits() -> Text<Permits> {
     Text::new(permits_of)

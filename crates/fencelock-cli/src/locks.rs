@@ -1,13 +1,31 @@
 //! Locks as a list shows them: a row for each, also for one that cannot be read.
 
-use fencelock::{Name, Queue};
+use fencelock::{Client, Contender, Name, Page, Queue};
 use serde::Serialize;
 
-use crate::output::Failure;
+use crate::output::{Failure, Outcome};
 use crate::show::{Shown, ShownBeside, told};
 
 /// How many contenders at the head of a queue a list looks at.
 pub(crate) const HEAD: usize = 100;
+
+/// How many queues are read at a time.
+pub(crate) const READS: usize = 16;
+
+/// The head of the queue of `name`, and how many hold the lock; `None` when all contenders have gone since the names were listed.
+pub(crate) async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
+    let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
+    if queue.queued == 0 && queue.beside.is_empty() {
+        return Ok(None);
+    }
+    let holds = |contender: &&Contender| contender.grant.is_some();
+    let mut holders = queue.contenders.iter().filter(holds).count();
+    // All who hold are ahead of all who wait.
+    if holders == queue.contenders.len() && holders < queue.queued {
+        holders = client.contention(name).await?.holders;
+    }
+    Ok(Some((queue, holders)))
+}
 
 /// One lock in a list.
 #[derive(Debug, Serialize)]
@@ -18,7 +36,7 @@ pub(crate) struct Lock {
     permits: Option<u32>,
     capacity: Option<u32>,
     pub(crate) holders: Vec<Shown>,
-    waiting: usize,
+    pub(crate) waiting: usize,
     pub(crate) beside: Vec<ShownBeside>,
     pub(crate) error: Option<String>,
 }
@@ -67,7 +85,7 @@ impl Lock {
     }
 
     /// What the holders hold together.
-    fn held_as(&self) -> String {
+    pub(crate) fn held_as(&self) -> String {
         match (self.permits, self.capacity, self.holders.len(), self.holders.first()) {
             (Some(permits), Some(capacity), ..) => format!("{permits} of {capacity}"),
             (None, Some(capacity), ..) => format!("some of {capacity}"),

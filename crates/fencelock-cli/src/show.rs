@@ -22,10 +22,10 @@ pub(crate) struct Shown {
     host: Option<String>,
     pid: Option<u32>,
     client: Option<String>,
-    request: String,
+    pub(crate) request: String,
     pub(crate) purpose: Option<String>,
-    since: Option<String>,
-    token: Option<String>,
+    pub(crate) since: Option<String>,
+    pub(crate) token: Option<String>,
     /// What it is, where another client made it.
     foreign: Option<&'static str>,
     /// When it ends unless it is prolonged, where the store tells: `in 3s`, or `never`.

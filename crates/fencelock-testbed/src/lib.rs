@@ -22,7 +22,8 @@ pub mod zookeeper;
 pub use clock::CLOCK_SHIM;
 pub use network::Network;
 pub use packages::{
-    PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND,
+    CHROMIUM, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
+    ZOOKEEPER_COMMAND,
 };
 pub use ports::Port;
 pub use proxy::{Proxy, Way};

@@ -60,6 +60,12 @@ pub const SSH: Package = Package {
     ],
 };
 
+/// A browser, and what drives it.
+pub const CHROMIUM: Package = Package {
+    server: "Chromium",
+    files: &[("/usr/bin/chromium", "chromium"), ("/usr/bin/chromedriver", "chromium-driver")],
+};
+
 /// What makes another user of a command.
 pub const SUDO: Package =
     Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };

@@ -59,7 +59,8 @@ impl Break {
     }
 
     async fn run_with(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
-        let holders = holders(client, &self.name, chosen).await?;
+        let holders = holders(client, &self.name).await;
+        let holders = holders.map_err(|error| error.with("store from", &chosen.origin))?;
         let holders: Vec<_> = holders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
         let (index, holder) = match holders[..] {
             [] => return Err(self.nobody(chosen)),
@@ -120,13 +121,12 @@ impl Break {
 }
 
 /// Those who hold `name`, who are all at the front of its queue.
-async fn holders(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Vec<Contender>> {
+pub(super) async fn holders(client: &Client, name: &Name) -> fencelock::Result<Vec<Contender>> {
     /// How many contenders are read at a time.
     const PAGE: usize = 1000;
     let mut holders = Vec::new();
     loop {
-        let queue = client.queue_page(name, Page { skip: holders.len(), limit: PAGE }).await;
-        let queue = queue.map_err(|error| error.with("store from", &chosen.origin))?;
+        let queue = client.queue_page(name, Page { skip: holders.len(), limit: PAGE }).await?;
         let read = queue.contenders.len();
         let before = holders.len();
         holders.extend(queue.contenders.into_iter().take_while(|contender| contender.grant.is_some()));

@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Contender, Name, Page};
+use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
 
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
-use crate::locks::{HEAD, Lock};
+use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 
 /// A list that takes longer than this is worth a word.
 const SILENCE: Duration = Duration::from_secs(2);
-
-/// How many queues are read at a time.
-const READS: usize = 16;
 
 /// List the locks that somebody holds or waits for.
 ///
@@ -119,17 +116,8 @@ impl Found {
 
 /// The lock `name`; `None` when all contenders have gone since the names were listed.
 async fn look(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Option<Lock>> {
-    let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
-    if queue.queued == 0 && queue.beside.is_empty() {
-        return Ok(None);
-    }
-    let holds = |contender: &&Contender| contender.grant.is_some();
-    let mut holders = queue.contenders.iter().filter(holds).count();
-    // All who hold are ahead of all who wait.
-    if holders == queue.contenders.len() && holders < queue.queued {
-        holders = client.contention(name).await?.holders;
-    }
-    Ok(Some(Lock::new(&queue, holders, &chosen.name())))
+    let head = locks::head(client, name).await?;
+    Ok(head.map(|(queue, holders)| Lock::new(&queue, holders, &chosen.name())))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod r#break;
 mod ls;
 mod migrate;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod several;
 mod show;
 mod stores;
@@ -45,7 +47,7 @@ on this host.
 Exit codes: 64 usage, 65 unknown data in the store, 69 store unreachable, 70 bug, 71 no resources,
 74 output, 77 store refused, 78 configuration. `fencelock run --help` has those of `run`.";
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct StoreArguments {
     /// The store: file:///dir, or any URL that `fencelock stores` lists. Give credentials by FENCELOCK_STORE or a file.
     #[arg(long, global = true, value_name = "URL", value_parser = arguments::store())]
@@ -67,6 +69,8 @@ enum Verb {
     Ls(ls::Ls),
     Show(show::Show),
     Break(r#break::Break),
+    #[cfg(feature = "serve")]
+    Serve(serve::Serve),
     Stores(stores::Stores),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
@@ -94,6 +98,8 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Ls(ls) => ls.run(store).await,
         Verb::Show(show) => show.run(store).await,
         Verb::Break(order) => order.run(store).await,
+        #[cfg(feature = "serve")]
+        Verb::Serve(serve) => serve.run(store).await,
         Verb::Stores(stores) => stores.run(),
         Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
@@ -104,6 +110,11 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
 }
 
 impl StoreArguments {
+    /// The same, with the store that a verb was given as an argument of its own.
+    fn or_named(&self, url: Option<&String>) -> Self {
+        Self { store: url.or(self.store.as_ref()).cloned(), ..self.clone() }
+    }
+
     /// How much of what the library tells is said.
     fn level_told(&self, quiet: bool) -> Outcome<LevelFilter> {
         let otherwise = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };

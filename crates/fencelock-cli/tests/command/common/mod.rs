@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "every test file is a crate of its own and uses some of this")]
 
+pub(crate) mod browser;
 pub(crate) mod hand;
+pub(crate) mod http;
 pub(crate) mod loss;
 pub(crate) mod terminal;
 

@@ -1,0 +1,333 @@
+//! What is answered to whom: routes, JSON, events, breaks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use fencelock::{Client, ErrorKind, Name};
+use futures_util::Stream;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::admission::{Admission, HEADERS};
+use super::classes::Classes;
+use super::connections::ALIVE;
+use super::look::{Looked, Row, Seen};
+use super::{grants, metrics, page};
+use crate::arguments;
+use crate::commands::r#break::holders;
+use crate::output::{Failure, code};
+
+/// The longest request.
+const LONGEST: usize = 16 * 1024;
+
+/// How many locks are listed at once, at most.
+const ROWS: usize = 1000;
+
+/// What requests are answered from.
+#[derive(Clone)]
+pub(super) struct App {
+    pub(super) client: Client,
+    pub(super) classes: Classes,
+    pub(super) allow_break: bool,
+    pub(super) admission: Admission,
+    pub(super) seen: watch::Receiver<Seen>,
+    /// How many streams of events are open.
+    pub(super) viewers: Arc<AtomicUsize>,
+}
+
+impl App {
+    fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+}
+
+pub(super) fn router(app: App) -> Router {
+    Router::new()
+        .route("/", get(page::html))
+        .route("/page.js", get(page::script))
+        .route("/page.css", get(page::style))
+        .route("/metrics", get(figures))
+        .route("/healthz", get(health))
+        .route("/api/events", get(events))
+        .route("/api/locks", get(list))
+        .route("/api/locks/{*name}", get(show).post(end))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .layer(from_fn_with_state(app.clone(), admitted))
+        .layer(middleware::map_response(with_headers))
+        .with_state(app)
+}
+
+async fn admitted(State(app): State<App>, request: Request, next: Next) -> Response {
+    match app.admission.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err((status @ StatusCode::UNAUTHORIZED, why)) => {
+            ([(WWW_AUTHENTICATE, "Bearer")], refused(status, why)).into_response()
+        }
+        Err((status, why)) => refused(status, why),
+    }
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// An error, as JSON.
+fn refused(status: StatusCode, why: impl Into<String>) -> Response {
+    #[derive(Serialize)]
+    struct Refused {
+        error: String,
+    }
+    (status, json(&Refused { error: why.into() })).into_response()
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn figures(State(app): State<App>) -> impl IntoResponse {
+    let text = metrics::text(&app.seen(), &app.classes, app.viewers.load(Ordering::Relaxed));
+    ([(CONTENT_TYPE, metrics::FORMAT)], text)
+}
+
+/// Nothing about the store but whether it answers: nobody needs a token for this.
+async fn health(State(app): State<App>) -> (StatusCode, &'static str) {
+    let seen = app.seen();
+    match (seen.at, seen.is_up()) {
+        (None, _) => (StatusCode::SERVICE_UNAVAILABLE, "the store has not been looked at yet\n"),
+        (_, true) => (StatusCode::OK, "ok\n"),
+        (_, false) => (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read\n"),
+    }
+}
+
+/// Which locks are listed.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wanted {
+    prefix: String,
+    contains: String,
+    class: Option<String>,
+    skip: usize,
+    limit: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { prefix: String::new(), contains: String::new(), class: None, skip: 0, limit: 100 }
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    up: bool,
+    /// How many locks are wanted, on whatever page.
+    matching: usize,
+    /// How many locks there are that are not looked at.
+    left_out: usize,
+    locks: Vec<&'a Row>,
+}
+
+async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
+    let Query(wanted) = match wanted {
+        Ok(wanted) => wanted,
+        Err(fault) => return refused(StatusCode::BAD_REQUEST, fault.body_text()),
+    };
+    let class = match wanted.class.as_deref().map(|class| app.classes.find(class)) {
+        Some(None) => return refused(StatusCode::BAD_REQUEST, "there is no such class"),
+        class => class.flatten(),
+    };
+    let seen = app.seen();
+    let is_wanted = |lock: &&Looked| {
+        let name = &lock.row.name;
+        class.is_none_or(|class| class == lock.class)
+            && name.starts_with(&wanted.prefix)
+            && name.contains(&wanted.contains)
+    };
+    let matching: Vec<_> = seen.locks.iter().filter(is_wanted).map(|lock| &lock.row).collect();
+    json(&List {
+        up: seen.is_up(),
+        matching: matching.len(),
+        left_out: seen.left_out,
+        locks: matching.into_iter().skip(wanted.skip).take(wanted.limit.min(ROWS)).collect(),
+    })
+}
+
+async fn show(State(app): State<App>, Path(name): Path<String>) -> Response {
+    if let Err(error) = Name::new(&name) {
+        return refused(StatusCode::BAD_REQUEST, error.to_string());
+    }
+    let seen = app.seen();
+    let Ok(at) = seen.locks.binary_search_by(|lock| lock.row.name.as_str().cmp(&name)) else {
+        return refused(StatusCode::NOT_FOUND, format!("nobody holds or waits for {name}"));
+    };
+    match (&seen.locks[at].everybody, &seen.locks[at].row.error) {
+        (Some(everybody), _) => json(everybody),
+        (None, why) => refused(StatusCode::BAD_GATEWAY, why.clone().unwrap_or_default()),
+    }
+}
+
+/// Which grant is broken.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    /// The holder's request, as the queue shows it.
+    request: String,
+    reason: String,
+}
+
+async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMap, body: Bytes) -> Response {
+    let Some(name) = path.strip_suffix("/break") else {
+        return refused(StatusCode::METHOD_NOT_ALLOWED, "only …/break is posted to");
+    };
+    if !app.allow_break {
+        return refused(StatusCode::FORBIDDEN, "this server only shows: start it with --allow-break");
+    }
+    // A form of another site can send no JSON without asking first.
+    if headers.get(CONTENT_TYPE).is_none_or(|given| given != "application/json") {
+        return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
+    }
+    let order = match serde_json::from_slice::<Order>(&body) {
+        Ok(order) => order,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, format!("this is no order to break a grant: {error}")),
+    };
+    let fault = if order.reason.trim().is_empty() {
+        Some("it is empty".to_owned())
+    } else {
+        arguments::purpose_fault(&order.reason)
+    };
+    if let Some(fault) = fault {
+        return refused(StatusCode::BAD_REQUEST, format!("the reason: {fault}"));
+    }
+    match broken(&app.client, name, &order).await {
+        Ok(()) => json(&serde_json::json!({ "broken": true })),
+        Err((status, why)) => refused(status, why),
+    }
+}
+
+async fn broken(client: &Client, name: &str, order: &Order) -> Result<(), (StatusCode, String)> {
+    const GONE: &str = "the grant is gone already: nothing was broken";
+    let failed = |failure: Failure| {
+        let status = match failure.code {
+            code::UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
+            code::DENIED => StatusCode::FORBIDDEN,
+            code::USAGE => StatusCode::BAD_REQUEST,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        (status, failure.message.unwrap_or_default())
+    };
+    let name = Name::new(name).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    let holding = holders(client, &name).await.map_err(|error| failed(error.into()))?;
+    let meant = holding.iter().find(|holder| holder.id.to_string() == order.request);
+    let holder = meant.ok_or((StatusCode::NOT_FOUND, GONE.to_owned()))?;
+    if let Some(foreign) = holder.foreign {
+        let why = format!("{} does not hear of it and goes on: use `fencelock break --untold`", foreign.what);
+        return Err((StatusCode::CONFLICT, why));
+    }
+    match client.break_grant(&name, holder, &order.reason).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err((StatusCode::NOT_FOUND, GONE.to_owned())),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Err((StatusCode::NOT_IMPLEMENTED, error.to_string())),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// What the page shows at its top, and what happened since the last event.
+#[derive(Serialize)]
+struct News<'a> {
+    now: String,
+    store: &'a str,
+    layout: &'static str,
+    up: bool,
+    since: Option<String>,
+    error: Option<&'a str>,
+    took_ms: u128,
+    allow_break: bool,
+    left_out: usize,
+    classes: Vec<Class<'a>>,
+    timeline: Vec<&'a grants::Event>,
+}
+
+#[derive(Serialize)]
+struct Class<'a> {
+    class: &'a str,
+    locks: usize,
+    holders: usize,
+    waiting: usize,
+}
+
+impl<'a> News<'a> {
+    /// With the events of the timeline that come after the one with the number `told`.
+    fn new(app: &'a App, seen: &'a Seen, told: u64) -> Self {
+        let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
+        let class = |class| Class { class, locks: 0, holders: 0, waiting: 0 };
+        let mut classes: Vec<_> = app.classes.names().map(class).collect();
+        for lock in seen.locks.iter() {
+            let class = &mut classes[lock.class];
+            class.locks += 1;
+            class.holders += lock.row.holders;
+            class.waiting += lock.row.waiting;
+        }
+        Self {
+            now: time(SystemTime::now()),
+            store: &seen.store,
+            layout: seen.layout,
+            up: seen.is_up(),
+            since: seen.since.map(time),
+            error: seen.error.as_deref(),
+            took_ms: seen.took.as_millis(),
+            allow_break: app.allow_break,
+            left_out: seen.left_out,
+            classes,
+            timeline: seen.grants.events.iter().map(Arc::as_ref).filter(|event| event.number > told).collect(),
+        }
+    }
+}
+
+/// One who reads events, as long as it is there.
+struct Viewer(Arc<AtomicUsize>);
+
+impl Viewer {
+    fn new(viewers: &Arc<AtomicUsize>) -> Self {
+        viewers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(viewers))
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An event after each look. Who reads slowly misses some, and nothing is kept for it.
+async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let mut seen = app.seen.clone();
+    seen.mark_changed();
+    let viewer = Viewer::new(&app.viewers);
+    let stream = futures_util::stream::unfold((app, seen, viewer, 0), async |(app, mut seen, viewer, told)| {
+        // The looks end with the server.
+        seen.changed().await.ok()?;
+        let now = seen.borrow_and_update().clone();
+        let event = serde_json::to_string(&News::new(&app, &now, told)).ok()?;
+        let told = now.grants.events.back().map_or(told, |event| event.number);
+        Some((Ok(Event::default().data(event)), (app, seen, viewer, told)))
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE))
+}

@@ -1,0 +1,137 @@
+//! The grants that were seen to begin and to end, by comparing one look with the next.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::look::{Held, Looked};
+
+/// How many events are kept.
+const KEPT: usize = 200;
+
+/// The upper bounds of the histogram of hold times, in seconds.
+pub(super) const BOUNDS: [u64; 8] = [1, 5, 15, 60, 300, 1_800, 7_200, 86_400];
+
+/// What was seen since the start.
+#[derive(Clone, Default)]
+pub(super) struct Grants {
+    /// The last events, oldest first.
+    pub(super) events: VecDeque<Arc<Event>>,
+    /// By class.
+    pub(super) counts: Vec<Counts>,
+    held: Arc<HashMap<Key, Since>>,
+    begun: bool,
+    last: u64,
+}
+
+/// A grant: the lock, the request, and the token, as a place can be granted anew.
+type Key = (Arc<str>, Arc<str>, Option<Arc<str>>);
+
+/// Since when a grant is held.
+#[derive(Clone)]
+struct Since {
+    class: usize,
+    /// When it was seen first.
+    seen: Instant,
+    /// How old it was then, where that was at the start.
+    age: Duration,
+    who: Arc<str>,
+    claim: Arc<str>,
+}
+
+/// Something that happened between two looks.
+#[derive(Debug, Serialize)]
+pub(super) struct Event {
+    /// They are numbered without a gap.
+    pub(super) number: u64,
+    /// When it was noticed, RFC 3339.
+    at: String,
+    /// `granted` or `ended`.
+    what: &'static str,
+    name: String,
+    who: String,
+    claim: String,
+    token: Option<String>,
+    /// How long it was held, of one that ended.
+    held_ms: Option<u64>,
+}
+
+/// Figures of one class.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counts {
+    pub(super) granted: u64,
+    pub(super) ended: u64,
+    /// How many holds were as long as each bound at most, and longer than the one before.
+    pub(super) holds: [u64; BOUNDS.len()],
+    pub(super) held: Duration,
+}
+
+impl Grants {
+    pub(super) fn new(classes: usize) -> Self {
+        Self { counts: vec![Counts::default(); classes], ..Self::default() }
+    }
+
+    /// Takes note of what holds `locks` now.
+    pub(super) fn note(&mut self, locks: &[Looked], seen: Instant, now: SystemTime) {
+        let mut before = std::mem::take(&mut self.held);
+        let old = Arc::make_mut(&mut before);
+        let mut held = HashMap::with_capacity(old.len());
+        for lock in locks {
+            for holder in &lock.held {
+                let key = key(&lock.row.name, holder);
+                let since = old.remove(&key).unwrap_or_else(|| {
+                    let age = |since| now.duration_since(since).unwrap_or_default();
+                    let age = holder.since.filter(|_| !self.begun).map_or(Duration::ZERO, age);
+                    let (who, claim) = (holder.who.as_str().into(), holder.claim.as_str().into());
+                    let since = Since { class: lock.class, seen, age, who, claim };
+                    if self.begun {
+                        self.counts[lock.class].granted += 1;
+                        self.happened("granted", &key, &since, None, now);
+                    }
+                    since
+                });
+                held.insert(key, since);
+            }
+        }
+        for (key, since) in old.drain() {
+            let length = since.age + seen.duration_since(since.seen);
+            self.counts[since.class].end(length);
+            self.happened("ended", &key, &since, Some(length), now);
+        }
+        (self.held, self.begun) = (Arc::new(held), true);
+    }
+
+    fn happened(&mut self, what: &'static str, key: &Key, since: &Since, held: Option<Duration>, now: SystemTime) {
+        self.last += 1;
+        let (name, _, token) = key;
+        self.events.push_back(Arc::new(Event {
+            number: self.last,
+            at: humantime::format_rfc3339_millis(now).to_string(),
+            what,
+            name: name.to_string(),
+            who: since.who.to_string(),
+            claim: since.claim.to_string(),
+            token: token.as_ref().map(ToString::to_string),
+            held_ms: held.map(|held| u64::try_from(held.as_millis()).unwrap_or(u64::MAX)),
+        }));
+        if self.events.len() > KEPT {
+            self.events.pop_front();
+        }
+    }
+}
+
+impl Counts {
+    fn end(&mut self, length: Duration) {
+        self.ended += 1;
+        self.held += length;
+        if let Some(bound) = BOUNDS.iter().position(|bound| length <= Duration::from_secs(*bound)) {
+            self.holds[bound] += 1;
+        }
+    }
+}
+
+fn key(name: &str, holder: &Held) -> Key {
+    (name.into(), holder.request.as_str().into(), holder.token.as_deref().map(Into::into))
+}

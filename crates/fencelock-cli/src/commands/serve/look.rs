@@ -1,0 +1,230 @@
+//! The looks at the store, one after the other, and what was seen.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use fencelock::{Client, Contender, Name, Queue};
+use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::classes::Classes;
+use super::grants::Grants;
+use crate::locks::{self, Lock, READS};
+use crate::output::{Failure, Outcome, code};
+use crate::settings::Chosen;
+use crate::show::{Everybody, Shown};
+
+/// How many locks are looked at.
+const MOST: usize = 10_000;
+
+/// What was seen of the store; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) store: Arc<str>,
+    pub(super) layout: &'static str,
+    /// When it was looked at last, with whatever success; `None` before the first look has ended.
+    pub(super) at: Option<SystemTime>,
+    pub(super) took: Duration,
+    /// Since when it has answered all looks, or none.
+    pub(super) since: Option<SystemTime>,
+    /// Why the last look failed.
+    pub(super) error: Option<Arc<str>>,
+    pub(super) looks: u64,
+    pub(super) failed: u64,
+    /// Those of the last look that succeeded, by name.
+    pub(super) locks: Arc<[Looked]>,
+    /// How many more there are.
+    pub(super) left_out: usize,
+    pub(super) grants: Arc<Grants>,
+}
+
+impl Seen {
+    pub(super) fn nothing(chosen: &Chosen, client: &Client) -> Self {
+        Self {
+            store: chosen.name().into(),
+            layout: client.capability().layout,
+            at: None,
+            took: Duration::ZERO,
+            since: None,
+            error: None,
+            looks: 0,
+            failed: 0,
+            locks: Arc::new([]),
+            left_out: 0,
+            grants: Arc::default(),
+        }
+    }
+
+    /// Whether the last look succeeded.
+    pub(super) fn is_up(&self) -> bool {
+        self.at.is_some() && self.error.is_none()
+    }
+}
+
+/// One lock.
+pub(super) struct Looked {
+    pub(super) class: usize,
+    pub(super) row: Row,
+    pub(super) everybody: Option<Everybody>,
+    /// Those who hold it, as far as they were read.
+    pub(super) held: Vec<Held>,
+    pub(super) oldest_hold: Option<SystemTime>,
+    pub(super) oldest_wait: Option<SystemTime>,
+    /// Contenders of other clients, in the queue and beside it.
+    pub(super) foreign: usize,
+    pub(super) beside: usize,
+}
+
+/// One lock in a list.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) name: String,
+    class: String,
+    held_as: String,
+    pub(super) holders: usize,
+    /// The first of them.
+    holder: Option<String>,
+    since: Option<String>,
+    purpose: Option<String>,
+    pub(super) waiting: usize,
+    /// What is wrong: why it cannot be read, or who may hold it, too.
+    pub(super) error: Option<String>,
+}
+
+/// One holder.
+pub(super) struct Held {
+    pub(super) request: String,
+    pub(super) token: Option<String>,
+    pub(super) who: String,
+    pub(super) claim: String,
+    pub(super) since: Option<SystemTime>,
+}
+
+impl Looked {
+    fn new(queue: &Queue, holders: usize, chosen: &Chosen, classes: &Classes) -> Self {
+        let lock = Lock::new(queue, holders, &chosen.name());
+        let class = classes.of(queue.name.as_str());
+        let held = |(contender, position): (&Contender, usize)| {
+            let shown = Shown::new(&queue.name, position, contender);
+            let who = shown.who();
+            Held { request: shown.request, token: shown.token, who, claim: shown.claim, since: contender.since }
+        };
+        let (holding, waiting): (Vec<_>, Vec<_>) =
+            queue.contenders.iter().zip(1..).partition(|(contender, _)| contender.grant.is_some());
+        let oldest = |of: &[(&Contender, usize)]| of.iter().filter_map(|(contender, _)| contender.since).min();
+        let beside = queue.beside.iter().map(|beside| beside.contenders).sum();
+        let first = lock.holders.first();
+        let row = Row {
+            name: queue.name.to_string(),
+            class: classes.name(class).to_owned(),
+            held_as: lock.held_as(),
+            holders,
+            holder: first.map(Shown::who),
+            since: first.and_then(|holder| holder.since.clone()),
+            purpose: first.and_then(|holder| holder.purpose.clone()),
+            waiting: lock.waiting,
+            error: lock.beside.first().map(|beside| beside.warning(queue.name.as_str())),
+        };
+        Self {
+            class,
+            row,
+            oldest_hold: oldest(&holding),
+            oldest_wait: oldest(&waiting),
+            held: holding.into_iter().map(held).collect(),
+            everybody: Some(Everybody::new(queue, 0, &[], chosen)),
+            foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count() + beside,
+            beside,
+        }
+    }
+
+    /// One that cannot be read.
+    fn unread(name: &Name, failure: &Failure, classes: &Classes) -> Self {
+        let class = classes.of(name.as_str());
+        let error = failure.message.clone().unwrap_or_else(|| "it cannot be read".to_owned());
+        let row = Row {
+            name: name.to_string(),
+            class: classes.name(class).to_owned(),
+            held_as: "unreadable".to_owned(),
+            holders: 0,
+            holder: None,
+            since: None,
+            purpose: None,
+            waiting: 0,
+            error: Some(error),
+        };
+        let (held, none) = (Vec::new(), None);
+        Self { class, row, everybody: None, held, oldest_hold: none, oldest_wait: none, foreign: 0, beside: 0 }
+    }
+}
+
+/// Who looks.
+pub(super) struct Watch {
+    client: Client,
+    chosen: Chosen,
+    prefix: String,
+    classes: Classes,
+    every: Duration,
+    grants: Grants,
+}
+
+impl Watch {
+    pub(super) fn new(client: Client, chosen: Chosen, prefix: String, classes: Classes, every: Duration) -> Self {
+        let grants = Grants::new(classes.names().len());
+        Self { client, chosen, prefix, classes, every, grants }
+    }
+
+    /// Looks for ever, with rests in between.
+    pub(super) async fn run(mut self, seen: watch::Sender<Seen>) {
+        loop {
+            let started = Instant::now();
+            let looked = self.look().await;
+            seen.send_modify(|seen| self.note(looked, started.elapsed(), seen));
+            tokio::time::sleep(self.every).await;
+        }
+    }
+
+    fn note(&mut self, looked: Outcome<(Vec<Looked>, usize)>, took: Duration, seen: &mut Seen) {
+        let now = SystemTime::now();
+        let was_up = seen.is_up();
+        let is_first = seen.at.is_none();
+        (seen.at, seen.took, seen.looks) = (Some(now), took, seen.looks + 1);
+        match looked {
+            Ok((locks, left_out)) => {
+                self.grants.note(&locks, Instant::now(), now);
+                (seen.error, seen.locks, seen.left_out) = (None, locks.into(), left_out);
+                seen.grants = Arc::new(self.grants.clone());
+            }
+            Err(failure) => {
+                seen.error = Some(failure.message.unwrap_or_else(|| "it cannot be read".to_owned()).into());
+                seen.failed += 1;
+            }
+        }
+        if is_first || was_up != seen.is_up() {
+            seen.since = Some(now);
+        }
+    }
+
+    /// The locks by name, and how many more there are.
+    async fn look(&self) -> Outcome<(Vec<Looked>, usize)> {
+        let mut names = self.client.names(&self.prefix, None, usize::MAX).await?;
+        let left_out = names.len().saturating_sub(MOST);
+        names.truncate(MOST);
+        let mut locks = Vec::with_capacity(names.len());
+        let client = &self.client;
+        let looks = names.into_iter().map(|name| async move {
+            let head = locks::head(client, &name).await;
+            (name, head)
+        });
+        let mut heads = stream::iter(looks).buffered(READS);
+        while let Some((name, head)) = heads.next().await {
+            match head {
+                Ok(Some((queue, holders))) => locks.push(Looked::new(&queue, holders, &self.chosen, &self.classes)),
+                Ok(None) => {}
+                Err(failure) if failure.code == code::UNAVAILABLE => return Err(failure),
+                Err(failure) => locks.push(Looked::unread(&name, &failure, &self.classes)),
+            }
+        }
+        Ok((locks, left_out))
+    }
+}

@@ -1,0 +1,166 @@
+//! `fencelock serve`: the store as a page, as metrics and as JSON over HTTP.
+//!
+//! One task looks at the store ([`look`]); everybody who asks is answered from what it saw last.
+
+mod admission;
+mod answers;
+mod classes;
+mod connections;
+mod grants;
+mod look;
+mod metrics;
+mod page;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use self::admission::Admission;
+use self::answers::App;
+use self::classes::Classes;
+use self::connections::Connections;
+use self::look::{Seen, Watch};
+use super::StoreArguments;
+use crate::arguments;
+use crate::output::{Failure, Outcome, code};
+use crate::settings::Chosen;
+use crate::show::print;
+use crate::trusted;
+
+/// How long requests under way may take at the end.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
+/// The fewest characters of a token: what is shorter can be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// Serve a page, metrics and JSON about the locks of the store.
+///
+/// The page at / shows the locks, each queue, the grants seen since the start, and whether the store answers. /metrics has the
+/// figures of the store in Prometheus' format. /healthz answers 200 while the store can be read, else 503.
+/// /api/locks?prefix=&contains=&class=&skip=&limit= lists locks, /api/locks/NAME shows a queue as `show --json` does (the first
+/// 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST /api/locks/NAME/break with
+/// {"request": "…", "reason": "…"} ends a grant, where --allow-break is given.
+///
+/// The store is looked at once per --every, however many look at the page. Up to 10000 locks are shown.
+///
+/// Everybody on this host can open 127.0.0.1, and sees the names of locks, their holders and purposes. Another address and
+/// --allow-break need --token-file. There is no TLS: put a proxy before an address that others reach.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The store, in the place of --store.
+    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    url: Option<String>,
+    /// Where to listen: IP:PORT; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7433", value_parser = arguments::listen())]
+    listen: SocketAddr,
+    /// A file with a token, which requests carry as `Authorization: Bearer TOKEN`, and which the page asks for.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Another name that this server is reached by, as behind a proxy. IP addresses and localhost need not be named.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Let the page break locks. Needs --token-file.
+    #[arg(long)]
+    allow_break: bool,
+    /// Only names that start with this.
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = arguments::prefix())]
+    prefix: String,
+    /// Names that are counted together, * for any characters; may be given again. The first that fits counts, and all other
+    /// names are the class `other`.
+    #[arg(long = "class", value_name = "PATTERN", value_parser = arguments::pattern())]
+    classes: Vec<String>,
+    /// How long to rest between two looks at the store.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration())]
+    every: Duration,
+}
+
+impl Serve {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let token = self.token_file.as_deref().map(token_in).transpose()?;
+        self.refuse_what_anybody_could_reach(token.is_some())?;
+        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_look(&[]).await?;
+        let Some(client) = client else { return Err(not_there(&chosen)) };
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_heard(&error))?;
+        let address = listener.local_addr().map_err(|error| self.not_heard(&error))?;
+        let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
+        let app = App {
+            client: client.clone(),
+            classes: Classes::new(&self.classes),
+            allow_break: self.allow_break,
+            admission: Admission::new(&self.hosts, token),
+            seen,
+            viewers: Default::default(),
+        };
+        let watch = Watch::new(client.clone(), chosen.clone(), self.prefix.clone(), app.classes.clone(), self.every);
+        print(&format!("serving {} on http://{address}/\n", chosen.shown()))?;
+        let served = serve(app, listener, watch, sender).await;
+        super::farewell(&client, served.is_err()).await;
+        served.map(|()| 0)
+    }
+
+    fn refuse_what_anybody_could_reach(&self, has_token: bool) -> Outcome<()> {
+        let why = match (has_token, self.allow_break, self.listen.ip().is_loopback()) {
+            (true, ..) | (_, false, true) => return Ok(()),
+            (_, true, _) => {
+                "--allow-break needs --token-file: else everybody on this host could break locks".to_owned()
+            }
+            (_, _, false) => format!("others can reach {}: give --token-file, or listen on 127.0.0.1", self.listen),
+        };
+        Err(Failure::new(code::USAGE, why))
+    }
+
+    fn not_heard(&self, error: &std::io::Error) -> Failure {
+        let help = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "; another program listens there: choose another port with --listen",
+            _ => "",
+        };
+        Failure::new(code::OS, format!("cannot listen on {}: {error}{help}", self.listen))
+    }
+}
+
+/// Answers requests until a signal asks for the end, while the store is looked at.
+async fn serve(app: App, listener: TcpListener, watch: Watch, sender: watch::Sender<Seen>) -> Outcome<()> {
+    let no_signals = |error| Failure::os("cannot wait for signals", &error);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let looking = tokio::spawn(watch.run(sender));
+    let ender = looking.abort_handle();
+    let (ending, ended) = tokio::sync::oneshot::channel();
+    let asked = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = looking => {}
+        }
+        // The streams of events end with the looks.
+        ender.abort();
+        let _ = ending.send(());
+    };
+    let server = axum::serve(Connections::new(listener), answers::router(app)).with_graceful_shutdown(asked);
+    tokio::select! {
+        served = server => served.map_err(|error| Failure::os("cannot serve", &error)),
+        () = async { let _ = ended.await; tokio::time::sleep(LAST_REQUESTS).await } => Ok(()),
+    }
+}
+
+/// The token in the file at `path`.
+fn token_in(path: &Path) -> Outcome<String> {
+    let wrong = |what: &str| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
+    let text = trusted::read(path, nix::unistd::geteuid().as_raw())?.ok_or_else(|| wrong("there is no such file"))?;
+    let token = text.trim();
+    if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let allowed = "is no token: one is 16 or more ASCII characters without spaces, as `openssl rand -hex 32` makes";
+        return Err(wrong(allowed));
+    }
+    Ok(token.to_owned())
+}
+
+fn not_there(chosen: &Chosen) -> Failure {
+    let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());
+    Failure::new(code::UNAVAILABLE, message)
+}

@@ -1,0 +1,151 @@
+//! The page of `fencelock serve` in a real browser.
+
+use std::process::Stdio;
+
+use fencelock::Client;
+use fencelock_testbed::redis::{Server, Settings};
+use serde_json::json;
+
+use crate::common::browser::{Browser, ENTER};
+use crate::common::http::{Served, token};
+use crate::common::{Place, Running};
+
+/// Holds all of `names` in the store at `url` while `work` is done.
+fn held<T>(url: &str, names: impl Iterator<Item = String>, work: impl FnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(url).await.unwrap();
+        let mut guards = Vec::new();
+        for name in names {
+            guards.push(client.mutex(name).unwrap().acquire().await.unwrap());
+        }
+        let done = work();
+        client.close().await.unwrap();
+        done
+    })
+}
+
+#[test]
+fn a_lock_appears_a_waiter_queues_and_a_hand_over_shows() {
+    let place = Place::new();
+    let _first = place.holder("first");
+    let served = Served::start(&place, &["--class", "job/*"]);
+    let browser = Browser::start();
+    browser.open(served.address);
+    browser.shows("health", &["the store answers"]);
+    browser.shows("locks", &["first", "mutex: pid", "to test", "0 waiting"]);
+    let mut holder = place.holder("job/one");
+    browser.shows("locks", &["job/one"]);
+    browser.shows("timeline", &["job/one", "granted: pid"]);
+    browser.shows("classes", &["job/*: 1 locks, 1 holders, 0 waiting", "other: 1 locks", "all: 2 locks"]);
+    browser.goes_to("job/one");
+    browser.types(ENTER);
+    browser.shows("queue-note", &["job/one: 1 in the queue"]);
+    let waiter = Running::start(place.run(&["--quiet", "job/one"], "cat").stdin(Stdio::piped()));
+    let (holds, waits) = (format!("1. pid {}", holder.pid()), format!("2. pid {}", waiter.pid()));
+    browser.shows("queue", &[&holds, "holder", &waits, "waiter"]);
+    assert!(!browser.text("queue").contains("Break"), "it only shows");
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    browser.shows("queue", &[&format!("1. pid {}", waiter.pid()), "holder"]);
+    browser.shows("timeline", &["ended: pid", "held for"]);
+    browser.goes_to("job/one");
+}
+
+#[test]
+fn a_grant_is_broken_by_the_keyboard_after_the_token_was_given() {
+    let place = Place::new();
+    let (token, file) = token(&place);
+    let mut holder = place.holder("job");
+    let served = Served::start(&place, &["--allow-break", "--token-file", &file]);
+    let browser = Browser::start();
+    browser.open(served.address);
+    browser.shows("health", &["a token is needed"]);
+    for (given, said) in [("wrong", "That token is wrong."), (token, "")] {
+        browser.is("document.getElementById('token').focus()");
+        browser.types(&format!("{given}{ENTER}"));
+        browser.shows("login-error", &[said]);
+    }
+    browser.shows("locks", &["job"]);
+    browser.goes_to("job");
+    browser.types(ENTER);
+    browser.shows("queue", &["Break…"]);
+    browser.goes_to("Break…");
+    browser.types(ENTER);
+    browser.shows("break-whose", &["job", &format!("held by pid {}", holder.pid()), "to test"]);
+    browser.types(&format!("stuck since noon{ENTER}"));
+    // It would end by itself when nobody types any more.
+    let _typed = holder.0.as_mut().unwrap().stdin.take();
+    assert_eq!(holder.code(), 76);
+    browser.shows("queue-note", &["nobody holds or waits for job"]);
+    assert_eq!(browser.is("document.getElementById('break').open"), false);
+}
+
+#[test]
+fn names_of_strangers_stay_text_on_a_narrow_screen_in_the_dark() {
+    let place = Place::new();
+    let long = "x".repeat(500);
+    let names =
+        ["<img src=x onerror=\"document.title='owned'\">", "'\"><script>document.title='owned'</script>", "a\u{202e}b"];
+    let names = names.into_iter().chain([long.as_str()]);
+    let served = held(&place.url(), names.map(str::to_owned), || {
+        let served = Served::start(&place, &[]);
+        let browser = Browser::start();
+        let narrow = json!({ "width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": true });
+        browser.tool("Emulation.setDeviceMetricsOverride", &narrow);
+        browser.open(served.address);
+        browser.shows("locks", &["<img src=x onerror=", "<script>document", "a\\u{202e}b", &long]);
+        browser
+            .is("[...document.querySelectorAll('#locks button')].find((b) => b.innerText.startsWith('<img')).click()");
+        browser.shows("queue-note", &["<img src=x onerror="]);
+        assert_eq!(browser.is("document.querySelectorAll('img, main script').length"), 0);
+        assert_eq!(browser.is("document.title"), "fencelock");
+        assert_eq!(browser.is("document.documentElement.clientWidth"), 360);
+        assert_eq!(browser.is("document.documentElement.scrollWidth"), 360, "nothing to scroll sideways");
+        let colour = |of: &str| browser.is(&format!("getComputedStyle(document.body).{of}")).to_string();
+        let mut seen = Vec::new();
+        for scheme in ["light", "dark"] {
+            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+            browser.tool("Emulation.setEmulatedMedia", &media);
+            seen.push((colour("backgroundColor"), colour("color")));
+        }
+        assert!(seen[0].0 != seen[1].0 && seen[0].1 != seen[1].1, "{seen:?}");
+        served
+    });
+    drop(served);
+}
+
+#[test]
+fn two_thousand_locks_are_paged_and_filtered() {
+    let place = Place::new();
+    held(&place.url(), (0..2000).map(|number| format!("job/{number:04}")), || {
+        let served = Served::start(&place, &[]);
+        let browser = Browser::start();
+        browser.open(served.address);
+        browser.shows("count", &["1 to 100 of 2000 shown"]);
+        browser.shows("locks", &["job/0000", "job/0099"]);
+        browser.goes_to("Next 100");
+        browser.types(ENTER);
+        browser.shows("locks", &["job/0100", "job/0199"]);
+        browser.is("document.getElementById('filter').focus()");
+        browser.types("/199");
+        browser.shows("count", &["10 shown"]);
+        browser.shows("locks", &["job/1990", "job/1999"]);
+    });
+}
+
+#[test]
+fn an_outage_of_the_store_and_the_end_of_the_server_are_said() {
+    let server = Server::start(Settings::default()).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
+    let _holder = place.holder("job");
+    let served = Served::start(&place, &[]);
+    let browser = Browser::start();
+    browser.open(served.address);
+    browser.shows("locks", &["job"]);
+    server.kill();
+    browser.shows("health", &["the store cannot be read since"]);
+    server.restart().unwrap();
+    browser.shows("health", &["the store answers"]);
+    drop(served);
+    browser.shows("health", &["fencelock serve does not answer since"]);
+}
