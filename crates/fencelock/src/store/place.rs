@@ -130,8 +130,6 @@ pub enum Loss {
     Restarted,
     /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
     PerhapsRestarted,
-    /// The connection was lost that the session ends with (`postgres:` with `liveness=connection`).
-    Disconnected,
     /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
     Unconfirmed,
     /// Somebody removed the place from the store.
@@ -146,13 +144,12 @@ pub enum Loss {
 
 impl Loss {
     /// Each of them, in their order.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Expired,
         Self::Demoted,
         Self::Replaced,
         Self::Restarted,
         Self::PerhapsRestarted,
-        Self::Disconnected,
         Self::Unconfirmed,
         Self::Removed,
         Self::Broken,
@@ -171,7 +168,6 @@ impl fmt::Display for Loss {
             Self::PerhapsRestarted => {
                 "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"
             }
-            Self::Disconnected => "the connection was lost that the session ends with",
             Self::Unconfirmed => "no renewal was confirmed in time",
             Self::Removed => "somebody removed it from the store",
             Self::Broken => "it was broken by a force-release",

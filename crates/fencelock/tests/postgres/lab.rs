@@ -54,11 +54,6 @@ pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
 pub(crate) const LONG: u64 = 3_600_000;
 const _: () = assert!(LONG > 10 * PATIENCE.as_millis() as u64);
 
-/// A client of sessions that end with their connections, and at the latest after so many milliseconds.
-pub(crate) async fn bound(url: &str, ttl_ms: u64) -> Client {
-    client(&with(url, "liveness=connection"), ttl_ms).await
-}
-
 pub(crate) fn with(url: &str, options: &str) -> String {
     format!("{url}{}{options}", if url.contains('?') { '&' } else { '?' })
 }

@@ -3,7 +3,6 @@
 //!
 //! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
 
-mod bound;
 mod hold;
 mod lab;
 mod rights;

@@ -84,7 +84,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
     let user = connection(&url).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for call in [
-            "open(7, 'bell', 1000, '', 0, 7, NULL)",
+            "open(7, 'bell', 1000, '', 0, 7)",
             "resume(7, 1000)",
             "renew(7, 1000, '{}')",
             "enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)",

@@ -107,10 +107,7 @@ async fn a_session_that_is_renewed_while_somebody_clears_up_lives_as_long_as_it_
     let (url, _) = database();
     client(&url, 60_000).await;
     let (foreign, sweeper) = (connection(&url).await, connection(&url).await);
-    foreign
-        .batch_execute("SELECT fencelock.open(7, 'fencelock_0000000000000007', 60000, '', 0, 7, NULL)")
-        .await
-        .unwrap();
+    foreign.batch_execute("SELECT fencelock.open(7, 'fencelock_0000000000000007', 60000, '', 0, 7)").await.unwrap();
     foreign.batch_execute("BEGIN; LOCK TABLE fencelock.session IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let sweeping = tokio::spawn(async move { sweeper.batch_execute("SELECT fencelock.clear_up(0)").await });
     let waits = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'fencelock.session'::regclass";

@@ -1,5 +1,4 @@
-//! The store `postgres:` keeps the laws of time; all of them where a session ends with its connection, and where the administrator of the
-//! database limits everything.
+//! The store `postgres:` keeps the laws of time, and all of them where the administrator of the database limits everything.
 
 use crate::fixtures;
 
@@ -9,14 +8,6 @@ fn limited() -> fixtures::Namespace {
 }
 
 fencelock_conformance::suite!("postgres", || fixtures::postgres(""), laws = timed);
-
-mod bound {
-    fencelock_conformance::suite!(
-        "postgres liveness=connection",
-        || super::fixtures::postgres("liveness=connection"),
-        only = mutexes
-    );
-}
 
 mod limited {
     fencelock_conformance::suite!("postgres with limits", super::limited, only = mutexes);

@@ -65,7 +65,7 @@ pub(super) enum Call {
 impl Call {
     /// Each, with the name of its function and how many arguments that takes.
     pub(super) const ALL: [(Self, &'static str, usize); 19] = [
-        (Self::Open, "open", 7),
+        (Self::Open, "open", 6),
         (Self::Resume, "resume", 2),
         (Self::Unknown, "unknown", 2),
         (Self::Renew, "renew", 3),
@@ -93,15 +93,6 @@ impl Call {
     fn rings(self) -> bool {
         matches!(self, Self::Leave | Self::Lighten | Self::Break)
     }
-}
-
-/// When a connection counts as silent: somebody waited for so long, and heard nothing.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Silence {
-    pub(super) lasts: Duration,
-    /// Whether any byte of the server breaks it, and not only an answer that somebody waits for: where a connection that answers late is
-    /// better than none.
-    pub(super) is_total: bool,
 }
 
 /// What goes on on a connection.
@@ -154,14 +145,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects for `user`; `tasks` drive the connection. The sender in the answer starts the chores that are sent through it.
+    /// Connects for `user`; `tasks` drive the connection, which is given up when somebody waited for `silence` and no answer came. The sender in the answer starts the chores that are sent through it.
     pub(super) async fn open(
         config: &Config,
         server: &Address,
         user: Arc<dyn User>,
         number: u64,
         clock: Arc<dyn Clock>,
-        silence: Silence,
+        silence: Duration,
         tasks: &Tasks,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
         let mut settings = tokio_postgres::Config::new();
@@ -170,17 +161,16 @@ impl Connection {
             settings.password(password.read().await?);
         }
         let greet = async |stream: Stream| {
-            let (process, reads) = (stream.process(), stream.reads());
+            let process = stream.process();
             match settings.connect_raw(stream, NoTls).await {
-                Ok((client, wire)) => Ok((client, wire, process, reads)),
+                Ok((client, wire)) => Ok((client, wire, process)),
                 Err(error) => Err(fault("connect", &error).with("server", config.shown(server))),
             }
         };
-        let (client, wire, process, reads) = dial(config, server, &*clock, greet).await?;
-        let reads = silence.is_total.then_some(reads);
+        let (client, wire, process) = dial(config, server, &*clock, greet).await?;
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
-        let silence = given_up(Arc::clone(&traffic), reads, clock, silence.lasts);
+        let silence = given_up(Arc::clone(&traffic), clock, silence);
         let task = tasks.spawn(drive(wire, receiver, user, number, Arc::clone(&traffic), silence));
         let connection = Self {
             client,
@@ -403,14 +393,12 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Completes when somebody waits for an answer, and none came, nor any of the `reads` where those count, for as long as `patience`, or half
-/// as long more.
-async fn given_up(traffic: Arc<Traffic>, reads: Option<Arc<AtomicUsize>>, clock: Arc<dyn Clock>, patience: Duration) {
-    let count = || reads.as_deref().unwrap_or(&traffic.heard).load(Ordering::Relaxed);
-    let (mut quiet, mut heard) = (0, count());
+/// Completes when somebody waits for an answer, and none came for as long as `patience`, or half as long more.
+async fn given_up(traffic: Arc<Traffic>, clock: Arc<dyn Clock>, patience: Duration) {
+    let (mut quiet, mut heard) = (0, 0);
     loop {
         clock.sleep_until(clock.now().after(patience / 2)).await;
-        let now = count();
+        let now = traffic.heard.load(Ordering::Relaxed);
         let is_quiet = traffic.waiting.load(Ordering::Relaxed) > 0 && now == heard;
         quiet = if is_quiet { quiet + 1 } else { 0 };
         heard = now;

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -26,17 +26,11 @@ pub(super) struct Stream {
     /// What the server says first, until that is over.
     greeting: Option<Vec<u8>>,
     process: Arc<AtomicI32>,
-    reads: Arc<AtomicUsize>,
 }
 
 impl Stream {
     fn new(bytes: Box<dyn Bytes>) -> Self {
-        Self { bytes, greeting: Some(Vec::new()), process: Arc::default(), reads: Arc::default() }
-    }
-
-    /// Where it is counted how often bytes of the server came.
-    pub(super) fn reads(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.reads)
+        Self { bytes, greeting: Some(Vec::new()), process: Arc::default() }
     }
 
     /// Where it is noted which process of the server the connection is said to be with; 0 until then. The driver knows and does not tell.
@@ -45,9 +39,6 @@ impl Stream {
     }
 
     fn overhears(&mut self, read: &[u8]) {
-        if !read.is_empty() {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-        }
         let Some(greeting) = &mut self.greeting else { return };
         greeting.extend_from_slice(read);
         let (process, is_over) = heard(greeting);

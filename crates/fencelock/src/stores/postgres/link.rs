@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::connection::{Call, Connection, Silence, User, strange};
+use super::connection::{Call, Connection, User, strange};
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result, rounded};
@@ -31,8 +31,6 @@ pub(super) struct Dialler {
     patience: Duration,
     /// How long a connection may be silent.
     silence: Duration,
-    /// The same for the one that serves a session, where that ends with it: giving it up earlier than the lease ends would be for nothing.
-    last_silence: Option<Duration>,
     user: Arc<dyn User>,
     /// Whether it writes nothing, so that a standby will do and no schema is made.
     only_looks: bool,
@@ -43,8 +41,7 @@ pub(super) struct Dialler {
 
 /// A way for `user`, whose session is opened with `opening`, if it has one. Without one it only looks.
 pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Arc<Link> {
-    let (mut dialler, patience) = dialler(config, user, opening);
-    dialler.last_silence = opening.filter(|_| config.is_bound).map(|opening| opening.ttl);
+    let (dialler, patience) = dialler(config, user, opening);
     let clock = Arc::clone(&dialler.clock);
     Reconnect::new(dialler, clock, patience)
 }
@@ -59,7 +56,6 @@ fn dialler(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>)
         config: Arc::clone(config),
         clock,
         silence: (ttl * 3 / 10).min(MOST_PATIENCE),
-        last_silence: None,
         user,
         only_looks: opening.is_none(),
         needs_schema: true,
@@ -182,8 +178,7 @@ impl Dialler {
         // Somebody stands between. A second connection takes the process over, if transactions are all that keeps it.
         let (nobody, clock) = (Arc::new(Nobody), Arc::clone(&self.clock));
         let other = async {
-            let silence = Silence { lasts: self.silence, is_total: false };
-            let opened = Connection::open(&self.config, server, nobody, 0, clock, silence, tasks).await?;
+            let opened = Connection::open(&self.config, server, nobody, 0, clock, self.silence, tasks).await?;
             let other = backend(&opened.0, "BEGIN; ").await?;
             Ok::<_, Error>(other == with || backend(connection, "").await? != with)
         };
@@ -203,11 +198,7 @@ impl Dialler {
     async fn greeted(&self, server: usize, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
         let server = &self.config.servers[server];
         let (user, clock) = (Arc::clone(&self.user), Arc::clone(&self.clock));
-        let silence = match self.last_silence {
-            Some(lasts) => Silence { lasts, is_total: true },
-            None => Silence { lasts: self.silence, is_total: false },
-        };
-        let opened = Connection::open(&self.config, server, user, number, clock, silence, tasks).await;
+        let opened = Connection::open(&self.config, server, user, number, clock, self.silence, tasks).await;
         let (connection, sender) = opened?;
         let connection = Arc::new(connection);
         let greeted = async {

@@ -1,7 +1,7 @@
 //! A session: what lives as long as it does, on whichever connection.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -21,17 +21,9 @@ use crate::kit::served::{
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
-use crate::time::{Clock, Moment};
 
 /// How many places are given up at once, of those that a session finds in its name and knows nothing of.
 const AT_ONCE: usize = 64;
-/// How much longer than its lease a silent session that is bound to a connection keeps that.
-const KEPT_LONGER: Duration = Duration::from_secs(2);
-/// The longest time that TCP takes before it asks whether the other side is there, in seconds.
-const IDLE_MOST: u64 = 32_767;
-/// When the first who waits behind a session that is bound to a connection looks, whatever the number of the names that it waits for: at
-/// each multiple of this.
-const BEAT: Duration = Duration::from_millis(100);
 /// How many places of a session that is closed are given up at once.
 const CLOSES: usize = 256;
 /// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
@@ -50,8 +42,6 @@ pub(super) struct Member {
     /// Which bucket is cleared up next. Clients begin anywhere, so that together they soon have been everywhere.
     swept: Arc<AtomicU64>,
     sweep: Arc<Notify>,
-    /// The number of the advisory lock and the connection that the session ends with; `None` for one that lives by its lease alone.
-    bound: Option<(u64, OnceLock<Weak<Connection>>)>,
 }
 
 /// Numbers of the server are signed. What is above 2^63 is below zero there, and nobody counts on their order.
@@ -63,15 +53,9 @@ pub(super) fn unsigned(number: i64) -> u64 {
     number.cast_unsigned()
 }
 
-/// In what time to look, as the server says it: a count of milliseconds, none for a number below 0, and the next beat for 0.
-fn look_in(number: i64, now: Moment) -> Option<Duration> {
-    match u64::try_from(number).ok()? {
-        0 => {
-            let beat = BEAT.as_nanos() as u64;
-            Some(Duration::from_nanos(beat - now.as_nanos() % beat))
-        }
-        milliseconds => Some(Duration::from_millis(milliseconds)),
-    }
+/// In what time to look, as the server says it: a count of milliseconds, none for a number below 0.
+fn look_in(number: i64) -> Option<Duration> {
+    Some(Duration::from_millis(u64::try_from(number).ok()?))
 }
 
 pub(super) fn whole_milliseconds(duration: Duration) -> i64 {
@@ -79,17 +63,8 @@ pub(super) fn whole_milliseconds(duration: Duration) -> i64 {
 }
 
 impl Member {
-    /// `bound` is the number of an advisory lock that nobody had before, for a session that ends with its connection.
-    pub(super) fn new(
-        config: Arc<Config>,
-        session: u64,
-        bell: u64,
-        bound: Option<u64>,
-        opening: Opening,
-        hub: Hub,
-    ) -> Self {
+    pub(super) fn new(config: Arc<Config>, session: u64, bell: u64, opening: Opening, hub: Hub) -> Self {
         Self {
-            bound: bound.map(|number| (number, OnceLock::new())),
             config,
             session,
             bell: format!("fencelock_{bell:016x}"),
@@ -113,27 +88,13 @@ impl Member {
         if self.hub.over() != Over::No {
             return Ok(());
         }
-        let mut bound = None;
-        if let Some((number, first)) = &self.bound {
-            if first.set(Arc::downgrade(connection)).is_err() {
-                // What is asked for on this one is that it be given up.
-                self.hub.end(Over::Here, Loss::Disconnected);
-                return Ok(());
-            }
-            bound = Some(signed(*number));
-            self.keep_for_longer_than_the_lease(connection).await?;
-        }
         let sent = self.opening.clock.now();
         if self.hub.epoch() == 0 {
             let owner = &self.opening.owner;
             let (pid, client) = (i64::from(owner.pid), signed(owner.client));
-            let arguments: [&(dyn ToSql + Sync); 7] =
-                [&self.session(), &self.bell, &self.ttl(), &owner.host, &pid, &client, &bound];
+            let arguments: [&(dyn ToSql + Sync); 6] =
+                [&self.session(), &self.bell, &self.ttl(), &owner.host, &pid, &client];
             let epoch: i64 = connection.ask("open session", Call::Open, &arguments).await?;
-            if epoch == 0 {
-                let message = "the number that was drawn at random for the session is somebody else's";
-                return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
-            }
             self.hub.raise(unsigned(epoch));
             self.hub.confirm(sent);
             return Ok(());
@@ -146,18 +107,6 @@ impl Member {
         self.hub.raise(unsigned(epoch));
         self.hub.confirm(sent);
         self.reconcile(connection).await
-    }
-
-    /// Has the server end the connection for its silence no earlier than the lease ends: until then the client may believe in its locks. What
-    /// a server does not know is left out.
-    async fn keep_for_longer_than_the_lease(&self, connection: &Connection) -> Result<()> {
-        let silent = self.opening.ttl + KEPT_LONGER;
-        let (idle, unheard) = (silent.as_secs().min(IDLE_MOST), whole_milliseconds(silent).min(i64::from(i32::MAX)));
-        let settings = format!(
-            "SELECT set_config(s.name, s.value, false) FROM pg_settings JOIN (VALUES ('tcp_keepalives_idle', '{idle}'), \
-             ('tcp_user_timeout', '{unheard}'), ('idle_session_timeout', '0')) AS s (name, value) USING (name)"
-        );
-        connection.simple("open session", &settings).await.map(drop)
     }
 
     /// What the server knows of the session after a crash or a failover may be older than what it said: a place that was given up may be
@@ -184,7 +133,7 @@ impl Member {
     }
 
     fn eye(&self) -> Eye {
-        Eye { hub: Arc::clone(&self.hub), clock: Arc::clone(&self.opening.clock), session: self.session() }
+        Eye { hub: Arc::clone(&self.hub), session: self.session() }
     }
 
     /// How places of the session stand.
@@ -296,7 +245,6 @@ pub(super) fn kept(operation: &'static str, name: &Name) -> Error {
 /// What looks at places of a session.
 struct Eye {
     hub: Arc<Hub>,
-    clock: Arc<dyn Clock>,
     session: i64,
 }
 
@@ -310,11 +258,11 @@ impl Eye {
         let seqs: Vec<i64> = ids().map(|id| signed(self.hub.seq(*id).unwrap_or(0))).collect();
         let arguments: [&(dyn ToSql + Sync); 6] = [&self.session, &names, &counts, &clients, &numbers, &seqs];
         let answer: Vec<i64> = connection.ask("look", Call::Look, &arguments).await?;
-        read_look(&answer, &counts, &seqs, self.clock.now()).ok_or_else(|| strange("look"))
+        read_look(&answer, &counts, &seqs).ok_or_else(|| strange("look"))
     }
 }
 
-fn read_look(answer: &[i64], counts: &[i32], seqs: &[i64], now: Moment) -> Option<Look> {
+fn read_look(answer: &[i64], counts: &[i32], seqs: &[i64]) -> Option<Look> {
     let (alive, mut rest) = answer.split_first()?;
     if *alive == 0 {
         return Some(Look { alive: false, names: Vec::new() });
@@ -332,7 +280,7 @@ fn read_look(answer: &[i64], counts: &[i32], seqs: &[i64], now: Moment) -> Optio
                 _ => Seen::Missing,
             })
         };
-        names.push(Looked { look_in: look_in(*told, now), places: places.iter().map(place).collect::<Option<_>>()? });
+        names.push(Looked { look_in: look_in(*told), places: places.iter().map(place).collect::<Option<_>>()? });
     }
     rest.is_empty().then_some(Look { alive: true, names })
 }
@@ -370,7 +318,7 @@ impl Served for Member {
             [1, seq, told] => {
                 // Nobody may have been listening when it was granted: it is looked at once somebody is.
                 let look_in = if hears {
-                    look_in(told, self.opening.clock.now())
+                    look_in(told)
                 } else {
                     // It is in the queue, whatever becomes of this: who does not listen looks.
                     if let Err(error) = connection.listen(&self.bell).await {
@@ -480,11 +428,6 @@ impl User for Member {
     }
 
     fn disconnected(&self, connection: u64) {
-        let first = self.bound.as_ref().and_then(|(_, first)| first.get());
-        // One that was tried in vain before this one may end later.
-        if first.is_some_and(|first| first.upgrade().is_none_or(|first| !first.is_alive())) {
-            self.hub.end(Over::Here, Loss::Disconnected);
-        }
         self.hub.disconnected(connection);
     }
 }
@@ -495,8 +438,6 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_look_is_taken_apart_and_one_of_another_length_is_refused() {
-        let now = Moment::from_nanos(1_030_000_000);
-        let read_look = |answer: &[i64], counts, seqs| read_look(answer, counts, seqs, now);
         let look = read_look(&[1, 500, 0, 1, -1, 2], &[2, 1], &[7, 8, 9]).unwrap();
         let first = Looked {
             look_in: Some(Duration::from_millis(500)),
@@ -504,12 +445,6 @@ mod tests {
         };
         assert_eq!(look.names, [first, Looked { look_in: None, places: vec![Seen::Missing] }]);
         assert!(!read_look(&[0], &[2, 1], &[7, 8, 9]).unwrap().alive);
-        let beat = read_look(&[1, 0, 1], &[1], &[7]).unwrap().names[0].look_in;
-        assert_eq!(
-            beat,
-            Some(Duration::from_millis(70)),
-            "names that are looked at on the beat are looked at together"
-        );
         for answer in [&[][..], &[1], &[1, 500, 0, 1, -1], &[1, 500, 0, 1, -1, 2, 0]] {
             assert_eq!(read_look(answer, &[2, 1], &[7, 8, 9]), None, "{answer:?}");
         }

@@ -41,7 +41,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "postgres://user:password@host:5432/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[("liveness=connection", || BOUND.clone())],
+    layouts: &[],
     open: Some(open),
 };
 
@@ -51,7 +51,7 @@ pub(crate) const LONG_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",
-    layout: "fencelock postgres fair layout 2",
+    layout: "fencelock postgres fair layout 3",
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
@@ -65,13 +65,6 @@ static CAPABILITY: Capability = Capability {
     residue: "a schema with 4096 rows and a sequence, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
-};
-
-/// With `liveness=connection`.
-static BOUND: Capability = Capability {
-    certainty: "the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet), its wall clock does not jump ahead, and the client hears when its connection ends: a crash of any process of the server, pg_terminate_backend and a failover end it, and the next one may be granted a moment before that is heard; where the network is cut in the same moment, up to a ttl",
-    residue: "a schema with 4096 rows and a sequence, and for 30 days the records of breaks; what crashed clients held goes when somebody asks for the same name, else as clients that live come by after its lease, 256 buckets of names with each renewal",
-    ..CAPABILITY
 };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
@@ -95,7 +88,7 @@ impl Server for Postgres {
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
-        if self.0.is_bound { &BOUND } else { &CAPABILITY }
+        &CAPABILITY
     }
 
     fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
@@ -104,8 +97,7 @@ impl Server for Postgres {
                 Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
             })
         };
-        let bound = if self.0.is_bound { Some(random()?) } else { None };
-        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, bound, opening, hub));
+        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, opening, hub));
         let link = link(&self.0, Arc::clone(&member) as Arc<dyn connection::User>, Some(&member.opening));
         Ok((member, link))
     }

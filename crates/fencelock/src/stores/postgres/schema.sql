@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 2: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 3: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, and {check} for the refusal of every isolation level
 -- but read committed.
@@ -16,7 +16,7 @@ END $$;
 CREATE TABLE {schema}.layout (
     version integer NOT NULL, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (2, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (3, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -46,9 +46,7 @@ CREATE {kept} TABLE {schema}.session (
     bell text NOT NULL CHECK (bell ~ '^fencelock_[0-9a-f]{16}$'),
     host text NOT NULL,
     pid bigint NOT NULL,
-    client bigint NOT NULL,
-    -- The advisory lock that the session's connection holds, where the session ends with its connection.
-    bound bigint
+    client bigint NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE {schema}.broken (
@@ -141,22 +139,6 @@ BEGIN
     UPDATE layout SET mark = now_mark, longest = greatest(longest, p_ttl);
 END $$;
 
--- Whether the connection is gone that a session is bound to: its advisory lock is free. To look takes that lock for a moment beside others
--- who look, and leaves nothing behind. A connection would get its own lock, so it says which that is. No standby knows the locks of its
--- primary. NULL where a session is bound to none.
-CREATE FUNCTION {schema}._is_gone(p_bound bigint) RETURNS boolean LANGUAGE plpgsql STRICT
-AS $$
-BEGIN
-    IF p_bound::text = current_setting('fencelock.bound', true) OR pg_is_in_recovery() THEN
-        RETURN false;
-    END IF;
-    IF pg_try_advisory_lock_shared(p_bound) THEN
-        PERFORM pg_advisory_unlock_shared(p_bound);
-        RETURN true;
-    END IF;
-    RETURN false;
-END $$;
-
 CREATE FUNCTION {schema}._id(p_client bigint, p_number bigint) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT pg_catalog.lpad(pg_catalog.to_hex(p_client), 16, '0') || '-' || pg_catalog.to_hex(p_number) $$;
 
@@ -197,24 +179,22 @@ BEGIN
 END $$;
 
 -- Those whose death would let somebody in: the first who hold, and the first who waits.
-CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint, granted boolean) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint) LANGUAGE sql STABLE AS $$
     -- Those who hold are the first ones, so nobody looks through all who wait.
-    SELECT f.session, f.granted FROM (
+    SELECT f.session FROM (
         SELECT p.session, p.granted FROM {schema}.place AS p
         WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low ORDER BY p.seq LIMIT 64) AS f
     WHERE f.granted
     UNION ALL
-    (SELECT p.session, p.granted FROM {schema}.place AS p
+    (SELECT p.session FROM {schema}.place AS p
         WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND NOT p.granted ORDER BY p.seq LIMIT 1)
 $$;
 
--- All that a session asks of them, in one look: whether one is dead, when the next of them could be, whether one has longer to live than a
--- ttl, whether another session that is bound to its connection holds, and which session waits first.
-CREATE FUNCTION {schema}._front(p_bucket integer, p_name text, p_low bigint, p_session bigint, p_moment timestamptz)
-RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, is_bound boolean, waits bigint) LANGUAGE sql STABLE AS $$
-    SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment OR {schema}._is_gone(s.bound)), min(coalesce(s.expires, p_moment)),
-        bool_or(s.expires > p_moment + s.ttl), bool_or(f.granted AND f.session <> p_session AND s.bound IS NOT NULL),
-        max(f.session) FILTER (WHERE NOT f.granted)
+-- All that a session asks of them, in one look: whether one is dead, when the next of them could be, and whether one has longer to live than
+-- a ttl.
+CREATE FUNCTION {schema}._front(p_bucket integer, p_name text, p_low bigint, p_moment timestamptz)
+RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean) LANGUAGE sql STABLE AS $$
+    SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment), min(coalesce(s.expires, p_moment)), bool_or(s.expires > p_moment + s.ttl)
     FROM {schema}._first(p_bucket, p_name, p_low) AS f LEFT JOIN {schema}.session AS s ON s.id = f.session
 $$;
 
@@ -226,18 +206,14 @@ CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) R
         FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- In how many milliseconds the owner of the place `p_mine` looks again, where somebody could be found dead at `p_boundary`; -1 for never,
--- and 0 for at any time: nobody tells when a connection ends, so the first who waits behind a session that is bound to one has to look.
-CREATE FUNCTION {schema}._look_in(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz, p_is_next boolean)
+-- In how many milliseconds the owner of the place `p_mine` looks again, where somebody could be found dead at `p_boundary`; -1 for never.
+CREATE FUNCTION {schema}._look_in(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz)
 RETURNS bigint LANGUAGE plpgsql STABLE
 AS $$
 DECLARE moment timestamptz := clock_timestamp();
 BEGIN
     IF p_boundary IS NULL THEN
         RETURN -1;
-    END IF;
-    IF p_is_next THEN
-        RETURN 0;
     END IF;
     -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end. Those behind it look in
     -- case that one stands still, and so seldom that a crowd of them is no burden.
@@ -249,26 +225,25 @@ BEGIN
 END $$;
 
 -- The same, by a look of its own.
-CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_session bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
+CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
 AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     front record;
 BEGIN
-    SELECT * INTO front FROM _front(p_bucket, p_name, p_low, p_session, moment);
+    SELECT * INTO front FROM _front(p_bucket, p_name, p_low, moment);
     IF front.is_ahead THEN
         PERFORM _shorten(p_bucket, p_name, p_low);
     END IF;
-    RETURN _look_in(p_bucket, p_name, p_low, p_mine, least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment)),
-        front.is_bound AND front.waits = p_session);
+    RETURN _look_in(p_bucket, p_name, p_low, p_mine, least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment)));
 END $$;
 
--- Takes sessions out that expired, or whose connection is gone, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing may
+-- Takes sessions out that expired, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing may
 -- be renewed already: it counts as living until that is over. Only who is not there any more is dead.
 CREATE FUNCTION {schema}._bury(p_sessions bigint[]) RETURNS void LANGUAGE sql AS $$
     DELETE FROM {schema}.session WHERE id IN (
         SELECT id FROM {schema}.session WHERE id = ANY (p_sessions)
-            AND (expires <= pg_catalog.clock_timestamp() OR {schema}._is_gone(bound)) FOR UPDATE SKIP LOCKED)
+            AND expires <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED)
 $$;
 
 -- Whether the first who waits is admitted: a departure that lets in more than are granted at once leaves the others to their looks, and so
@@ -298,13 +273,13 @@ DECLARE
     news integer := 0;
 BEGIN
     FOR looked IN 1 .. 1000 LOOP
-        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires, s.bound INTO waits
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires INTO waits
             FROM place AS p LEFT JOIN session AS s ON s.id = p.session
             WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
         IF used IS NULL THEN
             -- Those who hold are the first ones: what comes behind the first who waits is not looked at.
             from_seq := coalesce(waits.seq, 9223372036854775807);
-            SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment OR _is_gone(s.bound)),
+            SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment),
                     (SELECT quiet_until FROM layout) > moment
                 INTO used, is_dead, is_quiet
                 FROM place AS p LEFT JOIN session AS s ON s.id = p.session
@@ -325,7 +300,7 @@ BEGIN
         IF waits.seq IS NULL OR is_quiet THEN
             RETURN news;
         END IF;
-        IF waits.expires <= moment OR _is_gone(waits.bound) THEN
+        IF waits.expires <= moment THEN
             PERFORM _bury(ARRAY[waits.session]);
             waits.bell := (SELECT bell FROM session WHERE id = waits.session);
         END IF;
@@ -347,9 +322,8 @@ BEGIN
     RETURN news;
 END $$;
 
--- Opens a session that nobody had before, or again when the answer was lost: its epoch. With `p_bound`, a number that nobody had before
--- either, the session ends with this connection, and is not opened again: 0 for one that is there.
-CREATE FUNCTION {schema}.open(p_session bigint, p_bell text, p_ttl_ms bigint, p_host text, p_pid bigint, p_client bigint, p_bound bigint)
+-- Opens a session that nobody had before, or again when the answer was lost: its epoch.
+CREATE FUNCTION {schema}.open(p_session bigint, p_bell text, p_ttl_ms bigint, p_host text, p_pid bigint, p_client bigint)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
@@ -357,18 +331,12 @@ BEGIN
     {check}
     PERFORM _raise();
     PERFORM _heed(lives);
-    IF p_bound IS NOT NULL THEN
-        IF NOT pg_try_advisory_lock(p_bound) THEN
-            RETURN 0;
-        END IF;
-        PERFORM set_config('fencelock.bound', p_bound::text, false);
-    END IF;
-    INSERT INTO session VALUES (p_session, clock_timestamp() + lives, lives, 1, p_bell, p_host, p_pid, p_client, p_bound)
-        ON CONFLICT (id) DO UPDATE SET expires = clock_timestamp() + lives WHERE session.bound IS NULL AND p_bound IS NULL;
-    RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;
+    INSERT INTO session VALUES (p_session, clock_timestamp() + lives, lives, 1, p_bell, p_host, p_pid, p_client)
+        ON CONFLICT (id) DO UPDATE SET expires = clock_timestamp() + lives;
+    RETURN 1;
 END $$;
 
--- Goes on with a session on another connection: the epoch from now on, 0 when the session is over, or bound to the connection that it had.
+-- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
 CREATE FUNCTION {schema}.resume(p_session bigint, p_ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
@@ -379,7 +347,7 @@ BEGIN
     PERFORM _raise();
     PERFORM _heed(lives);
     UPDATE session SET expires = clock_timestamp() + lives, ttl = lives, epoch = epoch + 1
-        WHERE id = p_session AND expires > clock_timestamp() AND bound IS NULL RETURNING epoch INTO now_epoch;
+        WHERE id = p_session AND expires > clock_timestamp() RETURNING epoch INTO now_epoch;
     RETURN coalesce(now_epoch, 0);
 END $$;
 
@@ -399,9 +367,7 @@ SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
 BEGIN
     {check}
-    -- It may come on another connection than the one that a session is bound to.
-    UPDATE session SET expires = clock_timestamp() + lives
-        WHERE id = p_session AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE;
+    UPDATE session SET expires = clock_timestamp() + lives WHERE id = p_session AND expires > clock_timestamp();
     IF NOT FOUND THEN
         RETURN QUERY SELECT -1::bigint, ''::text, 0::bigint, 0::bigint, ''::text;
         RETURN;
@@ -438,8 +404,8 @@ BEGIN
     moment := clock_timestamp();
     admitted := quiet <= moment;
     looks_anew := NOT admitted;
-    SELECT epoch, expires, bound INTO own FROM session WHERE id = p_session;
-    IF NOT FOUND OR own.expires <= moment OR _is_gone(own.bound) THEN
+    SELECT epoch, expires INTO own FROM session WHERE id = p_session;
+    IF NOT FOUND OR own.expires <= moment THEN
         RETURN ARRAY[5];
     END IF;
     IF own.epoch > p_epoch THEN
@@ -451,13 +417,13 @@ BEGIN
         IF FOUND AND tail.granted THEN
             RETURN ARRAY[0, tail.seq];
         ELSIF FOUND THEN
-            RETURN ARRAY[1, tail.seq, _again(home, p_name, floor_seq, p_session, tail.seq)];
+            RETURN ARRAY[1, tail.seq, _again(home, p_name, floor_seq, tail.seq)];
         END IF;
     END IF;
     SELECT seq, granted, weight, capacity, session INTO tail FROM place
         WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
     IF FOUND THEN
-        SELECT * INTO front FROM _front(home, p_name, floor_seq, p_session, moment);
+        SELECT * INTO front FROM _front(home, p_name, floor_seq, moment);
         looks_anew := looks_anew OR front.is_dead OR front.is_ahead;
         IF front.is_dead THEN
             let_in := _settle(home, p_name, floor_seq, false);
@@ -496,10 +462,9 @@ BEGIN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
     IF looks_anew THEN
-        RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, p_session, drawn)];
+        RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, drawn)];
     END IF;
-    -- What was seen before this place was there says it too: if nobody waited then, this is the first.
-    RETURN ARRAY[1, drawn, _look_in(home, p_name, floor_seq, drawn, front.boundary, front.is_bound AND coalesce(front.waits, p_session) = p_session)];
+    RETURN ARRAY[1, drawn, _look_in(home, p_name, floor_seq, drawn, front.boundary)];
 END $$;
 
 -- A place of this name was removed: locks the bucket, unless that is done, and grants what is admitted now.
@@ -634,21 +599,21 @@ DECLARE
     stands boolean;
 BEGIN
     {check}
-    IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE) THEN
+    IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp()) THEN
         RETURN ARRAY[0];
     END IF;
     answer := ARRAY[1];
     FOR which IN 1 .. cardinality(p_names) LOOP
         home := _home(p_names[which]);
         SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-        IF (SELECT is_dead FROM _front(home, p_names[which], floor_seq, p_session, clock_timestamp())) OR _has_room(home, p_names[which], floor_seq) THEN
+        IF (SELECT is_dead FROM _front(home, p_names[which], floor_seq, clock_timestamp())) OR _has_room(home, p_names[which], floor_seq) THEN
             -- Buckets of several names are locked in any order, so none is waited for.
             PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
             IF FOUND THEN
                 PERFORM _settle(home, p_names[which], floor_seq, false);
             END IF;
         END IF;
-        answer := answer || _again(home, p_names[which], floor_seq, p_session,
+        answer := answer || _again(home, p_names[which], floor_seq,
             (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
         FOR unused IN 1 .. p_counts[which] LOOP
             at := at + 1;
@@ -672,7 +637,7 @@ DECLARE
 BEGIN
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
     SELECT ARRAY[count(*), count(*) FILTER (WHERE p.granted)] INTO answer
-        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment AND _is_gone(s.bound) IS NOT TRUE
+        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment
         WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq;
     IF cardinality(p_clients) > 0 THEN
         RETURN answer || (
@@ -680,7 +645,7 @@ BEGIN
             FROM unnest(p_clients, p_numbers) WITH ORDINALITY AS asked (client, number, ordinality)
             LEFT JOIN (
                 SELECT p.client, p.number, row_number() OVER (ORDER BY p.seq) AS position
-                FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment AND _is_gone(s.bound) IS NOT TRUE
+                FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment
                 WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq
             ) AS q ON q.client = asked.client AND q.number = asked.number);
     END IF;
@@ -701,7 +666,7 @@ BEGIN
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
     RETURN QUERY SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, floor(extract(epoch FROM p.since) * 1000000)::bigint,
             p.purpose, s.host, s.pid, s.client
-        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp() AND _is_gone(s.bound) IS NOT TRUE
+        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp()
         WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND p.seq > p_after
         ORDER BY p.seq OFFSET p_skip LIMIT p_limit;
 END $$;
@@ -711,7 +676,7 @@ CREATE FUNCTION {schema}.names(p_bucket integer, p_name text, p_limit integer)
 RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT few.bucket, few.name, bool_or(s.expires IS NOT NULL AND s.expires > clock_timestamp() AND _is_gone(s.bound) IS NOT TRUE)
+    RETURN QUERY SELECT few.bucket, few.name, bool_or(s.expires IS NOT NULL AND s.expires > clock_timestamp())
         FROM (SELECT bucket, name, session FROM place WHERE (bucket, name) > (p_bucket, p_name COLLATE "C") ORDER BY bucket, name, seq LIMIT p_limit) AS few
         LEFT JOIN session AS s ON s.id = few.session
         GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name;
@@ -842,7 +807,7 @@ BEGIN
     END IF;
     -- Above read committed, the row of the session is as old as the snapshot. The grant is kept either way.
     IF current_setting('transaction_isolation') = 'read committed'
-        AND NOT EXISTS (SELECT FROM session WHERE id = whose AND expires > clock_timestamp() AND _is_gone(bound) IS NOT TRUE) THEN
+        AND NOT EXISTS (SELECT FROM session WHERE id = whose AND expires > clock_timestamp()) THEN
         RAISE EXCEPTION USING ERRCODE = 'FL001', MESSAGE = format('the session that held the lock %s is over', p_name);
     END IF;
 END $$;

@@ -7,7 +7,7 @@ use super::url::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-pub(super) const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 3;
 
 /// What becomes of places and sessions when the server crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

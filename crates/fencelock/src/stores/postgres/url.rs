@@ -17,7 +17,6 @@ use crate::store::secret::{Secret, TWO_PASSWORDS};
 pub(super) const OPTIONS: &[&str] = &[
     "layout",
     "schema",
-    "liveness",
     "user",
     "password",
     "password_file",
@@ -62,8 +61,6 @@ pub(super) struct Config {
     /// `None` for connections that are not encrypted.
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
-    /// Whether a session ends with its connection, besides with its lease.
-    pub(super) is_bound: bool,
 }
 
 /// The name of a schema.
@@ -107,16 +104,11 @@ impl Config {
             name => name.to_owned(),
         };
         let schema = schema(url.take("schema"))?;
-        let is_bound = match url.take("liveness").as_deref() {
-            None | Some("lease") => false,
-            Some("connection") => true,
-            Some(_) => return Err(bad("unknown liveness").with("known", "connection lease")),
-        };
         let application = url.take("application_name").unwrap_or_else(|| APPLICATION.to_owned());
         let tls = tls(&mut url, &servers)?;
         url.refuse_other_options(OPTIONS)?;
         let (last, addresses) = (Arc::default(), Arc::default());
-        let config = Self { servers, last, addresses, user, password, database, application, tls, schema, is_bound };
+        let config = Self { servers, last, addresses, user, password, database, application, tls, schema };
         if config.password.is_some() && config.tls.is_none() && !config.servers.iter().all(is_here) {
             tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
         }
@@ -269,8 +261,6 @@ mod tests {
         assert_eq!((&*options.user, given(&options.password)), ("me", Some("s")));
         let asked = config("postgres://me@localhost?password_file=/x").unwrap();
         assert!(matches!(asked.password, Some(Secret::Asked(_))));
-        assert!(!plain.is_bound && !config("postgres://me@localhost?liveness=lease").unwrap().is_bound);
-        assert!(config("postgres://me@localhost?liveness=connection").unwrap().is_bound);
         let socket = config("postgres://me@/app?host=/run/postgresql&port=6000").unwrap();
         assert_eq!(socket.servers, [Address::Unix("/run/postgresql".into(), 6000)]);
     }
@@ -300,18 +290,11 @@ mod tests {
             "postgres://me@localhost/app?sslmode=other",
             "postgres://me@localhost/app?sslmod=disable",
             "postgres://me@localhost/app?layout=other",
-            "postgres://me@localhost/app?liveness=process",
         ] {
             let error = config(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
-    }
-
-    #[test]
-    fn an_unknown_liveness_is_told_the_known_ones() {
-        let error = config("postgres://me@localhost/app?liveness=").unwrap_err();
-        assert!(error.to_string().contains("connection lease"), "{error}");
     }
 
     #[test]

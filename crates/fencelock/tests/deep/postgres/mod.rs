@@ -5,7 +5,6 @@
 mod lab;
 mod newcomers;
 
-mod bound;
 mod hold;
 mod outside;
 mod trouble;
