@@ -112,12 +112,12 @@ async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_
     let (first, second) = (enter(1).await, enter(2).await);
     assert_eq!((first[2], second[2]), (100, 1000));
     let seqs = [first[1], second[1]];
-    let look = "SELECT fencelock.look(7, '{job}', ARRAY[cardinality($1::bigint[])], array_fill(7::bigint, ARRAY[cardinality($1)]), $1, $2)";
+    let look = "SELECT r_look_in FROM fencelock.look(7, '{job}', ARRAY[cardinality($1::bigint[])], array_fill(7::bigint, ARRAY[cardinality($1)]), $1, $2)";
     for (numbers, seqs, due) in
         [(vec![1_i64], vec![seqs[0]], 100), (vec![2], vec![seqs[1]], 1000), (vec![2, 1], vec![seqs[1], seqs[0]], 100)]
     {
-        let looked: Vec<i64> = other.query_one(look, &[&numbers, &seqs]).await.unwrap().get(0);
-        assert_eq!(looked[..2], [1, due], "{numbers:?}");
+        let looked: i64 = other.query_one(look, &[&numbers, &seqs]).await.unwrap().get(0);
+        assert_eq!(looked, due, "{numbers:?}");
     }
     user.batch_execute("COMMIT").await.unwrap();
     std::mem::forget(guard);
@@ -143,8 +143,6 @@ async fn a_break_waits_for_the_transaction_and_a_release_that_may_not_wait_says_
     let error = soon(guard.release()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
     assert!(error.to_string().contains("a transaction holds this grant"), "{error}");
-    let process: i32 = user.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
-    assert!(error.to_string().contains(&format!("process {process}")), "{error}");
     assert_eq!(queued(&other, "job").await, 1);
     user.batch_execute("COMMIT").await.unwrap();
     // The guard is in the error. Without it, its lock is given up in the background, unless the last request of the release did that.

@@ -1,5 +1,6 @@
 //! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
 
+use super::setup::POOLED;
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
@@ -35,9 +36,10 @@ fn meant(code: &str) -> Meaning {
         ),
         "2200H" => refused(Exhausted, "the numbers are past the last fencing token"),
         "40001" | "40P01" | "25P02" => passing(Unreachable, "the server undid the request in favour of another one"),
-        "55P03" => {
-            passing(Unreachable, "another transaction keeps what the request needs, such as the rows of this lock")
-        }
+        "55P03" => passing(
+            Unreachable,
+            "another transaction keeps what the request needs, such as the rows of this lock (pg_locks shows whose)",
+        ),
         "57014" => passing(Unreachable, "somebody cancelled the request at the server"),
         "53300" => passing(
             Exhausted,
@@ -47,7 +49,7 @@ fn meant(code: &str) -> Meaning {
         "53200" => passing(Exhausted, "the server has no memory left"),
         "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
         "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
-        "0A000" | "26000" => refused(Unsupported, "the server, or a pooler before it, cannot do what this store needs"),
+        "0A000" | "08P01" | "26000" => refused(Unsupported, POOLED),
         "57P03" => passing(Unreachable, "the server is starting up, shutting down or recovering"),
         "57P01" | "57P02" | "57P05" | "25P03" | "57P04" => ended("the server ended the connection"),
         code if code.starts_with("53") => passing(Exhausted, "the server has no room"),

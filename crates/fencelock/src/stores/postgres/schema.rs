@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::link::bare;
-use super::setup::{Tables, ddl, grants, make};
+use super::setup::{ddl, grants, make};
 use super::url::Config;
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
 #[derive(Clone)]
 pub struct Schema {
     config: Arc<Config>,
-    tables: Tables,
+    unlogged: bool,
 }
 
 /// What [`Schema::migrate`] found.
@@ -46,14 +46,14 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        Ok(Self { config: Arc::new(Config::from_url(url)?), tables: Tables::Logged })
+        Ok(Self { config: Arc::new(Config::from_url(url)?), unlogged: false })
     }
 
     /// Made with unlogged tables: acquiring and releasing hardly wait for the disk. The price is a crash of the server, which ends every lock; after it
     /// nobody is granted one for as long as the longest ttl of a client was, so that no holder is still at work. What was made is not changed.
     #[must_use]
     pub fn unlogged(self) -> Self {
-        Self { tables: Tables::Unlogged, ..self }
+        Self { unlogged: true, ..self }
     }
 
     /// The statements that make it, and let these roles use it: in the order in which they are to be run, in one transaction.
@@ -61,10 +61,11 @@ impl Schema {
     pub fn statements(&self, roles: &[&str]) -> String {
         let schema = &self.config.schema;
         let granted: String = roles.iter().map(|role| grants(schema, role)).collect();
-        format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.tables))
+        format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.unlogged))
     }
 
-    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing.
+    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing. The owner of the schema is to do it: what another
+    /// role may not pass on, the server leaves out.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema,
@@ -76,7 +77,7 @@ impl Schema {
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, roles: &[&str]) -> Result<Migration> {
         let connection = bare(&self.config).await?;
-        let is_new = make(&connection, &self.config.schema, self.tables, roles).await?;
+        let is_new = make(&connection, &self.config.schema, self.unlogged, roles).await?;
         Ok(if is_new { Migration::Made } else { Migration::UpToDate })
     }
 }

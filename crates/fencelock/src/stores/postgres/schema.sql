@@ -353,10 +353,10 @@ END $$;
 
 -- Places of a session whose requests are not among these.
 CREATE FUNCTION {schema}.unknown(p_session bigint, p_numbers bigint[])
-RETURNS TABLE (r_name text, r_client bigint, r_number bigint, r_seq bigint) LANGUAGE plpgsql SECURITY DEFINER
+RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT name, client, number, seq FROM place WHERE session = p_session AND number <> ALL (p_numbers);
+    RETURN QUERY SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers);
 END $$;
 
 -- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
@@ -485,8 +485,8 @@ BEGIN
     RETURN 1;
 END $$;
 
--- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it · 3 to be sent again.
--- `p_patient` waits for such a transaction.
+-- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it.
+-- `p_patient` waits for such a transaction, unless the place was granted just now.
 CREATE FUNCTION {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
@@ -516,23 +516,18 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    IF mine.granted THEN
-        -- The row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
-        IF p_patient THEN
-            DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq;
-        ELSE
-            DELETE FROM place WHERE ctid = (
-                SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
-        END IF;
-        IF NOT FOUND THEN
-            RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq) THEN 2 ELSE 0 END;
-        END IF;
+    -- Of a grant, the row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
+    IF mine.granted AND p_patient THEN
+        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq;
     ELSE
-        PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq AND NOT granted;
-        IF NOT FOUND THEN
-            RETURN 3;
+        IF NOT mine.granted THEN
+            PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
         END IF;
+        DELETE FROM place WHERE ctid = (
+            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
+    END IF;
+    IF NOT FOUND THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq) THEN 2 ELSE 0 END;
     END IF;
     RETURN _left(home, p_name);
 END $$;
@@ -586,13 +581,12 @@ BEGIN
     RETURN ARRAY[coalesce(now_epoch, 0), 1];
 END $$;
 
--- How places of a session stand. Answers: whether the session lives, then for each name when to look again and for each of its places
--- 0 granted, 1 waiting, 2 missing.
+-- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
+-- session is over.
 CREATE FUNCTION {schema}.look(p_session bigint, p_names text[], p_counts integer[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[])
-RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
+RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
-    answer bigint[];
     home integer;
     floor_seq bigint;
     at integer := 0;
@@ -600,9 +594,8 @@ DECLARE
 BEGIN
     {check}
     IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp()) THEN
-        RETURN ARRAY[0];
+        RETURN;
     END IF;
-    answer := ARRAY[1];
     FOR which IN 1 .. cardinality(p_names) LOOP
         home := _home(p_names[which]);
         SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
@@ -613,16 +606,16 @@ BEGIN
                 PERFORM _settle(home, p_names[which], floor_seq, false);
             END IF;
         END IF;
-        answer := answer || _again(home, p_names[which], floor_seq,
-            (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
+        r_look_in := _again(home, p_names[which], floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
+        r_stands := '{}';
         FOR unused IN 1 .. p_counts[which] LOOP
             at := at + 1;
             SELECT granted INTO stands FROM place WHERE bucket = home AND name = p_names[which] AND seq = p_seqs[at]
                 AND client = p_clients[at] AND number = p_numbers[at] AND session = p_session;
-            answer := answer || CASE WHEN NOT FOUND THEN 2::bigint WHEN stands THEN 0 ELSE 1 END;
+            r_stands := r_stands || CASE WHEN NOT FOUND THEN 2 WHEN stands THEN 0 ELSE 1 END;
         END LOOP;
+        RETURN NEXT;
     END LOOP;
-    RETURN answer;
 END $$;
 
 -- A queue in short: how many of the living are in it, how many of them hold, and where these stand, 0 for nowhere.
@@ -652,8 +645,8 @@ BEGIN
     RETURN answer;
 END $$;
 
--- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
-CREATE FUNCTION {schema}.show(p_name text, p_after bigint, p_skip bigint, p_limit bigint)
+-- Part of a queue, front first: up to p_limit of the living after the first p_skip.
+CREATE FUNCTION {schema}.show(p_name text, p_skip bigint, p_limit bigint)
 RETURNS TABLE (
     r_seq bigint, r_client bigint, r_number bigint, r_granted boolean, r_weight bigint, r_capacity bigint, r_since_us bigint,
     r_purpose text, r_host text, r_pid bigint, r_owner bigint
@@ -667,7 +660,7 @@ BEGIN
     RETURN QUERY SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, floor(extract(epoch FROM p.since) * 1000000)::bigint,
             p.purpose, s.host, s.pid, s.client
         FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp()
-        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND p.seq > p_after
+        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq
         ORDER BY p.seq OFFSET p_skip LIMIT p_limit;
 END $$;
 
@@ -682,10 +675,11 @@ BEGIN
         GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name;
 END $$;
 
--- Breaks exactly this grant, and keeps the record: 0 it was not there · 1 it was, or this record is kept already · 2 a transaction holds it.
+-- Breaks exactly this grant, and keeps the record: whether it was there, or this record is kept already. It waits for a transaction that
+-- holds the grant.
 CREATE FUNCTION {schema}.break_grant(
-    p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text, p_patient boolean
-) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+    p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text
+) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
     home integer := _home(p_name);
@@ -699,19 +693,12 @@ BEGIN
     END IF;
     PERFORM 1 FROM broken WHERE name = p_name AND seq = p_seq AND record = p_record;
     IF FOUND THEN
-        RETURN 1;
+        RETURN true;
     END IF;
-    IF p_patient THEN
-        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
-            RETURNING session INTO whose;
-    ELSE
-        DELETE FROM place WHERE ctid = (
-            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
-            FOR UPDATE SKIP LOCKED) RETURNING session INTO whose;
-    END IF;
-    IF whose IS NULL THEN
-        RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
-            AND client = p_client AND number = p_number) THEN 2 ELSE 0 END;
+    DELETE FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
+        RETURNING session INTO whose;
+    IF NOT FOUND THEN
+        RETURN false;
     END IF;
     INSERT INTO broken (name, seq, session, client, number, reason, record, at, told)
         VALUES (p_name, p_seq, whose, p_client, p_number, p_reason, p_record, clock_timestamp(), false);
@@ -722,19 +709,8 @@ BEGIN
     IF FOUND THEN
         PERFORM _tell(known, 'n ' || p_name || chr(10) || 'b ' || _id(p_client, p_number) || ' ' || p_seq || ' ' || p_reason, true);
     END IF;
-    RETURN 1;
+    RETURN true;
 END $$;
-
--- Who keeps rows of these tables and waits for nobody: processes of the server, or the names of prepared transactions.
-CREATE FUNCTION {schema}.keepers() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
-    SELECT string_agg(DISTINCT CASE WHEN l.pid IS NOT NULL THEN 'process ' || l.pid ELSE 'a prepared transaction (pg_prepared_xacts)' END, ', ')
-    FROM pg_locks AS l
-    WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND l.relation = ANY (ARRAY['bucket', 'place', 'session', 'layout']::regclass[])
-        AND l.granted AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') AND l.pid IS DISTINCT FROM pg_backend_pid()
-        AND NOT EXISTS (SELECT FROM pg_locks AS w WHERE w.pid = l.pid AND NOT w.granted)
-$$;
 
 -- The records of broken grants, oldest first.
 CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE plpgsql STABLE SECURITY DEFINER

@@ -228,11 +228,10 @@ async fn a_transaction_of_somebody_else_that_keeps_the_rows_is_told_and_costs_no
     foreign.batch_execute("BEGIN; LOCK TABLE fencelock.bucket IN EXCLUSIVE MODE").await.unwrap();
     let error = soon(one.mutex("job").unwrap().acquire_within(Duration::from_secs(2))).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut), "{error:?}");
-    let process: i32 = foreign.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     // The store's own words, or those that the wait ended with.
     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     let told = format!("{error}: {cause}");
-    assert!(told.contains(&format!("process {process}")), "{told}");
+    assert!(told.contains("another transaction"), "{told}");
     // Requests that wait in line behind each other do not keep the session from being renewed.
     let waiting: Vec<_> = (0..8).map(|number| acquiring(&one, &format!("job {number}"))).collect();
     let lost = tokio::time::timeout(Duration::from_secs(6), held.lost()).await;

@@ -29,23 +29,23 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found_again_after_a_failo
     acquire(&other, "job").await.release().await.unwrap();
 }
 
-/// What needs a session is refused; a transaction that holds a lock, or a fence, works.
+/// What needs a session is refused, whether the pooler refuses what it does not know or leaves it out; a transaction that holds a lock, or a
+/// fence, works.
 #[tokio::test]
-async fn a_pooler_in_transaction_mode_is_refused_and_one_in_session_mode_is_not() {
+async fn a_pooler_is_refused() {
     let own = server(Settings::default());
     let direct = client(&own.url(), 30_000).await;
     let guard = acquire(&direct, "job").await;
-    let through = |pooler: &Pooler| own.url().replace(&own.address().to_string(), &pooler.address().to_string());
-    let transactions = Pooler::start(own.address(), "transaction").unwrap();
-    let error = Client::connect(&through(&transactions)).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("transaction mode"), "{error}");
-    let user = connection(&through(&transactions)).await;
     let token = guard.token().unwrap().to_i64();
-    user.batch_execute(&format!("BEGIN; SELECT fencelock.hold('job', {token}); COMMIT")).await.unwrap();
-    user.batch_execute(&format!("SELECT fencelock.fence('stock', {token})")).await.unwrap();
-    let sessions = Pooler::start(own.address(), "session").unwrap();
-    let pooled = client(&through(&sessions), 30_000).await;
-    acquire(&pooled, "another").await.release().await.unwrap();
+    for mode in ["transaction", "session", "session\nignore_startup_parameters = options"] {
+        let pooler = Pooler::start(own.address(), mode).unwrap();
+        let url = own.url().replace(&own.address().to_string(), &pooler.address().to_string());
+        let error = Client::connect(&url).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("pooler"), "{mode}: {error}");
+        let user = connection(&url).await;
+        user.batch_execute(&format!("BEGIN; SELECT fencelock.hold('job', {token}); COMMIT")).await.unwrap();
+        user.batch_execute(&format!("SELECT fencelock.fence('stock', {token})")).await.unwrap();
+    }
     guard.release().await.unwrap();
 }
 
