@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::{FromSql, ToSql};
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::dial::{Plain, Stream, dial};
 use super::fault::fault;
@@ -43,8 +43,6 @@ pub(super) struct Connection {
     traffic: Arc<Traffic>,
     /// What is done on its behalf until it ends.
     tasks: Mutex<Vec<AbortHandle>>,
-    /// The URL of the server, without secrets.
-    pub(super) server_name: String,
     /// Which connection of its link it is, from 1; 0 for one that belongs to none.
     pub(super) number: u64,
     /// Whether it hears what is told to the session.
@@ -74,7 +72,6 @@ impl Connection {
             functions: OnceLock::new(),
             traffic,
             tasks: Mutex::new(vec![task]),
-            server_name: shown,
             number,
             ear: tokio::sync::Mutex::default(),
         }))
@@ -97,15 +94,10 @@ impl Connection {
         answer
     }
 
-    /// Runs statements that the server does not keep; all of their rows, as text.
-    pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
+    /// Runs statements that the server does not keep; all of their rows.
+    pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<SimpleQueryRow>> {
         let messages = self.answered(self.client.simple_query(sql)).await.map_err(|error| fault(operation, &error))?;
-        let row = |message| match message {
-            SimpleQueryMessage::Row(row) => {
-                Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
-            }
-            _ => None,
-        };
+        let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
         Ok(messages.into_iter().filter_map(row).collect())
     }
 

@@ -34,7 +34,6 @@ fn meant(code: &str) -> Meaning {
             Layout,
             "the schema is not what this release makes: it is damaged, or of another program (`fencelock migrate` makes it)",
         ),
-        "2200H" => refused(Exhausted, "the numbers are past the last fencing token"),
         "40001" | "40P01" | "25P02" => passing(Unreachable, "the server undid the request in favour of another one"),
         "55P03" => passing(
             Unreachable,
@@ -46,7 +45,6 @@ fn meant(code: &str) -> Meaning {
             "the server has as many connections as it takes (its max_connections without its superuser_reserved_connections, or the limit of the user or the database)",
         ),
         "53100" => passing(Exhausted, "the server's disk is full"),
-        "53200" => passing(Exhausted, "the server has no memory left"),
         "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
         "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
         "0A000" | "08P01" | "26000" => refused(Unsupported, POOLED),
@@ -65,23 +63,23 @@ fn meant(code: &str) -> Meaning {
 /// What happened without a word of the server.
 fn happened(error: &tokio_postgres::Error) -> Meaning {
     let text = error.to_string();
-    if text.contains("invalid configuration") || text.contains("authentication") {
-        return refused(
+    match text.contains("invalid configuration") || text.contains("authentication") {
+        true => refused(
             ErrorKind::Denied,
             "the server asks for a password, or for a way to prove who we are that this release does not know",
-        );
+        ),
+        false => Meaning {
+            unknown: true,
+            ..passing(
+                ErrorKind::Unreachable,
+                "the connection was lost before the answer came, or what answered does not speak as a PostgreSQL server does",
+            )
+        },
     }
-    let message =
-        "the connection was lost before the answer came, or what answered does not speak as a PostgreSQL server does";
-    Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
 }
 
 fn chain(error: &tokio_postgres::Error) -> String {
-    let mut told = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        told = format!("{told}: {error}");
-        source = error.source();
-    }
-    told.chars().filter(|c| !c.is_control()).take(300).collect()
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let told: Vec<String> = causes.map(ToString::to_string).collect();
+    told.join(": ").chars().filter(|c| !c.is_control()).take(300).collect()
 }

@@ -171,7 +171,7 @@ impl Dialler {
             }
             Ok(())
         };
-        greeted.await.map_err(|error: Error| error.with("server", &connection.server_name))?;
+        greeted.await.map_err(|error: Error| error.with("server", self.config.shown(server)))?;
         Ok(connection)
     }
 }

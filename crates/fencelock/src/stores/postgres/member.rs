@@ -66,10 +66,7 @@ impl Member {
     pub(super) async fn greet(&self, connection: &Connection) -> Result<()> {
         self.open_or_resume(connection).await?;
         self.hub.connected(connection.number);
-        match self.hub.is_waiting() {
-            true => connection.listen(&self.bell).await,
-            false => Ok(()),
-        }
+        if self.hub.is_waiting() { connection.listen(&self.bell).await } else { Ok(()) }
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.

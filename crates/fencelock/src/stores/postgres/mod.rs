@@ -10,8 +10,8 @@ mod fault;
 mod link;
 mod member;
 mod schema;
+mod server;
 mod setup;
-mod show;
 mod url;
 
 use std::fmt;
@@ -20,19 +20,11 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use self::connection::Connection;
-use self::link::{Link, link};
-use self::member::Member;
 pub use self::schema::{HOLD, Migration, Schema};
-use self::show::Listed;
 use self::url::Config;
-use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
-use crate::name::Name;
-use crate::store::{
-    Break, Capability, Liveness, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
-    Tokens,
-};
+use crate::error::Result;
+use crate::kit::served::{REPAIR, ServedStore};
+use crate::store::{Capability, Liveness, Order, Pace, Store, StoreInfo, StoreUrl, Tokens};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -80,54 +72,5 @@ struct Postgres(Arc<Config>);
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl Server for Postgres {
-    type Member = Member;
-    type Listed = Listed;
-
-    fn capability(&self) -> &Capability {
-        &CAPABILITY
-    }
-
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
-        let random = || {
-            getrandom::u64().map_err(|error| {
-                Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-            })
-        };
-        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, opening, hub));
-        let link = link(&self.0, Some(Arc::clone(&member)));
-        Ok((member, link))
-    }
-
-    fn reader(&self) -> Arc<Link> {
-        link(&self.0, None)
-    }
-
-    /// The schema is made by whoever takes the first lock.
-    fn is_unused(&self, connection: &Connection) -> bool {
-        !connection.has_schema()
-    }
-
-    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        show::queue(connection, name, page).await
-    }
-
-    async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        show::contention(connection, name, mine).await
-    }
-
-    async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
-        show::names(connection, &from, prefix).await
-    }
-
-    async fn break_grant(&self, _: &Connection, order: &Break) -> Result<bool> {
-        show::break_grant(&self.0, order).await
-    }
-
-    async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        show::breaks(connection, name).await
     }
 }

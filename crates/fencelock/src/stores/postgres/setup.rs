@@ -38,7 +38,7 @@ pub(super) async fn meet(
         ErrorKind::Layout => Error::new(ErrorKind::Unsupported, "connect", NOT_ONE).with("cause", error),
         _ => error,
     })?;
-    let fact = |column: usize| rows.first().and_then(|row| row.get(column)?.clone()).unwrap_or_default();
+    let fact = |column: usize| rows.first().and_then(|row| row.try_get(column).ok()?).unwrap_or_default();
     let refuse = |message| Err(Error::new(ErrorKind::Unsupported, "connect", message).with("server says", fact(0)));
     if ["CockroachDB", "-YB-", "Yugabyte"].iter().any(|other| fact(0).contains(other)) {
         return refuse(NOT_ONE);
@@ -85,20 +85,18 @@ fn settings(silence: Duration, lock_timeout: Duration) -> String {
 
 /// Whether our schema is there, which is made where it is not and the role may, but for somebody who only looks.
 pub(super) async fn our_schema(connection: &Connection, schema: &Schema, only_looks: bool) -> Result<bool> {
-    if is_there(connection, schema).await? {
-        return Ok(true);
+    match find(connection, schema).await? {
+        None if only_looks => Ok(false),
+        None => make(connection, schema, false, &[]).await.map(|_| true),
+        Some(_) => Ok(true),
     }
-    if !only_looks {
-        make(connection, schema, false, &[]).await?;
-    }
-    Ok(!only_looks)
 }
 
-/// Whether our schema is there.
+/// Finds our schema, if it is there: whether a table of it is logged that can be unlogged.
 ///
 /// # Errors
 /// [`ErrorKind::Layout`] for another version of the layout than this release's, and for a schema of this name that is not ours.
-async fn is_there(connection: &Connection, schema: &Schema) -> Result<bool> {
+async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> {
     let literal = literal(schema.name());
     // What somebody else put there, or could, would be called by our functions with their rights.
     let asked = format!(
@@ -106,21 +104,22 @@ async fn is_there(connection: &Connection, schema: &Schema) -> Result<bool> {
              n.nspowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user) \
              OR EXISTS (SELECT FROM pg_catalog.aclexplode(n.nspacl) AS a WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner) \
              OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = n.oid) OR EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = n.oid) \
-             OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = n.oid) OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = n.oid) \
+             OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = n.oid) OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = n.oid), \
+             EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = n.oid AND relname IN ('bucket', 'place', 'session') AND relpersistence <> 'u') \
          FROM pg_catalog.pg_namespace AS n WHERE n.nspname = {literal}"
     );
     let rows = connection.simple("connect", &asked).await?;
-    let is = |column: usize| rows.first().is_some_and(|row| row[column].as_deref() == Some("t"));
+    let is = |column: usize| rows.first().is_some_and(|row| row.get(column) == Some("t"));
     match (is(0), is(1)) {
         (true, _) => {}
         (false, true) => return Err(foreign(schema)),
-        (false, false) => return Ok(false),
+        (false, false) => return Ok(None),
     }
     // A process of the server sees the rows of a function before it knows of it, if that was made a moment ago. Its maker keeps the lock until
     // all of them can.
     let asked = format!("SELECT pg_advisory_xact_lock_shared({MAKING}); SELECT {}.version()", schema.quoted());
     let found = connection.simple("connect", &asked).await?;
-    let found = found.last().and_then(|row| row.first()?.as_deref()?.parse::<i32>().ok());
+    let found = found.last().and_then(|row| row.get(0)?.parse::<i32>().ok());
     let found = found.ok_or_else(|| foreign(schema))?;
     if found != VERSION {
         let message = "the schema has a layout that this release does not know: name another schema, or use the release that made it";
@@ -129,7 +128,7 @@ async fn is_there(connection: &Connection, schema: &Schema) -> Result<bool> {
             .with("layout", found)
             .with("known", VERSION));
     }
-    Ok(true)
+    Ok(Some(is(2)))
 }
 
 fn foreign(schema: &Schema) -> Error {
@@ -140,50 +139,33 @@ fn foreign(schema: &Schema) -> Error {
 /// Makes the schema, unless it is there, and lets `roles` use it: whether it was not there. All of it, or nothing.
 pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: bool, roles: &[&str]) -> Result<bool> {
     let granted: String = roles.iter().map(|role| grants(schema, role)).collect();
-    if is_there(connection, schema).await? {
-        if unlogged {
-            refuse_logged(connection, schema).await?;
+    match find(connection, schema).await? {
+        None => {}
+        Some(true) if unlogged => {
+            let message = "the tables are there, and are logged: while nobody uses them, ALTER TABLE … SET UNLOGGED on `bucket`, `place` and `session` changes that";
+            return Err(Error::new(ErrorKind::Config, "migrate", message).with("schema", schema.name()));
         }
-        let granted = connection.simple("migrate", &granted).await;
-        let message = "this role may not let others use the locks: have the owner of the schema do it";
-        return granted.map(|_| false).map_err(|error| denied(message, error).with("schema", schema.name()));
+        Some(_) => return connection.simple("migrate", &granted).await.map(|_| false),
     }
     // One message is one transaction: a client that stands still in the middle keeps nobody else waiting. Whoever comes second waits, and
     // finds it there.
     let all = format!("SELECT pg_advisory_xact_lock({MAKING}); {}{granted}", ddl(schema, unlogged));
     let Err(error) = connection.simple("migrate", &all).await else { return Ok(true) };
     // A connection that ended says so here, and not that others were faster.
-    if is_there(connection, schema).await? {
+    if find(connection, schema).await?.is_some() {
         return Box::pin(make(connection, schema, unlogged, roles)).await;
     }
-    if error.is_retryable() {
-        let message = "somebody else makes the schema of the locks just now, or keeps it from being made";
-        return Err(Error::new(error.kind(), "migrate", message).retryable().with("cause", error));
-    }
-    let message = "the role may not create the schema of the locks: have somebody who may run `fencelock migrate URL --grant ROLE`, or what `--print` shows";
-    Err(denied(message, error).with("schema", schema.name()))
-}
-
-/// Says `message` of what the server denied, and leaves every other error as it is.
-fn denied(message: &'static str, error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Denied => Error::new(ErrorKind::Denied, "migrate", message).with("cause", error),
-        _ => error,
-    }
-}
-
-/// Refuses tables that were made as logged ones: changing them keeps everybody waiting, and is for somebody to decide.
-async fn refuse_logged(connection: &Connection, schema: &Schema) -> Result<()> {
-    let name = literal(schema.name());
-    let logged = format!(
-        "SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = {name} \
-         AND c.relname IN ('bucket', 'place', 'session') AND c.relpersistence <> 'u'"
-    );
-    if connection.simple("migrate", &logged).await?.is_empty() {
-        return Ok(());
-    }
-    let message = "the tables are there, and are logged: while nobody uses them, ALTER TABLE … SET UNLOGGED on `bucket`, `place` and `session` changes that";
-    Err(Error::new(ErrorKind::Config, "migrate", message).with("schema", schema.name()))
+    let message = match error.kind() {
+        _ if error.is_retryable() => {
+            "somebody else makes the schema of the locks just now, or keeps it from being made"
+        }
+        ErrorKind::Denied => {
+            "the role may not create the schema of the locks: have somebody who may run `fencelock migrate URL --grant ROLE`, or what `--print` shows"
+        }
+        _ => return Err(error),
+    };
+    let told = Error::new(error.kind(), "migrate", message).with("schema", schema.name());
+    Err(if error.is_retryable() { told.retryable() } else { told }.with("cause", error))
 }
 
 /// The statements that make the schema.
