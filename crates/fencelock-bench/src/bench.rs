@@ -132,6 +132,8 @@ pub(crate) struct Bench {
     pub(crate) python: Option<PathBuf>,
     /// Clients of other languages; `None` when they take no part.
     pub(crate) peers: Option<Peers>,
+    /// For how many seconds a transaction is open beside the cycle; `None` for as long as the cycles of ten minutes take.
+    pub(crate) open_for: Option<u64>,
 }
 
 impl Bench {
@@ -152,7 +154,8 @@ impl Bench {
         let scratch = Scratch::new(files.directory.as_deref().unwrap_or(&built), effort.limit)?;
         let filelock = store == Store::File && !files.without_filelock;
         let python = filelock.then(|| python::interpreter(&built)).transpose()?;
-        Ok(Self { store, effort, quick: options.quick, cores: Cores::available()?, scratch, python, peers: None })
+        let (quick, cores) = (options.quick, Cores::available()?);
+        Ok(Self { store, effort, quick, cores, scratch, python, peers: None, open_for: None })
     }
 
     /// Those of `contestants` who take part: not who has to be installed and is not.

@@ -42,6 +42,8 @@ pub(crate) enum Contestant {
     PgFloor,
     /// A table with a unique key, an owner and an expiry, by hand: whoever finds it taken tries again after 50 ms.
     PgTable,
+    /// The statements of ShedLock's provider for PostgreSQL, by hand. Nobody waits.
+    PgShedLock,
     /// PostgreSQL's advisory locks, by hand. Nothing is written.
     PgAdvisory,
     /// The crate `rslock`.
@@ -68,7 +70,7 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
@@ -85,6 +87,7 @@ impl Contestant {
         Self::ZkCrate,
         Self::Rslock,
         Self::PgTable,
+        Self::PgShedLock,
         Self::PgAdvisory,
         Self::Curator,
         Self::GoZk,
@@ -131,6 +134,7 @@ impl Contestant {
             Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
             Self::PgFloor => "floor: the bare statements",
             Self::PgTable => "a table with a unique key, by hand",
+            Self::PgShedLock => "ShedLock's statements, by hand",
             Self::PgAdvisory => "advisory locks, by hand",
             Self::Rslock => "crate `rslock`",
             Self::Redisson => "Redisson",
@@ -153,7 +157,8 @@ impl Contestant {
 
     /// Whether it is somebody else's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
-        matches!(self, Self::ZkCrate | Self::Rslock | Self::PgTable | Self::PgAdvisory) || self.is_driven()
+        matches!(self, Self::ZkCrate | Self::Rslock | Self::PgTable | Self::PgShedLock | Self::PgAdvisory)
+            || self.is_driven()
     }
 
     /// Whether it can lock on `store`.
@@ -163,7 +168,7 @@ impl Contestant {
             Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
             Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
-            Self::PgFloor | Self::PgTable | Self::PgAdvisory => matches!(store, Store::Postgres),
+            Self::PgFloor | Self::PgTable | Self::PgShedLock | Self::PgAdvisory => matches!(store, Store::Postgres),
             Self::Rslock | Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
             Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
@@ -174,7 +179,8 @@ impl Contestant {
 
     /// Whether it can wait for a lock that somebody else of it holds.
     pub(crate) const fn waits(self) -> bool {
-        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::Floor | Self::FlockOpening)
+        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::PgShedLock)
+            && !matches!(self, Self::Floor | Self::FlockOpening)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.

@@ -2,8 +2,8 @@
 
 use super::tables::{ends, place, what};
 use super::{Figure, What};
-use crate::bench::Store::{self, File, Memory, Redis, ZooKeeper};
-use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, RedisFloor, ZkFloor, ZkFloorListed};
+use crate::bench::Store::{self, File, Memory, Postgres, Redis, ZooKeeper};
+use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, PgFloor, RedisFloor, ZkFloor, ZkFloorListed};
 use crate::families::Row;
 use crate::report::Table;
 use crate::site::Network;
@@ -39,9 +39,10 @@ const CALLS: Other = (Floor, "the bare system calls");
 const FILELOCK: Other = (Filelock, "`filelock`");
 const SCRIPTS: Other = (RedisFloor, "the bare scripts");
 const LISTED: Other = (ZkFloorListed, "the bare requests, with a list");
+const STATEMENTS: Other = (PgFloor, "the bare statements");
 const UNLISTED: Other = (ZkFloor, "the bare requests, without a list");
 
-const GOALS: [Goal; 30] = [
+const GOALS: [Goal; 36] = [
     near(Memory, What::Cycle, None, 3000.0),
     near(File, What::Cycle, Some(CALLS), 1.5),
     near(File, What::Cycle, Some(FILELOCK), 0.5),
@@ -58,6 +59,12 @@ const GOALS: [Goal; 30] = [
     far(ZooKeeper, What::HandOver(2), UNLISTED, 1.2),
     far(ZooKeeper, What::HandOver(100), UNLISTED, 1.2),
     far(ZooKeeper, What::Names, UNLISTED, 1.05),
+    near(Postgres, What::Cycle, Some(STATEMENTS), 1.3),
+    far(Postgres, What::Cycle, STATEMENTS, 1.05),
+    near(Postgres, What::HandOver(2), Some(STATEMENTS), 1.5),
+    near(Postgres, What::HandOver(100), Some(STATEMENTS), 1.5),
+    near(Postgres, What::HandOver(1000), Some(STATEMENTS), 1.5),
+    near(Postgres, What::Held, None, 1024.0),
     near(Memory, What::Cycle, Some(CURRENT), 1.5),
     near(File, What::Cycle, Some(CURRENT), 1.5),
     near(Memory, What::Processor, Some(CURRENT), 1.5),

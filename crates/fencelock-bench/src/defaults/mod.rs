@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::bench::{Bench, Store};
-use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, RedisFloor, ZkFloor, ZkFloorListed};
+use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, PgFloor, RedisFloor, ZkFloor, ZkFloorListed};
 use crate::crew::{Crew, Placement, number};
 use crate::families::Row;
 use crate::families::hand_over::{Shape, queues};
@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 /// The stores, in the order of the tables.
-const STORES: [Store; 4] = [Store::Memory, Store::File, Store::Redis, Store::ZooKeeper];
+const STORES: [Store; 5] = [Store::Memory, Store::File, Store::Redis, Store::ZooKeeper, Store::Postgres];
 
 /// Waiters of one process, in the rows about hand-over.
 const WAITERS: [u64; 3] = [2, 100, 1000];
@@ -107,11 +107,11 @@ impl What {
     /// memory is not for two.
     fn contestants(self, bench: &Bench) -> Vec<Contestant> {
         let all: &[_] = match self {
-            Self::Cycle => &[Own, Current, Floor, RedisFloor, ZkFloor, ZkFloorListed, Filelock],
+            Self::Cycle => &[Own, Current, Floor, RedisFloor, ZkFloor, ZkFloorListed, PgFloor, Filelock],
             Self::Between if bench.store == Store::Memory => &[],
             Self::HandOver(waiters) if waiters > bench.effort.waiters => &[],
-            Self::HandOver(_) | Self::Between => &[Own, Current, RedisFloor, ZkFloor, Filelock],
-            Self::Names | Self::Processor => &[Own, Current, RedisFloor, ZkFloor],
+            Self::HandOver(_) | Self::Between => &[Own, Current, RedisFloor, ZkFloor, PgFloor, Filelock],
+            Self::Names | Self::Processor => &[Own, Current, RedisFloor, ZkFloor, PgFloor],
             Self::Held | Self::Waiting => &[Own, Current],
         };
         bench.present(all)

@@ -2,7 +2,7 @@
 
 use super::Bound::{AtLeast, AtMost};
 use super::{Goal, goal, memory, ratio, short};
-use crate::contestant::Contestant::{self, Current, OwnApart, PgFloor, PgTable};
+use crate::contestant::Contestant::{self, Current, OwnApart, PgFloor, PgShedLock, PgTable};
 use crate::families::contended::{self, Contended, Way};
 use crate::families::hand_over::with;
 use crate::families::{Measured, figure};
@@ -31,6 +31,8 @@ fn cycle(measured: &Measured) -> Vec<Goal> {
         against(OwnApart, Loopback, PgFloor, 1.3),
         against(Current, Delay, PgFloor, 1.05),
         against(OwnApart, Delay, PgFloor, 1.05),
+        against(Current, Delay, PgShedLock, 1.05),
+        against(OwnApart, Delay, PgShedLock, 1.05),
     ]
 }
 
@@ -48,13 +50,17 @@ fn crowds(measured: &Measured) -> Vec<Goal> {
         let what = format!("{of}, loopback: {} ÷ {}", short(Current), short(PgTable));
         goal(what, AtLeast(1.0), ratio(rate(way, Current, Loopback), rate(way, PgTable, Loopback)))
     };
-    let served = contended(measured, Way::Processes, Current, Loopback).map(Contended::served);
+    let served = |way, of: &str| {
+        let served = contended(measured, way, Current, Loopback).map(Contended::served);
+        goal(format!("least ÷ most served, {of}, loopback"), AtLeast(0.95), served)
+    };
     vec![
         lanes(Loopback),
         lanes(Delay),
         crowd(Way::Together, "32 waiters of one process"),
         crowd(Way::Processes, "4 processes × 8 waiters"),
-        goal("least ÷ most served, 4 processes × 8 waiters, loopback".to_owned(), AtLeast(0.95), served),
+        served(Way::Together, "32 waiters of one process"),
+        served(Way::Processes, "4 processes × 8 waiters"),
     ]
 }
 

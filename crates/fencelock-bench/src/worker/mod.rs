@@ -148,7 +148,7 @@ impl Contender {
                 let floor = redis_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::RedisFloor(Workload::new(floor))
             }
-            Contestant::PgFloor | Contestant::PgTable | Contestant::PgAdvisory => {
+            Contestant::PgFloor | Contestant::PgTable | Contestant::PgShedLock | Contestant::PgAdvisory => {
                 let floor = postgres_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::PostgresFloor(Workload::new(floor))
             }

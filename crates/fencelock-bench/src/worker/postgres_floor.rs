@@ -1,5 +1,5 @@
-//! The floor of `postgres:`, on the same driver as the store's and one connection: the statements that nobody can do without. And two
-//! locks that services write by hand: a table with a unique key, and advisory locks.
+//! The floor of `postgres:`, on the same driver as the store's and one connection: the statements that nobody can do without. And
+//! locks that services have: a table with a unique key and advisory locks, by hand, and the statements of ShedLock.
 //!
 //! A free lock is a row that is inserted and deleted. A lock that is waited for is one function that takes it or queues, and one that gives
 //! it to the next in the queue and tells that one as it commits. Nothing dies here, so nobody looks for the dead.
@@ -23,6 +23,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS floor_lock (name text PRIMARY KEY, holder text NOT NULL);
     CREATE TABLE IF NOT EXISTS floor_queue (seq bigint GENERATED ALWAYS AS IDENTITY, name text, who text, PRIMARY KEY (name, seq));
+    CREATE TABLE IF NOT EXISTS shedlock (name text PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by text NOT NULL);
     CREATE TABLE IF NOT EXISTS table_lock (name text PRIMARY KEY, owner text NOT NULL, expires timestamptz NOT NULL);
     CREATE OR REPLACE FUNCTION floor_queue(p_name text, p_who text) RETURNS boolean LANGUAGE plpgsql AS $$
     BEGIN
@@ -106,6 +107,11 @@ impl Floor {
             Contestant::PgTable => (
                 "INSERT INTO table_lock AS l VALUES ($1, $2, now() + interval '60 s') ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires WHERE l.expires < now()",
                 "DELETE FROM table_lock WHERE name = $1 AND owner = $2",
+            ),
+            // With the server's time. Whoever had the row before takes it by an update with the same condition.
+            Contestant::PgShedLock => (
+                "INSERT INTO shedlock AS l (name, lock_until, locked_at, locked_by) VALUES ($1, timezone('utc', CURRENT_TIMESTAMP) + interval '60 s', timezone('utc', CURRENT_TIMESTAMP), $2) ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, locked_by = excluded.locked_by WHERE l.lock_until <= timezone('utc', CURRENT_TIMESTAMP)",
+                "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) WHERE name = $1 AND locked_by = $2",
             ),
             _ => ("INSERT INTO floor_lock VALUES ($1, $2)", "DELETE FROM floor_lock WHERE name = $1 AND holder = $2"),
         };

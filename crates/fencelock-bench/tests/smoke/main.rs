@@ -40,6 +40,7 @@ fn the_benchmarks_of_the_defaults_run_and_clean_up() {
         "`zk:`, loopback: hand-over between two clients, 100 waiters, p50 µs | floor: the bare requests, without a list |",
         "`zk:`, 2 ms each way: cycle, p50 µs ÷ the bare requests, with a list | ≤ 1.05 |",
         "`zk:`, loopback: 64 tasks on 64 names, µs per cycle of them all | fencelock, nothing set |",
+        "`postgres:`, loopback: cycle, p50 µs ÷ the bare statements | ≤ 1.3 |",
     ] {
         assert!(section.contains(row), "{row} is missing in\n{section}");
     }

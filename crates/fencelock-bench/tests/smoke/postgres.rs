@@ -14,6 +14,7 @@ fn the_benchmarks_of_the_postgres_store_run() {
         "one PostgreSQL ",
         "| floor: the bare statements |",
         "| a table with a unique key, by hand |",
+        "| ShedLock's statements, by hand |",
         "| advisory locks, by hand |",
         "| cycle beside an open transaction |",
         "cycle beside an open transaction: old ÷ fresh | ≤ 2 |",
