@@ -69,6 +69,7 @@ pub async fn the_granted_are_a_prefix_of_the_queue(world: World) -> Verdict {
     let first = client.hold(&pool, permits(2, 3)).await?;
     let mut large = client.enter(&pool, permits(3, 3)).await?;
     let mut small = client.enter(&pool, permits(1, 3)).await?;
+    world.waits(&mut large, &client).await?;
     world.waits(&mut small, &client).await?;
     release(first).await?;
     world.granted(&mut large).await?;

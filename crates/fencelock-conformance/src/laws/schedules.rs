@@ -34,7 +34,9 @@ pub(super) struct Attendant(mpsc::UnboundedSender<Task>);
 impl Attendant {
     pub(super) fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
         let (tasks, orders) = mpsc::unbounded_channel();
-        tokio::spawn(attend(place, orders, news));
+        // Seen now: it may be granted before the task begins.
+        let waits = !matches!(place.standing(), Standing::Granted(_));
+        tokio::spawn(attend(place, waits, orders, news));
         Self(tasks)
     }
 
@@ -55,11 +57,11 @@ impl Attendant {
 
 async fn attend(
     mut place: Box<dyn Place>,
+    mut waits: bool,
     mut tasks: mpsc::UnboundedReceiver<Task>,
     news: mpsc::UnboundedSender<News>,
 ) {
     let id = place.id().request;
-    let mut waits = !matches!(place.standing(), Standing::Granted(_));
     loop {
         let told = tokio::select! {
             biased;

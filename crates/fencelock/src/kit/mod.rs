@@ -22,24 +22,23 @@ pub(crate) mod number;
 )]
 pub(crate) mod own_places;
 pub(crate) mod pause;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres"))]
 pub(crate) mod reconnect;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod record;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres"))]
 #[cfg_attr(
-    not(all(feature = "redis", feature = "postgres")),
+    not(all(feature = "memory", feature = "redis", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "a store may need a part of it")
 )]
 pub(crate) mod served;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "zookeeper"))]
-#[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "on Redis, no call is closed to others"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "zookeeper"))]
+#[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "elsewhere no call is closed to others"))]
 pub(crate) mod share_call;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]
 pub(crate) mod tls;
 #[cfg(all(any(feature = "redis", feature = "postgres"), not(any(feature = "redis-tls", feature = "postgres-tls"))))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
-#[cfg(any(feature = "file", feature = "memory"))]
-#[cfg_attr(not(all(feature = "file", feature = "memory")), allow(dead_code, reason = "a store may need a part of it"))]
+#[cfg(feature = "file")]
 pub(crate) mod waking_lock;

@@ -11,10 +11,6 @@ use std::task::Waker;
 pub(crate) struct WakingLock<T>(Mutex<T>);
 
 impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
-    pub(crate) fn new(state: T) -> Self {
-        Self(Mutex::new(state))
-    }
-
     pub(crate) fn lock(&self) -> Locked<'_, T> {
         Locked { state: self.0.lock().unwrap_or_else(PoisonError::into_inner), noted: Noted::default() }
     }
@@ -96,7 +92,7 @@ mod tests {
 
     #[test]
     fn everybody_noted_is_woken_once_after_the_lock_is_given_back() {
-        let lock = Arc::new(WakingLock::new(State::default()));
+        let lock = Arc::new(WakingLock::<State>::default());
         let mut state = lock.lock();
         state.wakes.extend([Waker::from(Arc::clone(&lock)), Waker::from(Arc::clone(&lock))]);
         assert!(lock.lock_now().is_none());
@@ -108,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_panic_under_the_lock_loses_no_waker_and_does_no_harm() {
-        let lock = Arc::new(WakingLock::new(State::default()));
+        let lock = Arc::new(WakingLock::<State>::default());
         let noted = Arc::clone(&lock);
         let panicked = std::thread::spawn(move || {
             let mut state = noted.lock();

@@ -335,7 +335,14 @@ impl Hub {
         }
     }
 
-    fn told_granted(&self, id: RequestId, grant: u64) {
+    /// Somebody else took a grant of ours out of the store.
+    pub(crate) fn told_removed(&self, place: PlaceId, grant: u64) {
+        self.missing(place.request);
+        self.tell(SessionEvent::Gone(GrantId { place, token: FencingToken::new(grant) }, Loss::Removed));
+    }
+
+    /// A place of ours was granted.
+    pub(crate) fn told_granted(&self, id: RequestId, grant: u64) {
         let Some(slot) = self.lock().slots.get(&id).cloned() else { return };
         let mut is_ours = false;
         slot.change(|state| {

@@ -30,6 +30,7 @@ use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, PlaceId};
+use crate::time::{Clock, Moment};
 
 /// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
 pub(crate) trait Served: Send + Sync + 'static {
@@ -41,6 +42,20 @@ pub(crate) trait Served: Send + Sync + 'static {
 
     /// The bucket of a name.
     fn bucket_of(&self, name: &Name) -> u16;
+
+    /// Whether the server answers within the call, so that places are taken and left on the caller's own thread. By default it does not.
+    fn is_at_hand(&self) -> bool {
+        false
+    }
+
+    /// Sleeps for as long as a place waits; an error says that nothing was heard of the server. A server without a thread of its own uses
+    /// the time to end what is due.
+    fn wait_until(&self, clock: &dyn Clock, until: Moment) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            clock.sleep_until(until).await;
+            Ok(())
+        }
+    }
 
     /// Joins a queue at its tail. `again` says that this request may have been sent before.
     fn enter(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
 
 use super::slot::Slot;
 use super::{Core, Lightened, Over, Served};
@@ -52,6 +53,17 @@ impl<S: Served> ServedPlace<S> {
             .await;
         }
     }
+
+    async fn give_up(&self) -> Result<Left> {
+        let hub = self.core.member.hub();
+        if hub.over() == Over::There {
+            return Ok(Left::AlreadyGone);
+        }
+        let connection = self.core.link.connection().await?;
+        let was_there = self.core.member.leave(&connection, &self.slot.place, self.slot.seq()).await?;
+        hub.left(&self.slot);
+        Ok(if was_there { Left::Released } else { Left::AlreadyGone })
+    }
 }
 
 impl<S: Served> Drop for ServedPlace<S> {
@@ -70,12 +82,12 @@ impl<S: Served> Place for ServedPlace<S> {
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
-        let clock = Arc::clone(&self.core.link.clock);
+        let core = Arc::clone(&self.core);
         Box::pin(async move {
             tokio::select! {
                 biased;
                 settled = self.settle() => return settled,
-                () = clock.sleep_until(until) => {}
+                over = core.member.wait_until(&*core.link.clock, until) => over?,
             }
             Ok(self.standing())
         })
@@ -96,14 +108,10 @@ impl<S: Served> Place for ServedPlace<S> {
     }
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
-        Box::pin(async move {
-            if self.core.member.hub().over() == Over::There {
-                return Ok(Left::AlreadyGone);
-            }
-            let connection = self.core.link.connection().await?;
-            let was_there = self.core.member.leave(&connection, &self.slot.place, self.slot.seq()).await?;
-            self.core.member.hub().left(&self.slot);
-            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
-        })
+        Box::pin(self.give_up())
+    }
+
+    fn leave_now(&mut self) -> Option<Result<Left>> {
+        if self.core.member.is_at_hand() { self.give_up().now_or_never() } else { None }
     }
 }

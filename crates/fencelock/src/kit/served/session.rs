@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
 
 use super::enter::enter;
 use super::{Core, Over, Served};
@@ -73,6 +74,10 @@ impl<S: Served> Session for ServedSession<S> {
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(enter(&self.0, entry))
+    }
+
+    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
+        if self.0.member.is_at_hand() { enter(&self.0, Arc::clone(entry)).now_or_never() } else { None }
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {

@@ -1,42 +1,57 @@
 //! The way from one client to the store, and the faults scripted for it.
 
-use std::future::poll_fn;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::held::Held;
 use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::waking_lock::WakingLock;
+use crate::kit::served::Hub;
 use crate::store::RequestId;
 use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
 pub(super) struct Shared {
-    state: WakingLock<StoreState>,
+    state: Mutex<StoreState>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_virtual: bool,
     traps: AtomicU64,
+    /// Rung when a trap has caught a request.
+    caught: Notify,
 }
 
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, is_virtual: bool) -> Arc<Self> {
-        let state = WakingLock::new(StoreState::new(Arc::clone(&clock)));
-        Arc::new(Self { state, clock, is_virtual, traps: AtomicU64::new(0) })
+        let state = Mutex::new(StoreState::new(Arc::clone(&clock)));
+        Arc::new(Self { state, clock, is_virtual, traps: AtomicU64::new(0), caught: Notify::new() })
     }
 
-    /// Looks at the state as it is now, and wakes whom that concerns once the lock is given back.
+    /// Looks at the state as it is now. The sessions that it concerns are told once the lock is given back, since whoever they wake may
+    /// look, too.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut StoreState, Moment) -> R) -> R {
-        let mut state = self.state.lock();
+        // A panic under it does no harm to others: the state is changed in steps that leave it usable.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         state.sweep(now);
-        look(&mut state, now)
+        let answer = look(&mut state, now);
+        let news = std::mem::take(&mut state.news);
+        drop(state);
+        for (link, hub, news) in news {
+            if let Some(link) = link.upgrade() {
+                link.tell(&hub, news);
+            }
+        }
+        answer
     }
 }
+
+/// What a session is told.
+pub(super) type News = Box<dyn FnOnce(&Hub) + Send>;
+/// What a request does once it arrives.
+type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
 /// One kind of request, to script a fault for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,89 +83,73 @@ pub enum Operation {
     Breaks,
 }
 
-/// The session a request belongs to and, of an `enter`, its id.
+/// The session a request belongs to and, of an `enter`, its id: what a withdrawal or the session's end refuses.
 pub(super) type Tag = Option<(u64, Option<RequestId>)>;
 
 /// The way from one client to the store.
 pub(super) struct Link {
     pub(super) shared: Arc<Shared>,
     /// Whether any fault is scripted; without one the way costs one load.
-    scripted: AtomicBool,
+    is_scripted: AtomicBool,
     faults: Mutex<Faults>,
+    /// Rung when the client is not cut off any more.
+    healed: Notify,
 }
 
 #[derive(Default)]
-struct Faults {
-    cut: bool,
-    crashed: bool,
-    renewal_delay: Duration,
-    scripts: Vec<(Operation, Script)>,
-    parked: Vec<Waker>,
-    sessions: Vec<u64>,
+pub(super) struct Faults {
+    pub(super) cut: bool,
+    pub(super) crashed: bool,
+    pub(super) renewal_delay: Duration,
+    pub(super) scripts: Vec<(Operation, Script)>,
+    /// What the client's sessions are told once it is healed.
+    unheard: Vec<(Arc<Hub>, News)>,
 }
 
 /// What happens to the next request of one kind.
 #[derive(Clone, Copy)]
-enum Script {
+pub(super) enum Script {
     LoseReply,
     Hold(u64),
 }
 
 impl Link {
     pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
-        Arc::new(Self { shared, scripted: AtomicBool::new(false), faults: Mutex::default() })
+        let (is_scripted, faults, healed) = (AtomicBool::new(false), Mutex::default(), Notify::new());
+        Arc::new(Self { shared, is_scripted, faults, healed })
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Faults)) {
-        let parked = {
-            let mut faults = self.faults();
-            change(&mut faults);
-            let scripted =
-                faults.cut || faults.crashed || !faults.renewal_delay.is_zero() || !faults.scripts.is_empty();
-            self.scripted.store(scripted, Ordering::SeqCst);
-            if faults.cut || faults.crashed { Vec::new() } else { std::mem::take(&mut faults.parked) }
-        };
-        parked.into_iter().for_each(Waker::wake);
+    /// Scripts faults, or takes them back.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Faults) -> R) -> R {
+        let mut faults = self.faults();
+        let changed = change(&mut faults);
+        let is_cut = faults.cut || faults.crashed;
+        let is_scripted = is_cut || !faults.renewal_delay.is_zero() || !faults.scripts.is_empty();
+        self.is_scripted.store(is_scripted, Ordering::SeqCst);
+        if !is_cut {
+            let unheard = std::mem::take(&mut faults.unheard);
+            drop(faults);
+            unheard.into_iter().for_each(|(hub, news)| news(&hub));
+            self.healed.notify_waiters();
+        }
+        changed
     }
 
-    pub(super) fn cut(&self, cut: bool) {
-        self.change(|faults| faults.cut = cut);
-    }
-
-    pub(super) fn crash(&self) {
-        self.change(|faults| faults.crashed = true);
-    }
-
-    pub(super) fn slow_renewals(&self, delay: Duration) {
-        self.change(|faults| faults.renewal_delay = delay);
-    }
-
-    pub(super) fn lose_reply(&self, operation: Operation) {
-        self.change(|faults| faults.scripts.push((operation, Script::LoseReply)));
-    }
-
-    /// Holds back the next request of this kind; the trap's number.
-    pub(super) fn hold(&self, operation: Operation) -> u64 {
+    /// Holds back the next request of this kind.
+    pub(super) fn hold(&self, operation: Operation) -> DelayedRequest {
         let trap = self.shared.traps.fetch_add(1, Ordering::Relaxed);
-        self.shared.with(|state, _| state.held.push(Held::trap(trap)));
+        self.shared.with(|state, _| state.held.push(Held { trap, tag: None, effect: None }));
         self.change(|faults| faults.scripts.push((operation, Script::Hold(trap))));
-        trap
+        DelayedRequest { shared: Arc::clone(&self.shared), trap }
     }
 
-    pub(super) fn opened(&self, session: u64) {
-        self.faults().sessions.push(session);
-    }
-
-    pub(super) fn closed(&self, session: u64) {
-        self.faults().sessions.retain(|open| *open != session);
-    }
-
-    pub(super) fn sessions(&self) -> Vec<u64> {
-        self.faults().sessions.clone()
+    /// Whether a request may have to wait, or fail.
+    pub(super) fn is_scripted(&self) -> bool {
+        self.is_scripted.load(Ordering::SeqCst)
     }
 
     /// Whether the client hears nothing of the store.
@@ -159,17 +158,15 @@ impl Link {
         faults.cut || faults.crashed
     }
 
-    /// Whether the client can talk to the store; wakes it when it can again.
-    pub(super) fn is_open(&self, cx: &Context<'_>) -> bool {
-        if !self.scripted.load(Ordering::SeqCst) {
-            return true;
+    /// Tells a session of the client, once it is not cut off.
+    fn tell(&self, hub: &Arc<Hub>, news: News) {
+        if self.is_scripted() {
+            let mut faults = self.faults();
+            if faults.cut || faults.crashed {
+                return faults.unheard.push((Arc::clone(hub), news));
+            }
         }
-        let mut faults = self.faults();
-        let closed = faults.cut || faults.crashed;
-        if closed && !faults.parked.iter().any(|waker| waker.will_wake(cx.waker())) {
-            faults.parked.push(cx.waker().clone());
-        }
-        !closed
+        news(hub);
     }
 
     /// Sends one request: applies it to the store, unless a fault is scripted for it.
@@ -179,15 +176,10 @@ impl Link {
         tag: Tag,
         apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if !self.scripted.load(Ordering::SeqCst) {
+        if !self.is_scripted() {
             return self.shared.with(apply);
         }
         Box::pin(self.send_badly(operation, tag, apply)).await
-    }
-
-    /// The same for a caller that cannot wait; `None`, and nothing is done, while any fault is scripted.
-    pub(super) fn send_now<R>(&self, apply: impl FnOnce(&mut StoreState, Moment) -> R) -> Option<R> {
-        (!self.scripted.load(Ordering::SeqCst)).then(|| self.shared.with(apply))
     }
 
     async fn send_badly<T: Send + 'static>(
@@ -203,61 +195,112 @@ impl Link {
             clock.sleep_until(clock.now().after(delay)).await;
             self.open_again().await;
         }
-        match self.script(operation) {
+        let script = self.change(|faults| {
+            let index = faults.scripts.iter().position(|(of, _)| *of == operation)?;
+            Some(faults.scripts.remove(index).1)
+        });
+        match script {
             None => self.shared.with(apply),
             Some(Script::LoseReply) => {
                 drop(self.shared.with(apply));
                 Err(unanswered(operation))
             }
-            Some(Script::Hold(trap)) => self.wait_for(trap, operation, tag, apply).await,
+            Some(Script::Hold(trap)) => {
+                let (answer, answered) = oneshot::channel();
+                let effect: Effect =
+                    Box::new(move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now))));
+                self.shared.with(|state, _| {
+                    if let Some(held) = state.held.iter_mut().find(|held| held.trap == trap) {
+                        (held.tag, held.effect) = (tag, Some(effect));
+                    }
+                });
+                self.shared.caught.notify_waiters();
+                // The request is lost when the trap is gone, or when it was withdrawn meanwhile.
+                answered.await.unwrap_or_else(|_| Err(unanswered(operation)))
+            }
         }
     }
 
     async fn open_again(&self) {
-        poll_fn(|cx| if self.is_open(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-    }
-
-    fn script(&self, operation: Operation) -> Option<Script> {
-        let mut script = None;
-        self.change(|faults| {
-            let index = faults.scripts.iter().position(|(of, _)| *of == operation);
-            script = index.map(|index| faults.scripts.remove(index).1);
-        });
-        script
-    }
-
-    async fn wait_for<T: Send + 'static>(
-        &self,
-        trap: u64,
-        operation: Operation,
-        tag: Tag,
-        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let (answer, answered) = oneshot::channel();
-        let effect = Box::new(move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now))));
-        self.shared.with(|state, _| {
-            let caught = state.held.iter_mut().find(|held| held.trap == trap).and_then(|held| held.catch(tag, effect));
-            state.wakes.extend(caught);
-        });
-        // The request is lost when the trap is gone, or when it was withdrawn meanwhile.
-        answered.await.unwrap_or_else(|_| Err(unanswered(operation)))
+        loop {
+            let healed = self.healed.notified();
+            if !self.is_cut() {
+                return;
+            }
+            healed.await;
+        }
     }
 }
 
-fn unanswered(operation: Operation) -> Error {
-    let operation = match operation {
-        Operation::Open => "open",
-        Operation::Enter => "enter",
-        Operation::Withdraw => "cancel",
-        Operation::Renew => "renew",
-        Operation::Close => "close",
-        Operation::Lighten => "downgrade",
-        Operation::Leave => "leave",
-        Operation::Queue => "queue",
-        Operation::Contention => "contention",
-        Operation::Names => "names",
-        Operation::Break => "break",
-        Operation::Breaks => "breaks",
-    };
-    Error::new(ErrorKind::Unreachable, operation, "the answer was lost").retryable().outcome_unknown()
+pub(super) fn unanswered(operation: Operation) -> Error {
+    let message = "the answer was lost";
+    Error::new(ErrorKind::Unreachable, "memory", message)
+        .with("request", format!("{operation:?}"))
+        .retryable()
+        .outcome_unknown()
+}
+
+/// One request that is held back, or a trap that waits for one.
+pub(super) struct Held {
+    trap: u64,
+    tag: Tag,
+    effect: Option<Effect>,
+}
+
+impl Held {
+    /// Whether this is a request of `session`, and of `id` where one is given.
+    pub(super) fn is_of(&self, session: u64, id: Option<RequestId>) -> bool {
+        self.tag.is_some_and(|(of, request)| of == session && (id.is_none() || request == id))
+    }
+}
+
+/// A request that [`MemoryStore::delay_next`](super::MemoryStore::delay_next) holds back.
+///
+/// Dropping this loses the request for good, as if the connection had broken.
+#[must_use = "dropping it loses the request"]
+pub struct DelayedRequest {
+    shared: Arc<Shared>,
+    trap: u64,
+}
+
+impl DelayedRequest {
+    /// Completes once the request is on its way and held back.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again.
+    pub async fn caught(&self) {
+        loop {
+            let caught = self.shared.caught.notified();
+            let waits = |held: &Held| held.trap == self.trap && held.effect.is_none();
+            if !self.shared.with(|state, _| state.held.iter().any(waits)) {
+                return;
+            }
+            caught.await;
+        }
+    }
+
+    /// Lets the request arrive now. Says whether it took effect: not when it was withdrawn, its place was left or its
+    /// session ended meanwhile, or when no request had been caught yet.
+    pub fn release(self) -> bool {
+        self.shared.with(|state, now| self.take(state).map(|effect| effect(state, now)).is_some())
+    }
+
+    fn take(&self, state: &mut StoreState) -> Option<Effect> {
+        let index = state.held.iter().position(|held| held.trap == self.trap)?;
+        state.held.remove(index).effect
+    }
+}
+
+impl Drop for DelayedRequest {
+    fn drop(&mut self) {
+        let lost = self.shared.with(|state, _| self.take(state));
+        // Dropped outside the lock: it may own whatever the caller gave it.
+        drop(lost);
+    }
+}
+
+impl fmt::Debug for DelayedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DelayedRequest({})", self.trap)
+    }
 }

@@ -4,9 +4,8 @@
 //! test gets its own handle with [`MemoryStore::another_process`]; faults are scripted per handle.
 
 mod clock;
-mod held;
 mod link;
-mod session;
+mod member;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,14 +17,14 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use futures_util::stream;
 
 pub use self::clock::VirtualClock;
-pub use self::held::DelayedRequest;
-pub use self::link::Operation;
-use self::link::{Link, Shared};
-use self::session::{Core, MemorySession};
+pub use self::link::{DelayedRequest, Operation};
+use self::link::{Link, Script, Shared};
+use self::member::{Member, Way};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::reconnect::Reconnect;
+use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId,
@@ -42,6 +41,7 @@ use crate::time::{Clock, SystemClock};
 #[derive(Clone)]
 pub struct MemoryStore {
     link: Arc<Link>,
+    served: Arc<ServedStore<Memory>>,
 }
 
 impl MemoryStore {
@@ -88,37 +88,19 @@ impl MemoryStore {
     }
 
     /// Another client's way to this store, with no fault scripted.
-    ///
-    /// ```
-    /// let store = fencelock::memory::MemoryStore::new();
-    /// let (alice, bob) = (store.another_process(), store.another_process());
-    /// alice.partition(); // bob notices nothing
-    /// # let _ = bob;
-    /// ```
     #[must_use]
     pub fn another_process(&self) -> Self {
         Self::on(Arc::clone(&self.link.shared))
     }
 
     fn on(shared: Arc<Shared>) -> Self {
-        Self { link: Link::new(shared) }
+        let link = Link::new(shared);
+        Self { served: Arc::new(ServedStore::new(Memory(Arc::clone(&link)))), link }
     }
 
     /// Expires every session of this client now, whatever its ttl; the client is told, unless it is cut off.
-    ///
-    /// ```
-    /// # let store = fencelock::memory::MemoryStore::new();
-    /// let client = store.another_process();
-    /// client.expire_sessions();
-    /// assert_eq!(store.census().sessions, 0);
-    /// ```
     pub fn expire_sessions(&self) {
-        let sessions = self.link.sessions();
-        self.link.shared.with(|state, _| {
-            for session in sessions {
-                state.end(session, crate::store::Loss::Expired);
-            }
-        });
+        self.link.shared.with(|state, _| state.expire_all_of(&self.link));
     }
 
     /// Cuts this client off from the store, until [`MemoryStore::heal`].
@@ -129,57 +111,35 @@ impl MemoryStore {
     ///
     /// ```
     /// # let store = fencelock::memory::MemoryStore::new();
-    /// let client = store.another_process();
-    /// client.partition();
-    /// client.heal();
+    /// let (alice, bob) = (store.another_process(), store.another_process());
+    /// alice.partition(); // bob notices nothing
+    /// alice.heal();
+    /// # let _ = bob;
     /// ```
     pub fn partition(&self) {
-        self.link.cut(true);
+        self.link.change(|faults| faults.cut = true);
     }
 
     /// Ends a partition: what hangs arrives now.
     pub fn heal(&self) {
-        self.link.cut(false);
+        self.link.change(|faults| faults.cut = false);
     }
 
     /// Kills this client: nothing of it reaches the store any more, and nothing it awaits from the store is ever
     /// answered. Its sessions expire unrenewed. There is no way back; a restart is another handle.
-    ///
-    /// ```
-    /// # let store = fencelock::memory::MemoryStore::new();
-    /// let client = store.another_process();
-    /// client.crash();
-    /// let restarted = store.another_process();
-    /// # let _ = restarted;
-    /// ```
     pub fn crash(&self) {
-        self.link.crash();
+        self.link.change(|faults| faults.crashed = true);
     }
 
     /// Makes every renewal of this client from now on reach the store `delay` late, by the store's clock; zero ends it.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # let store = fencelock::memory::MemoryStore::new();
-    /// let client = store.another_process();
-    /// client.slow_renewals(Duration::from_secs(3));
-    /// client.slow_renewals(Duration::ZERO);
-    /// ```
     pub fn slow_renewals(&self, delay: Duration) {
-        self.link.slow_renewals(delay);
+        self.link.change(|faults| faults.renewal_delay = delay);
     }
 
     /// Loses the answer to this client's next request of that kind: the request takes effect, and fails as
     /// [`ErrorKind::Unreachable`] with [`Outcome::Unknown`](crate::Outcome::Unknown). Calls add up.
-    ///
-    /// ```
-    /// use fencelock::memory::{MemoryStore, Operation};
-    /// # let store = MemoryStore::new();
-    /// let client = store.another_process();
-    /// client.lose_next_reply(Operation::Enter); // a ghost is in the queue unless the client cleans up
-    /// ```
     pub fn lose_next_reply(&self, operation: Operation) {
-        self.link.lose_reply(operation);
+        self.link.change(|faults| faults.scripts.push((operation, Script::LoseReply)));
     }
 
     /// Holds back this client's next request of that kind until it is released: it then takes effect, even if the
@@ -194,7 +154,7 @@ impl MemoryStore {
     /// assert!(!late.release(), "no effect");
     /// ```
     pub fn delay_next(&self, operation: Operation) -> DelayedRequest {
-        DelayedRequest { trap: self.link.hold(operation), shared: Arc::clone(&self.link.shared) }
+        self.link.hold(operation)
     }
 
     /// Takes one place out of its queue, as somebody with access to the store might; its client is told. Says whether
@@ -204,10 +164,6 @@ impl MemoryStore {
     }
 
     /// What is in the store now.
-    ///
-    /// ```
-    /// assert_eq!(fencelock::memory::MemoryStore::new().census(), Default::default());
-    /// ```
     #[must_use]
     pub fn census(&self) -> Census {
         let (sessions, names, places) = self.link.shared.with(|state, _| state.count());
@@ -272,53 +228,90 @@ impl Store for MemoryStore {
     }
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        Box::pin(async move {
-            let Opening { owner, ttl, clock, .. } = opening;
-            if ttl.is_zero() {
-                return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
-            }
-            let confirmed = clock.now();
-            let open = move |state: &mut state::StoreState, now| Ok(state.open(&owner, ttl, now));
-            let session = self.link.send(Operation::Open, None, open).await?;
-            let core = Arc::new(Core::new(Arc::clone(&self.link), session, clock));
-            let events = Arc::clone(&core).events();
-            Ok(Opened { session: Arc::new(MemorySession(core)), events, ttl: Some(ttl), confirmed, capability: None })
-        })
+        Store::open(&*self.served, opening)
     }
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        Box::pin(async move {
-            let name = name.clone();
-            self.link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name, page))).await
-        })
+        self.served.queue(name, page)
     }
 
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
-        Box::pin(async move {
-            let (name, mine) = (name.clone(), mine.to_vec());
-            self.link.send(Operation::Contention, None, move |state, _| Ok(state.outline(&name, &mine))).await
-        })
+        self.served.contention(name, mine)
     }
 
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        Box::pin(stream::once(async move {
-            let prefix = prefix.to_owned();
-            self.link.send(Operation::Names, None, move |state, _| Ok(state.names(&prefix))).await
-        }))
+        self.served.names(prefix)
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let order = order.clone();
-            self.link.send(Operation::Break, None, move |state, _| Ok(state.break_grant(order))).await
-        })
+        self.served.break_grant(order)
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        Box::pin(async move {
-            let name = name.clone();
-            self.link.send(Operation::Breaks, None, move |state, _| Ok(state.breaks(&name))).await
-        })
+        self.served.breaks(name)
+    }
+}
+
+/// The store as one client asks it.
+struct Memory(Arc<Link>);
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl Memory {
+    /// Without a limit of its own: what a client sends that is cut off hangs until it is healed or its caller gives up.
+    fn way(&self, member: Option<Arc<Member>>, clock: Arc<dyn Clock>) -> Arc<Reconnect<Way>> {
+        Reconnect::new(Way { link: Arc::clone(&self.0), member }, clock, Duration::MAX)
+    }
+}
+
+impl Server for Memory {
+    type Member = Member;
+    type Listed = ();
+
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Reconnect<Way>>)> {
+        if opening.ttl.is_zero() {
+            return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
+        }
+        let clock = Arc::clone(&opening.clock);
+        let member = Arc::new(Member::new(&self.0, opening, hub));
+        Ok((Arc::clone(&member), self.way(Some(member), clock)))
+    }
+
+    fn reader(&self) -> Arc<Reconnect<Way>> {
+        self.way(None, Arc::clone(&self.0.shared.clock))
+    }
+
+    async fn queue(&self, link: &Link, name: &Name, page: Page) -> Result<Queue> {
+        let name = name.clone();
+        link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name, page))).await
+    }
+
+    async fn contention(&self, link: &Link, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+        let (name, mine) = (name.clone(), mine.to_vec());
+        link.send(Operation::Contention, None, move |state, _| Ok(state.outline(&name, &mine))).await
+    }
+
+    async fn names(&self, link: &Link, (): (), prefix: &str) -> Result<(Vec<Name>, Option<()>)> {
+        let prefix = prefix.to_owned();
+        link.send(Operation::Names, None, move |state, _| Ok((state.names(&prefix), None))).await
+    }
+
+    async fn break_grant(&self, link: &Link, order: &Break) -> Result<bool> {
+        let order = order.clone();
+        link.send(Operation::Break, None, move |state, _| Ok(state.break_grant(order))).await
+    }
+
+    async fn breaks(&self, link: &Link, name: &Name) -> Result<Vec<Break>> {
+        let name = name.clone();
+        link.send(Operation::Breaks, None, move |state, _| Ok(state.breaks(&name))).await
     }
 }
 

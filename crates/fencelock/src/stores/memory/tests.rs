@@ -169,8 +169,8 @@ async fn sessions_expire_at_once_when_told_to_and_only_those_of_that_client() {
     let mut waiting = enter(&*his.session, 2).await;
     alice.expire_sessions();
     assert_eq!(hers.events.next().await, Some(SessionEvent::Over));
-    assert_eq!(hers.events.next().await, None);
-    assert_eq!(held.next(Moment::NEVER).await.unwrap(), Standing::Lost(Loss::Expired));
+    assert_eq!(held.standing(), Standing::Lost(Loss::Expired));
+    assert_eq!(held.next(Moment::NEVER).await.unwrap_err().kind(), ErrorKind::Lost);
     assert!(matches!(waiting.next(Moment::NEVER).await.unwrap(), Standing::Granted(_)));
     assert_eq!(hers.session.enter(entry(3)).await.err().unwrap().kind(), ErrorKind::Lost);
 }
@@ -180,8 +180,9 @@ async fn a_place_taken_out_by_a_stranger_is_reported() {
     let store = MemoryStore::new();
     let mut opened = open(&store).await;
     let held = enter(&*opened.session, 1).await;
-    assert!(store.remove(&held.id()));
     let Standing::Granted(grant) = held.standing() else { panic!("{:?}", held.standing()) };
+    assert!(store.remove(&held.id()));
+    assert_eq!(held.standing(), Standing::Lost(Loss::Removed));
     let gone = GrantId { place: held.id(), token: grant.token };
     assert_eq!(opened.events.next().await, Some(SessionEvent::Gone(gone, Loss::Removed)));
     assert_eq!(opened.session.renew(&[held.id()]).await.unwrap().gone, [(held.id(), Loss::Removed)]);

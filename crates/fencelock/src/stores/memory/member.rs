@@ -1,0 +1,152 @@
+//! What a session asks the store for, over the link of its client.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::select;
+
+use super::link::{Link, Operation, Tag, unanswered};
+use super::state::StoreState;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::reconnect::Dial;
+use crate::kit::served::{Enter, Hub, Lightened, Served, Withdrawn};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
+use crate::time::{Clock, Moment};
+
+/// A session. The store numbers it when it opens.
+pub(super) struct Member {
+    link: Arc<Link>,
+    opening: Opening,
+    hub: Arc<Hub>,
+    number: OnceLock<u64>,
+}
+
+impl Member {
+    pub(super) fn new(link: &Arc<Link>, opening: Opening, hub: Hub) -> Self {
+        Self { link: Arc::clone(link), opening, hub: Arc::new(hub), number: OnceLock::new() }
+    }
+
+    async fn open(&self) -> Result<()> {
+        if self.number.get().is_some() {
+            return Ok(());
+        }
+        let (owner, ttl, sent) = (self.opening.owner.clone(), self.opening.ttl, self.opening.clock.now());
+        let (hub, link) = (Arc::clone(&self.hub), Arc::downgrade(&self.link));
+        let number =
+            self.link.send(Operation::Open, None, move |state, now| Ok(state.open(owner, ttl, now, hub, link))).await?;
+        let _ = self.number.set(number);
+        self.hub.confirm(sent);
+        Ok(())
+    }
+
+    /// Its number; 0, which no session has, before it is open.
+    fn number(&self) -> u64 {
+        self.number.get().copied().unwrap_or(0)
+    }
+
+    fn tag(&self, id: Option<RequestId>) -> Tag {
+        Some((self.number(), id))
+    }
+}
+
+impl Served for Member {
+    type Dial = Way;
+
+    fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    fn bucket_of(&self, _: &Name) -> u16 {
+        0
+    }
+
+    fn is_at_hand(&self) -> bool {
+        !self.link.is_scripted()
+    }
+
+    async fn wait_until(&self, clock: &dyn Clock, until: Moment) -> Result<()> {
+        let mut over = clock.sleep_until(until);
+        loop {
+            // The one ahead may expire then; somebody has to look, and it may as well be us.
+            let expiry = self.link.shared.with(|state, _| state.next_expiry());
+            select! {
+                biased;
+                () = &mut over => break,
+                () = self.link.shared.clock.sleep_until(expiry) => {}
+            }
+        }
+        match self.link.is_cut() {
+            true => Err(Error::new(ErrorKind::Unreachable, "next", "the client is cut off from the store").retryable()),
+            false => Ok(()),
+        }
+    }
+
+    async fn enter(&self, link: &Link, entry: &Entry, _: bool) -> Result<Enter> {
+        let (session, entry, tag) = (self.number(), entry.clone(), self.tag(Some(entry.id)));
+        link.send(Operation::Enter, tag, move |state, _| state.enter(session, &entry)).await
+    }
+
+    async fn leave(&self, link: &Link, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
+        let (session, id) = (self.number(), place.request);
+        link.send(Operation::Leave, self.tag(None), move |state, _| Ok(state.leave(session, id, seq))).await
+    }
+
+    async fn lighten(&self, link: &Link, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+        let name = place.name.clone();
+        link.send(Operation::Lighten, self.tag(None), move |state, _| Ok(state.lighten(&name, seq, claim))).await
+    }
+
+    async fn withdraw(&self, link: &Link, place: &PlaceId) -> Result<Withdrawn> {
+        let (session, id) = (self.number(), place.request);
+        let withdraw = move |was_there| Withdrawn { epoch: None, was_there };
+        link.send(Operation::Withdraw, self.tag(None), move |state, _| Ok(withdraw(state.leave(session, id, None))))
+            .await
+    }
+
+    async fn renew(&self, link: &Link, _: &[(PlaceId, u64)]) -> Result<bool> {
+        let session = self.number();
+        link.send(Operation::Renew, self.tag(None), move |state, now| Ok(state.renew(session, now))).await
+    }
+
+    fn tidy_up(&self) {}
+
+    async fn close(&self, link: &Link) -> Result<()> {
+        let session = self.number();
+        // No tag: closing ends the session's held requests, and is not itself one of them.
+        let close = move |state: &mut StoreState, _| {
+            state.end(session, Loss::Closed);
+            Ok(())
+        };
+        link.send(Operation::Close, None, close).await
+    }
+}
+
+/// The way to the store: a connection is the client's link, on which its session is opened first.
+pub(super) struct Way {
+    pub(super) link: Arc<Link>,
+    pub(super) member: Option<Arc<Member>>,
+}
+
+impl Dial for Way {
+    type Connection = Link;
+
+    fn dial(&self, _: u64) -> BoxFuture<'_, Result<Arc<Link>>> {
+        Box::pin(async move {
+            if let Some(member) = &self.member {
+                member.open().await?;
+            }
+            Ok(Arc::clone(&self.link))
+        })
+    }
+
+    fn too_slow(&self, _: Duration) -> Error {
+        unanswered(Operation::Open)
+    }
+
+    fn is_alive(_: &Link) -> bool {
+        true
+    }
+}
