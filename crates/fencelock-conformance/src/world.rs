@@ -73,8 +73,10 @@ pub(crate) const NO_PERMITS: &str = "the store knows no permits";
 pub(crate) const NO_ORDER: &str = "the store keeps no order";
 /// Why laws about tokens say nothing about a store.
 pub(crate) const NO_TOKENS: &str = "the store has no tokens";
+/// Why laws about notes say nothing about a store.
+pub(crate) const NO_NOTES: &str = "the store keeps no notes";
 /// What excuses a store by its capability, so that no further excuse is needed.
-pub(crate) const BY_CAPABILITY: [&str; 4] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS];
+pub(crate) const BY_CAPABILITY: [&str; 5] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES];
 
 /// How long a law waits for what must happen at all, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -386,6 +388,10 @@ impl Client {
 
     pub(crate) fn needs_permits(&self) -> Verdict {
         needs_permits(self.capability())
+    }
+
+    pub(crate) fn needs_notes(&self) -> Verdict {
+        if self.capability().notes { Ok(()) } else { Err(Fault::Inapplicable(NO_NOTES.to_owned())) }
     }
 
     pub(crate) fn needs_tokens(&self) -> Verdict {

@@ -154,8 +154,9 @@ pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard,
 pub use queue::Claim;
 pub use recipes::{MultiGuard, MultiLock, Router};
 pub use store::{
-    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Order,
-    Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits, stores,
+    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Note,
+    NoteRead, Order, Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits,
+    stores,
 };
 #[cfg(feature = "file")]
 pub use stores::file;

@@ -288,7 +288,6 @@ const fn loss_label(loss: Loss) -> &'static str {
         Loss::Replaced => "replaced",
         Loss::Restarted => "restarted",
         Loss::PerhapsRestarted => "perhaps_restarted",
-        Loss::Disconnected => "disconnected",
         Loss::Unconfirmed => "unconfirmed",
         Loss::Removed => "removed",
         Loss::Broken => "broken",

@@ -11,7 +11,8 @@ use crate::show::{print, print_json};
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,
-/// `order`, `tokens`, `certainty`, `excludes` (whose locks are the same ones; empty for no other client's), `shared_claims`, `detection_slack_ms`, `wake_bound_ms` and `residue`;
+/// `order`, `tokens`, `certainty`, `excludes` (whose locks are the same ones; empty for no other client's), `shared_claims`,
+/// `notes` (whether a holder can write a note on its lock), `detection_slack_ms`, `wake_bound_ms` and `residue`;
 /// and `layouts`, the other ones that its URL may ask for: an array of objects with `asked_by` (the option) and
 /// `capability`.
 #[derive(Debug, Args)]
@@ -62,6 +63,7 @@ struct Promises {
     certainty: &'static str,
     excludes: &'static str,
     shared_claims: bool,
+    notes: bool,
     detection_slack_ms: u64,
     wake_bound_ms: u64,
     residue: &'static str,
@@ -109,6 +111,7 @@ impl Promises {
             certainty: capability.certainty,
             excludes: capability.excludes,
             shared_claims: capability.shared_claims,
+            notes: capability.notes,
             detection_slack_ms: ms(capability.detection_slack),
             wake_bound_ms: ms(capability.wake_bound),
             residue: capability.residue,

@@ -104,6 +104,7 @@ const ROWS: &[(&str, Cell)] = &[
     ("fencing tokens", |_, capability| tokens(capability.tokens)),
     ("validity presumes", |_, capability| or_none(capability.certainty)),
     ("readers, writers, permits", |_, capability| claims(capability)),
+    ("notes on locks", |_, capability| if capability.notes { "yes" } else { "no" }.to_owned()),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
     ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
     ("renewals in a ttl, by default", |_, capability| renewals(&capability.pace)),

@@ -9,6 +9,7 @@ pub mod departed;
 pub mod identity;
 pub mod lighter;
 pub mod limits;
+pub mod notes;
 pub mod primitives;
 pub mod schedules;
 pub mod time;
@@ -58,6 +59,8 @@ macro_rules! with_laws {
             time::a_renewal_names_what_is_gone,
             breaks::a_break_ends_the_grant_it_names_and_no_later_one,
             breaks::who_is_broken_is_told_why_and_a_record_is_kept,
+            notes::a_note_is_written_by_the_current_holder_alone,
+            notes::a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over,
             view::the_queue_tells_who_holds_and_who_waits,
             view::a_queue_is_read_by_pages_and_in_short,
             view::names_lists_what_is_queued_for,

@@ -13,11 +13,12 @@ use tracing::{Instrument as _, Span, debug_span};
 use super::guard_error::GuardError;
 use super::kind::{Any, Exclusive};
 use crate::client::Lifeline;
+use crate::engine::Engine;
 use crate::engine::hold::{GuardState, Hold, Outside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::Loss;
+use crate::store::{Loss, PlaceId};
 use crate::token::FencingToken;
 
 /// A held lock: of a mutex, or what `K` says of [`kind`](crate::kind).
@@ -89,6 +90,14 @@ impl<K> Guard<K> {
             GuardState::Lost(loss) => Err(hold.lost_before(loss)),
             _ => Err(hold.released_before()),
         }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.share.hold.engine()
+    }
+
+    pub(super) fn place(&self) -> PlaceId {
+        self.share.hold.id().clone()
     }
 
     /// The hold, without holding it.

@@ -5,6 +5,7 @@ mod guard_error;
 pub mod kind;
 mod lock;
 mod mutex;
+mod note;
 mod rwlock;
 mod semaphore;
 

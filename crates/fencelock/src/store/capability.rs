@@ -23,6 +23,8 @@ pub struct Capability {
     pub shared_claims: bool,
     /// Whether permits of semaphores are understood, too.
     pub permits: bool,
+    /// Whether notes can be written on locks ([`Guard::write_note`](crate::Guard::write_note)).
+    pub notes: bool,
     /// A dead session's places go within its ttl plus this, by the store's clock.
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
@@ -53,6 +55,7 @@ impl Capability {
             certainty: "",
             shared_claims: false,
             permits: false,
+            notes: false,
             detection_slack: SLOW,
             wake_bound: SLOW,
             excludes: "",

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Break, Contender, Outline, Owner, Queue};
+use super::{Break, Contender, NoteRead, Outline, Owner, Queue};
 
 /// The longest text that is shown, in bytes: as long as the longest that we write.
 const LONGEST: usize = 512;
@@ -56,6 +56,11 @@ fn contender(contender: &mut Contender) {
     if let Some(purpose) = contender.purpose.as_deref().and_then(cleaned) {
         contender.purpose = Some(purpose.into());
     }
+}
+
+pub(crate) fn note(mut read: NoteRead) -> NoteRead {
+    read.note.iter_mut().for_each(|note| owner(&mut note.owner));
+    read
 }
 
 pub(crate) fn queue(mut queue: Queue) -> Queue {

@@ -16,6 +16,7 @@
 //! - one queue has one capacity, else [`Entered::Conflict`];
 //! - the capability tells the truth;
 //! - a session that is over says so, and why;
+//! - a note is written by the current holder alone, and outlives its grant;
 //! - a page of a queue, and a queue in short, say what the whole queue says;
 //! - an idle name leaves nothing beyond [`Capability::residue`].
 //!
@@ -31,6 +32,7 @@ pub(crate) mod clean;
 mod contention;
 mod guess;
 mod ids;
+mod note;
 mod opening;
 mod place;
 mod registry;
@@ -50,6 +52,7 @@ pub use self::breaking::Break;
 pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
 pub use self::contention::{Contention, Outline};
 pub use self::ids::{GrantId, Owner, PlaceId, RequestId};
+pub use self::note::{Note, NoteOrder, NoteRead};
 pub use self::opening::{Opening, Tasks};
 pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
@@ -108,6 +111,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
         Box::pin(async move { Err(breaks_nothing("breaks").with("name", name)) })
     }
+
+    /// Writes or deletes the note on a lock, as `order` says, if the grant that it names is current, in one step; says whether it was.
+    /// The note stays when the grant ends. A request that comes late does nothing once the grant has ended.
+    ///
+    /// By default [`ErrorKind::Unsupported`], as [`Capability::notes`] says.
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { Err(keeps_no_notes(&order.grant.place.name)) })
+    }
+
+    /// The note on a lock, unless its time is over, and the store's time. By default [`ErrorKind::Unsupported`].
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move { Err(keeps_no_notes(name)) })
+    }
+}
+
+fn keeps_no_notes(name: &Name) -> Error {
+    Error::new(ErrorKind::Unsupported, "note", "this store keeps no notes on locks").with("name", name)
 }
 
 fn breaks_nothing(operation: &'static str) -> Error {

@@ -11,6 +11,7 @@ mod doubt;
 mod metered;
 mod multi;
 mod mutex;
+mod notes;
 mod outage;
 mod queue;
 mod queue_random;

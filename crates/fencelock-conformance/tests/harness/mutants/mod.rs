@@ -91,6 +91,8 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::LosesWakesWhenDropped, &["a_dropped_next_loses_no_wake_up"]),
     (Flaw::BreaksWhoeverHolds, &["a_break_ends_the_grant_it_names_and_no_later_one"]),
     (Flaw::ForgetsBreaks, &["who_is_broken_is_told_why_and_a_record_is_kept"]),
+    (Flaw::TakesNotesOfAnybody, &["a_note_is_written_by_the_current_holder_alone"]),
+    (Flaw::ForgetsNotes, &["a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over"]),
     (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
     (Flaw::ShowsNewcomersFirst, &["nobody_appears_ahead_of_one_already_visible"]),
     (Flaw::CountsThePage, &["a_queue_is_read_by_pages_and_in_short"]),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::store::{
-    Ahead, Break, Capability, Entered, Entry, Grant, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList,
-    Queue, Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
+    Ahead, Break, Capability, Entered, Entry, Grant, Left, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Place,
+    PlaceId, PlaceList, Queue, Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
 };
 use fencelock::{Claim, Clock, FencingToken, Loss, Moment, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
@@ -60,6 +60,8 @@ pub(crate) enum Flaw {
     ServesFewWaiters,
     BreaksWhoeverHolds,
     ForgetsBreaks,
+    TakesNotesOfAnybody,
+    ForgetsNotes,
     GivesUpDowngradesInDoubt,
     DowngradesByTwoPlaces,
     ServesBehindFewHolders,
@@ -218,6 +220,31 @@ impl Store for MutantStore {
                 (order.place.request, order.token) = (holder.id, grant.token);
             }
             self.sound.break_grant(&order).await
+        })
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let mut order = order.clone();
+            order.grant.place.name = self.shared.inner(&order.grant.place.name);
+            let queue = self.sound.queue(&order.grant.place.name, Page::ALL).await?;
+            if self.shared.flaw == Flaw::TakesNotesOfAnybody
+                && let Some((holder, grant)) = queue.contenders.first().and_then(|first| Some((first, first.grant?)))
+            {
+                (order.grant.place.request, order.grant.token) = (holder.id, grant.token);
+            }
+            self.sound.write_note(&order).await
+        })
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move {
+            let name = self.shared.inner(name);
+            let mut read = self.sound.note(&name).await?;
+            if self.shared.flaw == Flaw::ForgetsNotes && self.sound.queue(&name, Page::ALL).await?.queued == 0 {
+                read.note = None;
+            }
+            Ok(read)
         })
     }
 

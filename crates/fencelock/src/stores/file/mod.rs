@@ -86,6 +86,7 @@ fn capability() -> Capability {
         certainty: "the kernel keeps a lock for as long as the process lives; only removing files by hand ends it earlier",
         shared_claims: true,
         permits: true,
+        notes: false,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         excludes: "",

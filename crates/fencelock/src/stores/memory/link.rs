@@ -81,6 +81,10 @@ pub enum Operation {
     Break,
     /// Reading what was broken.
     Breaks,
+    /// Writing a note on a lock.
+    WriteNote,
+    /// Reading it.
+    Note,
 }
 
 /// The session a request belongs to and, of an `enter`, its id: what a withdrawal or the session's end refuses.

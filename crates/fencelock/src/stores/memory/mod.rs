@@ -6,6 +6,7 @@
 mod clock;
 mod link;
 mod member;
+mod notes;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -27,8 +28,8 @@ use crate::kit::reconnect::Reconnect;
 use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, PlaceId, Queue, RequestId,
-    Store, StoreInfo, StoreUrl, Tokens,
+    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, PlaceId,
+    Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::{Clock, SystemClock};
 
@@ -210,6 +211,7 @@ static CAPABILITY: Capability = Capability {
     certainty: "the process lives",
     shared_claims: true,
     permits: true,
+    notes: true,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
     excludes: "",
@@ -245,6 +247,21 @@ impl Store for MemoryStore {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         self.served.break_grant(order)
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let (order, clock) = (order.clone(), Arc::clone(&self.link.shared.clock));
+            let write = move |state: &mut state::StoreState, _| Ok(state.write_note(&order, clock.wall()));
+            self.link.send(Operation::WriteNote, None, write).await
+        })
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move {
+            let (name, clock) = (name.clone(), Arc::clone(&self.link.shared.clock));
+            self.link.send(Operation::Note, None, move |state, _| Ok(state.note(&name, clock.wall()))).await
+        })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

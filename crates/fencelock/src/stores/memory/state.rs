@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::link::{Held, Link, News};
+use super::notes::Notes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::clock_number;
 use crate::kit::served::{Broken, Enter, Hub, Lightened, Over};
@@ -32,6 +33,7 @@ pub(super) struct StoreState {
     breaks: VecDeque<Break>,
     /// What sessions are told once the lock is given back.
     pub(super) news: Vec<Told>,
+    pub(super) notes: Notes,
 }
 
 /// How many broken grants are remembered.
@@ -85,6 +87,7 @@ impl StoreState {
             next_expiry: Moment::NEVER,
             breaks: VecDeque::new(),
             news: Vec::new(),
+            notes: Notes::default(),
         }
     }
 

@@ -50,6 +50,7 @@ static CAPABILITY: Capability = Capability {
     certainty: "the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: true,
+    notes: false,
     // Who waits looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),

@@ -105,6 +105,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         certainty: "the servers hear of each other in time, and no server loses transactions that the others have (docs/zookeeper-connection-loss.md)",
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
+        notes: false,
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),

@@ -29,6 +29,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: true,
+    notes: false,
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),

@@ -19,6 +19,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
     shared_claims: false,
     permits: false,
+    notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock and any other client that sets a string of that name if it is absent; with `prefix=mutex:` npm redis-semaphore's mutex",

@@ -18,6 +18,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: false,
+    notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     excludes: "Redisson's RLock, spin lock, fenced lock, the holder of its fair lock, and its read-write lock. A mutex is refused under the name of a read-write lock, and the other way round",

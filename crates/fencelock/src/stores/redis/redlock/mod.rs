@@ -42,6 +42,7 @@ static CAPABILITY: Capability = Capability {
     certainty: "all clients name the same masters, which know nothing of each other; of every quorum one master at least keeps the key: it loses no memory (one that was started anew is not counted by fencelocks for `rejoin_ms`, and by other clients it is), nobody deletes the key, and its wall clock does not jump ahead; clocks go at rates that differ by less than `drift_ms` in a ttl",
     shared_claims: false,
     permits: false,
+    notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     excludes: "redsync, npm redlock, rslock, pottery and any other client that sets a string of that name at a quorum of the same masters; with `prefix=mutex:` npm redis-semaphore's mutex",
