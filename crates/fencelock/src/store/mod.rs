@@ -126,7 +126,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-fn keeps_no_notes(name: &Name) -> Error {
+pub(crate) fn keeps_no_notes(name: &Name) -> Error {
     Error::new(ErrorKind::Unsupported, "note", "this store keeps no notes on locks").with("name", name)
 }
 

@@ -14,7 +14,9 @@ use super::{Connection, Core, Hub, Over, Served};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
 use crate::name::Name;
-use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
+use crate::store::{
+    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Store, keeps_no_notes,
+};
 
 /// What such a store asks its server about queues, and how it gets there.
 pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
@@ -62,6 +64,15 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     fn break_grant(&self, connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send;
 
     fn breaks(&self, connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<Vec<Break>>> + Send;
+
+    /// Writes a note if its grant is current: whether it was. By default the store keeps none.
+    fn write_note(&self, _connection: &Wire<Self>, order: &NoteOrder) -> impl Future<Output = Result<bool>> + Send {
+        std::future::ready(Err(keeps_no_notes(&order.grant.place.name)))
+    }
+
+    fn note(&self, _connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<NoteRead>> + Send {
+        std::future::ready(Err(keeps_no_notes(name)))
+    }
 }
 
 /// A session, and its way to the server.
@@ -179,6 +190,14 @@ impl<S: Server> Store for ServedStore<S> {
                 None => Ok(false),
             }
         })
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { self.server.write_note(&*self.connection().await?, order).await })
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move { self.server.note(&*self.connection().await?, name).await })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

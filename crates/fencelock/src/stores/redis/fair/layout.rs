@@ -106,6 +106,11 @@ impl Layout {
         self.tag(self.bucket_of(name), 7 + name.as_str().len()) + "breaks:" + name.as_str()
     }
 
+    /// The key of the note on a lock.
+    pub(super) fn note_key(&self, name: &Name) -> String {
+        self.tag(self.bucket_of(name), 5 + name.as_str().len()) + "note:" + name.as_str()
+    }
+
     /// The bucket of a name.
     pub(super) fn bucket_of(&self, name: &Name) -> u16 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,6 +160,7 @@ mod tests {
             assert_eq!(hashed(&slot.bucket_key), tag);
             assert_eq!(hashed(&slot.queue_key), tag);
             assert_eq!(hashed(&layout.breaks_key(&name)), tag);
+            assert_eq!(hashed(&layout.note_key(&name)), tag);
         }
     }
 
@@ -185,7 +191,8 @@ mod tests {
         let layout = Layout::new("here");
         let name = Name::new("bucket").unwrap();
         let slot = layout.slot(&name);
-        let keys = [slot.bucket_key, slot.queue_key, layout.breaks_key(&name), layout.session_key(7)];
+        let kept = [layout.breaks_key(&name), layout.note_key(&name)];
+        let keys = [[slot.bucket_key, slot.queue_key], kept, [layout.session_key(7), layout.janitor_key()]].concat();
         for key in &keys {
             assert!(key.starts_with("here:2:"), "{key}");
             assert_ne!(*key, layout.layout_key());

@@ -3,6 +3,7 @@
 mod janitor;
 mod layout;
 mod member;
+mod notes;
 mod refusal;
 mod scripts;
 mod show;
@@ -17,7 +18,10 @@ use self::show::Listed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
-use crate::store::{Break, Capability, Liveness, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, Tokens};
+use crate::store::{
+    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store,
+    Tokens,
+};
 use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link, without_info};
 
 pub(super) static CAPABILITY: Capability = Capability {
@@ -29,7 +33,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: true,
-    notes: false,
+    notes: true,
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
@@ -99,6 +103,14 @@ impl Server for Fair {
         // A client that only looked until now may not be allowed to write all of it.
         probe(&self.layout, 0, connection, false).await?;
         show::break_grant(connection, &self.layout, order).await
+    }
+
+    async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
+        notes::write(connection, &self.layout, order).await
+    }
+
+    async fn note(&self, connection: &Connection, name: &Name) -> Result<NoteRead> {
+        notes::read(connection, &self.layout, name).await
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Break, Entry, Owner, PlaceId, RequestId};
+use crate::store::{Break, Entry, NoteOrder, Owner, PlaceId, RequestId};
 use crate::stores::redis::wire::{Call, Script};
 
 macro_rules! scripts {
@@ -44,6 +44,8 @@ scripts! {
     NAMES = "names" of "start" "queue" "front" "names";
     CLOSE = "close" of "start" "queue" "rule" "write" "close";
     JANITOR = "janitor" of "start" "queue" "rule" "write" "janitor";
+    NOTE_WRITE = "note_write" of "start" "queue" "note_write";
+    NOTE_READ = "note_read" of "start" "note_read";
     PROBE = "probe" of "probe";
 }
 
@@ -206,6 +208,26 @@ pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
     command
 }
 
+/// Writes or deletes the note on a lock, if the grant that `order` names is current: whether it was. `None` for an order without a token,
+/// which no grant here is without.
+pub(super) fn write_note(layout: &Layout, order: &NoteOrder, owner: &str) -> Option<Call<bool>> {
+    let (place, token) = (&order.grant.place, order.grant.token?);
+    let slot = layout.slot(&place.name);
+    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.note_key(&place.name)];
+    let call = Call::new(&NOTE_WRITE, &keys, replies::yes)
+        .arg(place.name.as_str())
+        .arg(place.request.to_string())
+        .arg(token.get())
+        .arg(layout.session_prefix());
+    let Some(value) = &order.value else { return Some(call) };
+    Some(call.arg(order.ttl.map_or(0, milliseconds)).arg(owner).arg(&**value))
+}
+
+/// The note on a lock, and the time.
+pub(super) fn note(layout: &Layout, name: &Name) -> Call<Value> {
+    Call::new(&NOTE_READ, &[&layout.note_key(name)], Ok)
+}
+
 /// How many places [`show`] should be asked for, and [`contention`] about, at most.
 pub(super) const SHOWN_PER_CALL: usize = 256;
 
@@ -264,7 +286,7 @@ pub(super) fn probe(layout: &Layout, session: u64, only_looks: bool) -> Call<Pro
 }
 
 /// A moment that a script wrote down: seconds, `:`, microseconds.
-fn moment(text: &str) -> Option<std::time::SystemTime> {
+pub(super) fn moment(text: &str) -> Option<std::time::SystemTime> {
     let (seconds, micros) = text.split_once(':')?;
     let since = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;
     UNIX_EPOCH.checked_add(since)

@@ -1,0 +1,72 @@
+//! Notes on locks: a string beside the queue, written by the script that looks whether the grant is current.
+//!
+//! Its text: when (seconds`:`microseconds), for how many ms (0 without an end), the number of the grant, the owner in JSON, a line feed,
+//! and the value.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::layout::Layout;
+use super::refusal::nonsense;
+use super::scripts::{self, moment};
+use crate::error::Result;
+use crate::kit::record::{self, Identity};
+use crate::name::Name;
+use crate::store::{Note, NoteOrder, NoteRead};
+use crate::stores::redis::wire::Connection;
+use crate::token::FencingToken;
+
+pub(super) async fn write(connection: &Connection, layout: &Layout, order: &NoteOrder) -> Result<bool> {
+    let owner = record::text("note", &Identity::of(&order.owner))?;
+    // No grant of ours is without a token.
+    let Some(call) = scripts::write_note(layout, order, &owner) else { return Ok(false) };
+    connection.run("note", &call).await
+}
+
+pub(super) async fn read(connection: &Connection, layout: &Layout, name: &Name) -> Result<NoteRead> {
+    let answer = connection.run("note", &scripts::note(layout, name)).await?;
+    read_of(&answer).ok_or_else(|| nonsense("note", &answer))
+}
+
+fn read_of(answer: &Value) -> Option<NoteRead> {
+    let Value::Array(items) = answer else { return None };
+    let now = match items.first()? {
+        Value::BulkString(now) => moment(std::str::from_utf8(now).ok()?)?,
+        _ => return None,
+    };
+    match items.get(1) {
+        None | Some(Value::Nil) => Some(NoteRead { note: None, now }),
+        Some(Value::BulkString(text)) => Some(NoteRead { note: Some(note_of(text)?), now }),
+        Some(_) => None,
+    }
+}
+
+fn note_of(text: &[u8]) -> Option<Note> {
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let (head, value) = (std::str::from_utf8(&text[..end]).ok()?, &text[end + 1..]);
+    let mut parts = head.splitn(4, ' ');
+    let written = moment(parts.next()?)?;
+    let kept = Duration::from_millis(parts.next()?.parse().ok()?);
+    let token = FencingToken::new(parts.next()?.parse().ok()?)?;
+    let owner = record::read::<Identity<'_>>(parts.next()?.as_bytes())?.owner()?;
+    let expires = if kept.is_zero() { None } else { written.checked_add(kept) };
+    Some(Note { value: value.into(), token: Some(token), owner, written, expires })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_whatever_its_bytes_and_what_is_none_is_refused() {
+        let owner = record::text("note", &Identity::of(&crate::store::Owner::new(7, "host", 1))).unwrap();
+        let text = [format!("12:34 1500 99 {owner}\n").as_bytes(), b"\n\xff\n"].concat();
+        let note = note_of(&text).unwrap();
+        assert_eq!((&*note.value, note.token.map(FencingToken::get)), (&b"\n\xff\n"[..], Some(99)));
+        assert_eq!(note.expires.unwrap().duration_since(note.written).unwrap(), Duration::from_millis(1500));
+        for bad in ["", "x", "12:34 0 99\nx", "12:34 0 0 {}\nx", "12 0 99 {}\n"] {
+            assert_eq!(note_of(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}
