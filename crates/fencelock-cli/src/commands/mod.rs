@@ -3,6 +3,7 @@
 mod bench;
 mod beside;
 mod r#break;
+mod elect;
 mod ls;
 mod migrate;
 mod run;
@@ -66,6 +67,7 @@ struct StoreArguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(run::Run),
+    Elect(elect::Elect),
     Ls(ls::Ls),
     Show(show::Show),
     Break(r#break::Break),
@@ -88,13 +90,18 @@ const BESIDE: u8 = 1;
 /// Runs the verb; says with which code to exit.
 pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     let store = &fencelock.store;
-    let quiet = matches!(&fencelock.verb, Verb::Run(run) if run.is_quiet());
+    let quiet = match &fencelock.verb {
+        Verb::Run(run) => run.is_quiet(),
+        Verb::Elect(elect) => elect.is_quiet(),
+        _ => false,
+    };
     // What `run` starts beside itself warns of nothing; what the variable says, `--log-level` may have overruled.
     if !matches!(&fencelock.verb, Verb::Bound(_) | Verb::Guard(_)) {
         warnings::tell(store.level_told(quiet)?);
     }
     match &fencelock.verb {
         Verb::Run(run) => run.run(store).await,
+        Verb::Elect(elect) => elect.run(store).await,
         Verb::Ls(ls) => ls.run(store).await,
         Verb::Show(show) => show.run(store).await,
         Verb::Break(order) => order.run(store).await,

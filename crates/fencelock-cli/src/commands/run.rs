@@ -18,6 +18,7 @@ use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use super::beside::Beside;
+use super::elect::Elect;
 use super::several::{self, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
@@ -107,6 +108,9 @@ pub(crate) struct Run {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+    /// Whether the command runs again once the lock is held again, after it was stopped because the lock was lost.
+    #[arg(skip)]
+    again: bool,
 }
 
 const EXIT_CODES: &str = "\
@@ -124,6 +128,30 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   78   the configuration is wrong or missing";
 
 impl Run {
+    /// One that runs its command whenever it holds the lock.
+    pub(super) fn for_election(elect: &Elect) -> Self {
+        Self {
+            names: vec![elect.name.clone()],
+            shared: false,
+            exclusive: false,
+            permits: None,
+            wait: None,
+            at_once: false,
+            connect_wait: elect.connect_wait,
+            busy_exit_code: code::BUSY,
+            quiet: elect.quiet,
+            purpose: elect.purpose.clone(),
+            max_hold: None,
+            hold_at_least: None,
+            grace: elect.grace,
+            grace_after_loss: Duration::ZERO,
+            // Who leads without a fencelock would lead on when it should end.
+            close: true,
+            command: elect.command.clone(),
+            again: true,
+        }
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -198,6 +226,7 @@ impl Run {
         loop {
             match self.try_to_run(chosen, shared, &mut waited, &mut signals).await? {
                 Round::Ended(ending) => return Ok(ending),
+                Round::Lost => {}
                 Round::Asked(stop) if !asks_for_an_end(stop) => signals.stop(stop),
                 Round::Asked(signal) => return Ok(interrupted(signal)),
             }
@@ -279,7 +308,10 @@ impl Run {
                 guard = self.acquire(client, chosen, limit) => guard?,
             },
         };
-        self.hold(client, chosen, guard, signals, is_given_back).await.map(Round::Ended)
+        let mut told = Told::new(client, chosen.name());
+        let ended = self.hold(client, chosen, guard, signals, is_given_back, &mut told).await?;
+        let is_again = self.again && told.has_told() && !signals.told_to_end();
+        Ok(if is_again { Round::Lost } else { Round::Ended(ended) })
     }
 
     /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
@@ -414,6 +446,7 @@ impl Run {
         guard: MultiGuard,
         signals: &mut Signals,
         is_given_back: &mut bool,
+        told: &mut Told,
     ) -> Outcome<Ending> {
         let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
         let held = guard.guards().iter().filter_map(|guard| {
@@ -428,7 +461,6 @@ impl Run {
         // Where the lock does not live on with the command, the command must not live on without fencelock.
         let bound = self.close || client.capability().liveness != Liveness::Process;
         let certain_until = certain_until(&guard);
-        let mut told = Told::new(client, chosen.name());
         let held_until = self.hold_at_least.map(|least| SystemClock.now().after(least));
         let mut stayed = false;
         // After a pause of ours it may be lost already: the release says so.
@@ -436,7 +468,7 @@ impl Run {
         {
             Ok(Ok(job)) => {
                 let beside = (!self.quiet).then(|| Beside::look_for(client, &self.names));
-                let ended = Supervised::new(&guard, &mut told, job, limits, certain_until).serve(signals).await;
+                let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
                 // A command that could not begin has done nothing that others need not do.
                 let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
                 if let (Ok(ending), Some(until)) = (&ended, held_until)
@@ -519,6 +551,8 @@ async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl Asy
 /// What became of one try to run the command.
 enum Round {
     Ended(Ending),
+    /// The lock was lost, and is to be had anew.
+    Lost,
     /// This signal came before the command began, and asks for an end or a stop.
     Asked(Signal),
 }

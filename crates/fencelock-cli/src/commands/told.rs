@@ -58,9 +58,14 @@ impl Told {
         }
     }
 
+    /// Whether the lock ended before its command, or was found to be lost after it.
+    pub(super) fn has_told(&self) -> bool {
+        self.cause.is_some()
+    }
+
     /// Waits until everything is said.
-    pub(super) async fn finish(self) {
-        if let Some(asking) = self.asking {
+    pub(super) async fn finish(&mut self) {
+        if let Some(asking) = self.asking.take() {
             let _ = asking.await;
         }
     }

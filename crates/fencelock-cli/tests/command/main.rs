@@ -4,6 +4,7 @@ mod bench;
 mod break_;
 mod common;
 mod documents;
+mod elect;
 mod ls;
 mod nested;
 mod outage;

@@ -92,7 +92,7 @@ impl<K> Guard<K> {
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         self.share.hold.engine()
     }
 

@@ -7,6 +7,7 @@
 mod connect;
 mod crowd;
 mod doubt;
+mod election;
 #[cfg(feature = "metrics")]
 mod metered;
 mod multi;

@@ -25,6 +25,7 @@
 
 mod canary;
 mod cuts;
+mod election;
 mod foreign;
 mod lab;
 #[path = "../wakes/mod.rs"]

@@ -1,0 +1,56 @@
+//! `fencelock elect`: runs a command while this is the leader, and again whenever it is elected again.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::Name;
+
+use super::StoreArguments;
+use super::run::Run;
+use crate::arguments;
+use crate::output::Outcome;
+
+/// Run a command only while leading.
+///
+/// Of all that elect under one name, one leads at a time: it holds the lock of that name. The command is started when this one is
+/// elected, and told its term, which is the fencing token, in FENCELOCK_TOKEN. It is stopped, as `run` stops a command, before leadership
+/// becomes uncertain; then this one is a candidate again. It ends when the command ends by itself, with its exit code, or when
+/// it is told to end (TERM, INT, HUP, QUIT).
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Elect {
+    /// The election's name: 1 to 512 bytes of UTF-8.
+    #[arg(value_parser = arguments::name())]
+    pub(super) name: Name,
+    /// Keep trying for this long to reach the store, each time anew; 30s if not given.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    pub(super) connect_wait: Option<Duration>,
+    /// Say nothing about the default store and about waiting.
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    /// What this is a candidate for, as others see it; the command's name if not given.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    pub(super) purpose: Option<String>,
+    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if leadership would expire.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
+          allow_hyphen_values = true)]
+    pub(super) grace: Duration,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: the command's own (128 + n if signal n ended it), or as `fencelock run --help` lists them. A store
+that is out of reach for longer than --connect-wait ends it with 69, also after it has led.";
+
+impl Elect {
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        Run::for_election(self).run(store).await
+    }
+}

@@ -1,0 +1,69 @@
+//! `fencelock elect`: a command that runs only while its fencelock leads.
+
+use std::process::Stdio;
+
+use fencelock_testbed::redis::shared;
+use nix::sys::signal::Signal;
+
+use crate::common::{PROGRAM, Place, Running, code, ended, output, stderr, until, written};
+
+/// A candidate that writes its term into `file` and stays.
+fn candidate(place: &Place, file: &str) -> Running {
+    let script = format!("echo $FENCELOCK_TOKEN >> {file}; exec sleep 1000");
+    let mut command = place.fencelock(&["elect", "--quiet", "leader", "--", "sh", "-c", &script]);
+    Running::start(command.stderr(Stdio::piped()))
+}
+
+/// The terms that a candidate wrote.
+fn terms(place: &Place, file: &str) -> Vec<u64> {
+    let text = std::fs::read_to_string(place.path(file)).unwrap_or_default();
+    text.lines().filter_map(|term| term.parse().ok()).collect()
+}
+
+fn one_leads_and_is_followed(place: &Place) {
+    let first = candidate(place, "first");
+    until("somebody leads", || (!terms(place, "first").is_empty()).then_some(()));
+    let second = candidate(place, "second");
+    place.queued("leader", 2);
+    assert!(terms(place, "second").is_empty(), "a candidate does not run its command");
+    // Whose grant is broken stops its command, says why, and is a candidate again.
+    assert_eq!(ended(&mut place.fencelock(&["break", "leader", "--reason", "stuck", "--yes"])).0, 0);
+    until("the next one leads", || (!terms(place, "second").is_empty()).then_some(()));
+    place.queued("leader", 2);
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.code(), 143);
+    until("the first leads again", || (terms(place, "first").len() == 2).then_some(()));
+    let all = [terms(place, "first")[0], terms(place, "second")[0], terms(place, "first")[1]];
+    assert!(all.is_sorted() && all[0] != all[1] && all[1] != all[2], "{all:?}");
+    first.signal(Signal::SIGTERM);
+    let output = first.end();
+    assert_eq!(code(&output), 143);
+    assert!(stderr(&output).contains("the lock leader in") && stderr(&output).contains("stuck"), "{}", stderr(&output));
+    assert!(place.contenders("leader").is_empty());
+}
+
+#[test]
+fn a_leader_that_loses_stops_its_command_and_is_a_candidate_again() {
+    one_leads_and_is_followed(&Place::new());
+}
+
+#[test]
+fn leaders_follow_each_other_on_a_redis_server() {
+    one_leads_and_is_followed(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
+#[test]
+fn a_command_that_ends_by_itself_ends_the_candidacy_with_its_code() {
+    let place = Place::new();
+    let elect = |script: &str| output(&mut place.fencelock(&["elect", "leader", "--", "sh", "-c", script]));
+    assert_eq!(code(&elect("exit 7")), 7);
+    // Also with the code that says that a lock was lost.
+    assert_eq!(code(&elect("exit 76")), 76);
+    let inner = format!("{PROGRAM} elect leader -- touch ran");
+    assert_eq!(code(&elect(&inner)), 73);
+    assert!(!place.path("ran").exists());
+    assert_eq!(ended(&mut place.fencelock(&["elect", "a", "b", "--", "true"])).0, 64);
+    let script = "echo $FENCELOCK_NAME > told";
+    assert_eq!(code(&elect(script)), 0);
+    assert_eq!(written(&place.path("told")), "leader\n");
+}

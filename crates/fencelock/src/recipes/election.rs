@@ -1,0 +1,279 @@
+//! Elections: one leader at a time among candidates.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::stream;
+
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::{Guard, GuardError, Mutex};
+use crate::store::{Loss, Note, Owner};
+use crate::token::FencingToken;
+
+/// How often an observer looks anew when the leader changed between its two requests.
+const LOOKS: usize = 3;
+
+/// An election: of all candidates for one name, one leads at a time. It is a [`Mutex`] of that name, held for as long as one leads; who
+/// takes that mutex otherwise is a candidate, too.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let election = client.election("scheduler")?.address("10.0.0.7:8080");
+/// let leader = election.campaign().await?; // waits until it is our turn
+/// let seen = election.leader().await?.expect("we lead");
+/// assert_eq!((seen.term, seen.address.as_deref()), (leader.term(), Some(&b"10.0.0.7:8080"[..])));
+/// let done = leader.run(async |_term| "all jobs of this term").await?; // dropped when we must step down
+/// assert_eq!(election.leader().await?, None);
+/// # assert_eq!(done, "all jobs of this term");
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Election {
+    lock: Mutex,
+    address: Option<Arc<[u8]>>,
+}
+
+/// Who leads, as an observer sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leading {
+    /// Whose client it is, where the store tells.
+    pub owner: Option<Owner>,
+    /// The term: the fencing token of the leader's grant.
+    pub term: Option<FencingToken>,
+    /// What the leader gave as its address, where it gave one and the store keeps notes.
+    pub address: Option<Arc<[u8]>>,
+}
+
+impl Client {
+    /// The election `name`: candidates, one leader, and observers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`].
+    pub fn election(&self, name: impl AsRef<str>) -> Result<Election> {
+        Ok(Election { lock: self.mutex(name)?, address: None })
+    }
+}
+
+impl Election {
+    /// Where the leader is reached: up to 4,096 bytes of any kind, which [`Election::leader`] shows while we lead. It is the
+    /// [note](Guard::write_note) on the lock.
+    #[must_use]
+    pub fn address(self, address: impl AsRef<[u8]>) -> Self {
+        Self { address: Some(address.as_ref().into()), ..self }
+    }
+
+    /// What one is a candidate for, shown to others: up to 512 bytes without control characters.
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        Self { lock: self.lock.purpose(purpose), ..self }
+    }
+
+    /// Waits until we lead.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`]; with an address also [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::Capability) is false, and
+    /// as [`Guard::write_note`]. After an error we do not lead.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the candidate, in the background.
+    pub async fn campaign(&self) -> Result<Leader> {
+        self.campaign_within(Duration::MAX).await
+    }
+
+    /// Waits `limit` at most until we lead.
+    ///
+    /// # Errors
+    /// As [`Election::campaign`]; [`ErrorKind::TimedOut`].
+    ///
+    /// # Cancel safety
+    /// As [`Election::campaign`].
+    pub async fn campaign_within(&self, limit: Duration) -> Result<Leader> {
+        if self.address.is_some() && !self.client().capability().notes {
+            let message = "the store keeps no notes, so that no leader can tell its address there";
+            return Err(Error::new(ErrorKind::Unsupported, "election", message).with("name", self.lock.name()));
+        }
+        let guard = self.lock.acquire_within(limit).await?;
+        if let Some(address) = &self.address {
+            guard.write_note(address, None).await?;
+        }
+        Ok(Leader { guard, has_address: self.address.is_some() })
+    }
+
+    /// Who leads now; `None` if nobody does. It costs a request, and one more where the store keeps notes.
+    ///
+    /// An address is shown only if the present leader wrote it: not one that was left by its predecessor.
+    ///
+    /// # Errors
+    /// As [`Client::contention`].
+    pub async fn leader(&self) -> Result<Option<Leading>> {
+        let (client, name) = (self.client(), self.lock.name());
+        let mut seen = None;
+        for _ in 0..LOOKS {
+            let holder = client.contention(name).await?.holder;
+            seen = holder.map(|holder| Leading {
+                owner: holder.owner,
+                term: holder.grant.and_then(|grant| grant.token),
+                address: None,
+            });
+            let (Some(leading), true) = (&mut seen, client.capability().notes) else { break };
+            match client.note(name).await?.note {
+                Some(Note { token, value, .. }) if token == leading.term => leading.address = Some(value),
+                // One of a later term: the leader has changed since.
+                Some(note) if note.token > leading.term => continue,
+                _ => {}
+            }
+            break;
+        }
+        Ok(seen)
+    }
+
+    /// Who leads, now and whenever that has changed: it looks every `every` (1 ms or more), so a leader whose term is shorter than that
+    /// may be missed. A look that fails is told once, and the stream goes on.
+    pub fn leaders(&self, every: Duration) -> impl Stream<Item = Result<Option<Leading>>> + Send + use<> {
+        struct Observed {
+            election: Election,
+            /// What was told last: nothing yet, an error, or who leads.
+            told: Option<Option<Option<Leading>>>,
+        }
+        let every = every.max(Duration::from_millis(1));
+        let first = Observed { election: self.clone(), told: None };
+        stream::unfold(first, move |mut observed| async move {
+            let clock = Arc::clone(&observed.election.client().engine().clock);
+            let mut is_first = observed.told.is_none();
+            loop {
+                if !is_first {
+                    clock.sleep_until(clock.now().after(every)).await;
+                }
+                is_first = false;
+                let seen = observed.election.leader().await;
+                let now = Some(seen.as_ref().ok().cloned());
+                if now != observed.told {
+                    observed.told = now;
+                    return Some((seen, observed));
+                }
+            }
+        })
+    }
+
+    fn client(&self) -> &Client {
+        self.lock.client()
+    }
+}
+
+/// Leadership, until it is resigned or lost. Dropping it resigns in the background.
+#[must_use = "a leader that is dropped resigns"]
+pub struct Leader {
+    guard: Guard,
+    has_address: bool,
+}
+
+impl Leader {
+    /// The term: a fencing token, higher than that of every leader before. Pass it to whatever the leader writes to. `None` only where
+    /// [`Capability::tokens`](crate::Capability) says there are none.
+    #[must_use]
+    pub fn term(&self) -> Option<FencingToken> {
+        self.guard.token()
+    }
+
+    /// `Ok` while we certainly lead. Never blocks, and is right even just after a pause.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] with the cause.
+    pub fn check(&self) -> Result<()> {
+        self.guard.check()
+    }
+
+    /// Completes when we must stop leading: when leadership was lost, or half a renew interval before it cannot be certain any more because
+    /// no renewal comes through. Says why it was lost, or `None` if it was not yet: then there is that much time to stop and resign.
+    ///
+    /// # Cancel safety
+    /// May be dropped and asked again.
+    pub async fn must_step_down(&self) -> Option<Loss> {
+        let engine = self.guard.engine();
+        let (clock, reserve) = (&engine.clock, engine.timing.renew_interval / 2);
+        let lapsing = async {
+            loop {
+                let Some(left) = self.guard.remaining() else { return std::future::pending().await };
+                let spare = left.saturating_sub(reserve);
+                if spare.is_zero() {
+                    return;
+                }
+                clock.sleep_until(clock.now().after(spare)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            loss = self.guard.lost() => Some(loss),
+            () = lapsing => match self.guard.state() {
+                crate::GuardState::Lost(loss) => Some(loss),
+                _ => None,
+            },
+        }
+    }
+
+    /// Runs `body` while we lead, with the term, and resigns when it has ended. It is dropped at its next await when we
+    /// [must step down](Leader::must_step_down); blocking code and requests that were sent already are not stopped by that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when we had to step down, or lost leadership while `body` ran.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body` and resigns in the background.
+    pub async fn run<T, F, Fut>(self, body: F) -> Result<T>
+    where
+        F: FnOnce(Option<FencingToken>) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.check()?;
+        let body = body(self.term());
+        let output = tokio::select! {
+            biased;
+            _ = self.must_step_down() => None,
+            output = body => Some(output),
+        };
+        self.check()?;
+        let name = self.guard.name().clone();
+        match (self.resign().await, output) {
+            (Err(failed), _) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
+            (_, Some(output)) => Ok(output),
+            (_, None) => {
+                let message = "leadership could not be renewed, and was resigned before it became uncertain";
+                Err(Error::new(ErrorKind::Lost, "election", message).with("name", name))
+            }
+        }
+    }
+
+    /// Resigns: the next candidate leads at once. Our address is deleted, where we gave one.
+    ///
+    /// # Errors
+    /// As [`Guard::release`], with what is left of the leadership.
+    ///
+    /// # Cancel safety
+    /// Dropping the future resigns in the background.
+    pub async fn resign(self) -> Result<(), GuardError<Self>> {
+        let has_address = self.has_address;
+        if has_address && self.guard.delete_note().await.is_err() {
+            // It is of a term that ends now, which observers see.
+        }
+        self.guard.release().await.map_err(|failed| failed.map(|guard| Self { guard, has_address }))
+    }
+
+    /// The guard underneath, for code that takes one.
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
+impl fmt::Debug for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leader").field(&self.guard).finish()
+    }
+}
