@@ -44,6 +44,16 @@ fn nothing_is_sold_twice() {
 }
 
 #[test]
+fn no_money_is_made_or_lost_by_transfers_between_ten_accounts() {
+    ends_well(env!("CARGO_BIN_EXE_transfers"));
+}
+
+#[test]
+fn each_name_is_locked_in_the_store_of_its_layer() {
+    ends_well(env!("CARGO_BIN_EXE_layers"));
+}
+
+#[test]
 fn no_change_of_the_balance_is_lost_while_a_teller_is_stopped_again_and_again() {
     let shared = fencelock_testbed::postgres::KIND.shared();
     let url = format!("postgres://fencelock:secret@{}{}", shared.address(), shared.namespace());
