@@ -152,7 +152,7 @@ pub use name::Name;
 pub use outage::OnOutage;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use queue::Claim;
-pub use recipes::{Election, Leader, Leading, MultiGuard, MultiLock, Router};
+pub use recipes::{Election, Leader, Leading, MultiGuard, MultiLock, Once, Passage, Router, Window};
 pub use store::{
     Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Note,
     NoteRead, Order, Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits,

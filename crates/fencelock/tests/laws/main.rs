@@ -21,3 +21,4 @@ mod rwlock;
 mod semaphore;
 mod stubborn;
 mod support;
+mod window;

@@ -1,0 +1,108 @@
+//! Something that is made once in the fleet.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::Mutex;
+use crate::store::Note;
+
+/// Something that one client of the fleet makes, and all others use: a cache that is initialised once, a schema that is migrated once.
+///
+/// What was made is kept as a [note](crate::Guard::write_note) on the lock of that name, without an end, with the version that
+/// it was made for. Another version is made anew, also an older one: let all programs agree.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let warm = client.once("cache/warm", "v1")?;
+/// let made = warm.get_or_make(async || Ok::<_, fencelock::Error>(b"4,711 rows".to_vec())).await?;
+/// let again = warm.get_or_make(async || -> fencelock::Result<Vec<u8>> { unreachable!("it is there") }).await?;
+/// assert_eq!((&*made, &*again), (&b"4,711 rows"[..], &b"4,711 rows"[..]));
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Once {
+    lock: Mutex,
+    version: Arc<str>,
+}
+
+impl Once {
+    /// The longest version, in bytes.
+    pub const MAX_VERSION: usize = 128;
+    /// The longest value that can be made, in bytes.
+    pub const MAX_VALUE: usize = Note::MAX_BYTES - Self::MAX_VERSION - 1;
+
+    /// What was made, if it was for this version. One request.
+    ///
+    /// # Errors
+    /// As [`Client::note`].
+    pub async fn get(&self) -> Result<Option<Arc<[u8]>>> {
+        let note = self.lock.client().note(self.lock.name()).await?.note;
+        let of_version = |note: Note| {
+            let value = note.value.strip_prefix(self.version.as_bytes())?.strip_prefix(b"\n")?;
+            Some(Arc::from(value))
+        };
+        Ok(note.and_then(of_version))
+    }
+
+    /// What was made for this version; if nothing was, `make` makes it under the lock, while others who ask wait. Up to
+    /// [`Once::MAX_VALUE`] bytes.
+    ///
+    /// Where `make` fails, nothing is kept, and the next one who waits tries it: its failure is its caller's alone. A client that dies
+    /// while it makes something is followed by the next one as well. So `make` may run more than once, and never twice at a time, as far as a
+    /// lock can tell; what it writes elsewhere is best fenced.
+    ///
+    /// # Errors
+    /// What `make` returned; as [`Mutex::acquire`] and [`Guard::write_note`](crate::Guard::write_note), turned into `E`. Where the lock was
+    /// lost while `make` ran, nothing is kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `make` and gives the lock back in the background.
+    pub async fn get_or_make<E, F, Fut>(&self, make: F) -> Result<Arc<[u8]>, E>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Vec<u8>, E>>,
+        E: From<Error>,
+    {
+        if let Some(made) = self.get().await? {
+            return Ok(made);
+        }
+        let guard = self.lock.acquire().await?;
+        // Somebody may have made it while we waited.
+        if let Some(made) = self.get().await? {
+            let _ = guard.release().await;
+            return Ok(made);
+        }
+        let value = make().await?;
+        if value.len() > Self::MAX_VALUE {
+            let message = format!("a value has {} bytes at most, and this one has {}", Self::MAX_VALUE, value.len());
+            return Err(Error::new(ErrorKind::Config, "once", message).with("name", self.lock.name()).into());
+        }
+        guard.write_note([self.version.as_bytes(), b"\n", &value].concat(), None).await?;
+        let _ = guard.release().await;
+        Ok(value.into())
+    }
+}
+
+impl Client {
+    /// What is made once under `name` for `version`: 1 to 128 bytes without line breaks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another version; [`ErrorKind::Unsupported`] where
+    /// [`Capability::notes`](crate::Capability) is false.
+    pub fn once(&self, name: impl AsRef<str>, version: &str) -> Result<Once> {
+        let lock = self.mutex(name)?;
+        let wrong = |kind, what| Err(Error::new(kind, "once", what).with("name", lock.name()));
+        if version.is_empty() || version.len() > Once::MAX_VERSION || version.contains('\n') {
+            return wrong(ErrorKind::Config, "a version is 1 to 128 bytes without line breaks");
+        }
+        if !self.capability().notes {
+            return wrong(ErrorKind::Unsupported, "the store keeps no notes, which this needs");
+        }
+        Ok(Once { lock, version: version.into() })
+    }
+}

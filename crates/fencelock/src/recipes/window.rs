@@ -1,0 +1,108 @@
+//! Windows: not again within so long.
+
+use std::time::{Duration, SystemTime};
+
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::Mutex;
+use crate::store::{NoteOrder, Owner};
+use crate::token::FencingToken;
+
+/// Lets one in, and nobody else for as long as the window is: an order that was submitted twice within five seconds is taken once.
+///
+/// It counts by the store's clock, from the moment at which the first was let in, whatever becomes of the first: it may leave or
+/// die. What is kept in the store meanwhile is a [note](crate::Guard::write_note) on the lock of that name, which nobody else may use for
+/// something else.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use fencelock::{Client, Passage};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = Client::connect("memory:").await?;
+/// let order = client.window("order/4711", Duration::from_secs(5))?;
+/// assert!(matches!(order.pass().await?, Passage::First { .. }));
+/// match order.pass().await? {
+///     Passage::First { .. } => unreachable!("that was a moment ago"),
+///     Passage::Refused { first, left, .. } => println!("{first} was first; again in {left:?}"),
+/// }
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Window {
+    lock: Mutex,
+    length: Duration,
+}
+
+/// Whether a [`Window`] let one in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "who was refused must not go on"]
+pub enum Passage {
+    /// It did: nobody else is let in until the window is over.
+    First {
+        /// A fencing token, higher than that of everybody who was let in before; `None` where the store has none.
+        token: Option<FencingToken>,
+    },
+    /// It did not.
+    Refused {
+        /// Who was let in.
+        first: Owner,
+        /// When, by the store's clock.
+        at: SystemTime,
+        /// How long ago, by the store's clock.
+        ago: Duration,
+        /// How long the window is still closed.
+        left: Duration,
+    },
+}
+
+impl Client {
+    /// The window `name`, which lets one in, and then nobody for `length`: 1 ms to 36,500 days.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another length; [`ErrorKind::Unsupported`] where
+    /// [`Capability::notes`](crate::Capability) is false.
+    pub fn window(&self, name: impl AsRef<str>, length: Duration) -> Result<Window> {
+        let lock = self.mutex(name)?;
+        let wrong = |kind, what| Err(Error::new(kind, "window", what).with("name", lock.name()));
+        if length < Duration::from_millis(1) || length > NoteOrder::MAX_TTL {
+            return wrong(ErrorKind::Config, "a window is 1 ms to 36,500 days long");
+        }
+        if !self.capability().notes {
+            return wrong(ErrorKind::Unsupported, "the store keeps no notes, which a window needs");
+        }
+        Ok(Window { lock, length })
+    }
+}
+
+impl Window {
+    /// Asks to be let in. It takes the lock of that name for a moment, and costs four requests, or three where it is refused.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`](crate::Guard::write_note). After an error whose
+    /// [outcome](Error::outcome) is unknown one may have been let in: the window may be closed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the window is closed; the lock is given back in the background.
+    pub async fn pass(&self) -> Result<Passage> {
+        let guard = self.lock.acquire().await?;
+        let read = self.lock.client().note(self.lock.name()).await?;
+        let passage = match &read.note {
+            Some(note) => Passage::Refused {
+                first: note.owner.clone(),
+                at: note.written,
+                ago: read.age().unwrap_or_default(),
+                left: note.expires.map_or(Duration::MAX, |end| end.duration_since(read.now).unwrap_or_default()),
+            },
+            None => {
+                guard.write_note("", Some(self.length)).await?;
+                Passage::First { token: guard.token() }
+            }
+        };
+        // What is not confirmed goes on in the background, and changes nothing about the passage.
+        let _ = guard.release().await;
+        Ok(passage)
+    }
+}

@@ -1,0 +1,129 @@
+//! The laws of windows, and of what is made once.
+
+use std::cell::Cell;
+
+use fencelock::file::FileStore;
+use fencelock::memory::Operation;
+use fencelock::{Client, Error, ErrorKind, Outcome, Passage};
+use futures_util::future::join_all;
+
+use crate::support::{World, ms, on_one_thread, secs, settle};
+
+#[test]
+fn one_is_let_in_and_nobody_else_until_the_window_is_over_though_the_first_is_gone() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let window = |client: &Client| client.window("order/1", secs(5)).unwrap();
+        let Passage::First { token } = window(&one.client).pass().await.unwrap() else { panic!("nobody was there") };
+        let owner = one.client.owner().clone();
+        one.store.crash();
+        world.advance(secs(2)).await;
+        let Passage::Refused { first, ago, left, .. } = window(&other.client).pass().await.unwrap() else {
+            panic!("it is closed")
+        };
+        assert_eq!((first, ago, left), (owner, secs(2), secs(3)));
+        world.advance(ms(2_999)).await;
+        assert!(matches!(window(&other.client).pass().await.unwrap(), Passage::Refused { .. }));
+        world.advance(ms(1)).await;
+        let Passage::First { token: later } = window(&other.client).pass().await.unwrap() else { panic!("it is over") };
+        assert!(later > token);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn of_many_who_ask_at_once_one_is_let_in() {
+    on_one_thread(async {
+        let world = World::new();
+        let mut processes = Vec::new();
+        for _ in 0..20 {
+            processes.push(world.process().await);
+        }
+        let asked = processes
+            .iter()
+            .map(|process| async { process.client.window("order/1", secs(5)).unwrap().pass().await.unwrap() });
+        let passed = join_all(asked).await;
+        assert_eq!(passed.iter().filter(|passage| matches!(passage, Passage::First { .. })).count(), 1);
+        let window = processes[0].client.window("order/2", secs(5)).unwrap();
+        processes[0].store.lose_next_reply(Operation::WriteNote);
+        assert_eq!(window.pass().await.unwrap_err().outcome(), Outcome::Unknown);
+        assert!(matches!(window.pass().await.unwrap(), Passage::Refused { .. }), "it was let in after all");
+    });
+}
+
+#[test]
+fn something_is_made_once_and_again_for_another_version() {
+    on_one_thread(async {
+        let world = World::new();
+        let mut processes = Vec::new();
+        for _ in 0..20 {
+            processes.push(world.process().await);
+        }
+        let made = Cell::new(0);
+        for (version, times) in [("v1", 1), ("v2", 2), ("v2", 2)] {
+            let got = processes.iter().map(|process| async {
+                let once = process.client.once("cache", version).unwrap();
+                let make = async || {
+                    made.set(made.get() + 1);
+                    settle().await;
+                    Ok::<_, Error>(format!("made for {version}\n").into_bytes())
+                };
+                once.get_or_make(make).await.unwrap()
+            });
+            let got = join_all(got).await;
+            assert!(got.iter().all(|value| **value == *format!("made for {version}\n").as_bytes()));
+            assert_eq!(made.get(), times);
+        }
+        assert_eq!(processes[0].client.once("cache", "v").unwrap().get().await.unwrap(), None);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn who_fails_to_make_it_keeps_nothing_and_the_next_one_tries() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await.client, world.process().await.client);
+        let (one, other) = (one.once("cache", "v1").unwrap(), other.once("cache", "v1").unwrap());
+        let fails = one.get_or_make(async || {
+            settle().await;
+            Err(Error::new(ErrorKind::Config, "make", "no"))
+        });
+        let makes = other.get_or_make(async || Ok::<_, Error>(b"yes".to_vec()));
+        let (failed, made) = tokio::join!(fails, makes);
+        assert_eq!((failed.unwrap_err().operation(), &*made.unwrap()), ("make", &b"yes"[..]));
+        assert_eq!(&*one.get().await.unwrap().unwrap(), b"yes");
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn what_is_too_long_and_stores_without_notes_are_refused() {
+    on_one_thread(async {
+        let world = World::new();
+        let client = world.process().await.client;
+        for length in [secs(0), secs(u64::MAX)] {
+            assert_eq!(client.window("a", length).unwrap_err().kind(), ErrorKind::Config);
+        }
+        for version in ["", "a\nb", &"v".repeat(129)] {
+            assert_eq!(client.once("a", version).unwrap_err().kind(), ErrorKind::Config);
+        }
+        let once = client.once("a", &"v".repeat(128)).unwrap();
+        let of = |bytes: usize| once.get_or_make(async move || Ok::<_, Error>(vec![7; bytes]));
+        assert_eq!(of(fencelock::Once::MAX_VALUE + 1).await.unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(of(fencelock::Once::MAX_VALUE).await.unwrap().len(), fencelock::Once::MAX_VALUE);
+        let directory = tempfile::tempdir().unwrap();
+        let store = FileStore::open(directory.path()).unwrap();
+        let client = Client::builder().connect_store(store).await.unwrap();
+        for refused in [
+            client.window("a", secs(1)).map(drop).unwrap_err(),
+            client.once("a", "v").map(drop).unwrap_err(),
+            client.note("a").await.map(drop).unwrap_err(),
+            client.election("a").unwrap().address("x").campaign().await.map(drop).unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        }
+        client.election("a").unwrap().campaign().await.unwrap().resign().await.unwrap();
+    });
+}
