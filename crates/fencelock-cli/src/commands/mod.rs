@@ -3,6 +3,7 @@
 mod bench;
 mod beside;
 mod r#break;
+mod doctor;
 mod elect;
 mod ls;
 mod migrate;
@@ -71,6 +72,7 @@ enum Verb {
     Ls(ls::Ls),
     Show(show::Show),
     Break(r#break::Break),
+    Doctor(doctor::Doctor),
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
     Stores(stores::Stores),
@@ -105,6 +107,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Ls(ls) => ls.run(store).await,
         Verb::Show(show) => show.run(store).await,
         Verb::Break(order) => order.run(store).await,
+        Verb::Doctor(doctor) => doctor.run(store).await,
         #[cfg(feature = "serve")]
         Verb::Serve(serve) => serve.run(store).await,
         Verb::Stores(stores) => stores.run(),

@@ -1,0 +1,156 @@
+//! What a check is: a judgement over facts, with the reason and the remedy.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+/// How bad a finding is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    /// It can cost a lock, or keeps locks from being taken.
+    Problem,
+    /// It can cost a lock when something else goes wrong as well.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    pub(super) server: Option<String>,
+    pub(super) what: String,
+    pub(super) why: &'static str,
+    pub(super) set: &'static str,
+}
+
+/// A row of a store's table.
+pub(super) struct Check {
+    pub(super) severity: Severity,
+    /// What is wrong, if anything.
+    pub(super) judge: fn(&Facts) -> Option<String>,
+    pub(super) why: &'static str,
+    pub(super) set: &'static str,
+}
+
+/// The table of a store: `Severity, what is wrong if anything, why that matters, what to set`.
+macro_rules! checks {
+    ($($severity:ident, $judge:expr, $why:literal, $set:literal;)*) => {
+        pub(super) const CHECKS: &[Check] = &[
+            $(Check { severity: Severity::$severity, judge: $judge, why: $why, set: $set }),*
+        ];
+    };
+}
+
+pub(super) use checks;
+
+/// What a server said of itself, by name.
+#[derive(Debug, Default)]
+pub(super) struct Facts(BTreeMap<String, String>);
+
+impl Facts {
+    pub(super) fn set(&mut self, name: &str, value: impl ToString) {
+        self.0.insert(name.to_owned(), value.to_string());
+    }
+
+    /// The time that a server said, in milliseconds since 1970, beside ours half way between the question and the answer.
+    pub(super) fn set_clock(&mut self, theirs: f64, asked: SystemTime) {
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let ours = f64::midpoint(since(asked), since(SystemTime::now())) * 1000.0;
+        self.set("clock_ms", (theirs - ours).round());
+    }
+
+    /// Lines such as `name:value` or `name=value`.
+    pub(super) fn read(&mut self, text: &str, between: char) {
+        for (name, value) in text.lines().filter_map(|line| line.split_once(between)) {
+            self.set(name.trim(), value.trim());
+        }
+    }
+
+    /// Empty for what is not known.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.text(name).parse().ok()
+    }
+
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.text(name) == value
+    }
+
+    /// A judgement of a setting that must not be `value`.
+    pub(super) fn must_not(&self, name: &str, value: &str) -> Option<String> {
+        self.is(name, value).then(|| format!("{name} is {value}"))
+    }
+
+    /// A judgement of a number that must not be above nothing.
+    pub(super) fn above_nothing(&self, name: &str) -> Option<f64> {
+        self.number(name).filter(|number| *number > 0.0)
+    }
+
+    /// How much of a limit is used, in per cent, where that is a lot.
+    pub(super) fn nearly(&self, used: &str, most: &str) -> Option<String> {
+        let (used, most) = (self.number(used)?, self.above_nothing(most)?);
+        (used > most * 0.8).then(|| format!("{used} of {most}"))
+    }
+
+    /// The ttl that clients ask for here.
+    pub(super) fn ttl_ms(&self) -> f64 {
+        /// What the library takes when nothing is said.
+        const DEFAULT: f64 = 10_000.0;
+        self.number("url_ttl_ms").unwrap_or(DEFAULT)
+    }
+}
+
+/// What `checks` find in `facts`.
+pub(super) fn judge(server: &str, facts: &Facts, checks: &[Check]) -> Vec<Finding> {
+    let found = |check: &Check| {
+        let what = (check.judge)(facts)?;
+        let Check { severity, why, set, .. } = *check;
+        Some(Finding { severity, server: Some(server.to_owned()), what, why, set })
+    };
+    checks.iter().chain([CLOCK]).filter_map(found).collect()
+}
+
+/// What every store with a clock is asked.
+const CLOCK: &Check = &Check {
+    severity: Severity::Warning,
+    judge: |facts| {
+        const MOST: f64 = 1000.0;
+        let ahead = facts.number("clock_ms").filter(|ahead| ahead.abs() > MOST)?;
+        let way = if ahead > 0.0 { "ahead of" } else { "behind" };
+        Some(format!("the server's clock is {} ms {way} this host's", ahead.abs()))
+    },
+    why: "`since` and ages are by the server's clock, and jobs that several hosts start at one time do not start together",
+    set: "a time service (chrony) on the server and on this host",
+};
+
+/// What the slowest request says beside the ttl.
+pub(super) fn slow(worst: Duration, ttl: Duration) -> Option<Finding> {
+    let severity = match worst {
+        _ if worst > ttl / 4 => Severity::Problem,
+        _ if worst > ttl / 20 => Severity::Warning,
+        _ => return None,
+    };
+    Some(Finding {
+        severity,
+        server: None,
+        what: format!("a request took {} ms, and the ttl is {} ms", worst.as_millis(), ttl.as_millis()),
+        why: "a renewal has to be answered before the ttl is over: a few that are slower cost the locks",
+        set: "a longer ttl (?ttl_ms=), or a store that is nearer or less busy",
+    })
+}

@@ -1,0 +1,236 @@
+//! `fencelock doctor`: can this deployment hold a safe lock?
+//!
+//! Each store is a file with a table of checks over what its servers said of themselves.
+
+mod checks;
+mod file;
+mod postgres;
+mod redis;
+mod zookeeper;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fencelock::{Client, Order, StoreUrl, Tokens};
+use serde::Serialize;
+
+use self::checks::{Facts, Finding, Severity};
+use super::{StoreArguments, connect, farewell};
+use crate::arguments;
+use crate::output::{Failure, Outcome, code, harmless};
+use crate::settings::Chosen;
+use crate::show::{print, print_json, print_store};
+
+/// The lock that is taken to try.
+const LOCK: &str = "fencelock-doctor";
+
+/// How many requests are timed.
+const ROUND_TRIPS: usize = 10;
+
+/// How long one server may take to answer all questions.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a server is not asked that could be.
+const TLS: &str = "it speaks TLS, and doctor does not";
+
+/// Check whether this deployment can hold a safe lock.
+///
+/// Takes the lock `fencelock-doctor` and gives it back, times requests against the ttl, and asks the servers how they are set up.
+/// Each finding says what, why it matters for a lock, and what to set. Servers are asked over connections without TLS only.
+///
+/// Exits with 0 when nothing is worse than a note, 1 when there is a warning, 2 when there is a problem: something that can cost a
+/// lock, or that keeps locks from being taken. A store that cannot be reached ends it with 69.
+///
+/// With --json: an object with `store`, `ttl_ms`, `round_trip_ms` (`median` and `worst`; null when no lock could be taken) and `findings`, an
+/// array of objects with `severity` ("problem", "warning" or "note"), `server` (null for the store as a whole), `what`, `why` and
+/// `set`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The store, in the place of --store.
+    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    url: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    store: String,
+    ttl_ms: Option<u128>,
+    round_trip_ms: Option<RoundTrip>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct RoundTrip {
+    median: f64,
+    worst: f64,
+}
+
+impl Doctor {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let chosen = store.or_named(self.url.as_ref()).choose(true, &[])?;
+        chosen.refuse_memory()?;
+        let url = StoreUrl::parse(&chosen.url)?;
+        let mut report = Report { store: chosen.name(), ttl_ms: None, round_trip_ms: None, findings: Vec::new() };
+        match connect(Client::builder(), &chosen, false).await {
+            Ok(client) => {
+                let tried = report.try_a_lock(&client).await;
+                farewell(&client, tried.is_err()).await;
+                tried?;
+            }
+            // Whoever is not there cannot be asked anything, and wrong usage is no finding.
+            Err(failure) if matches!(failure.code, code::UNAVAILABLE | code::CONFIG) => return Err(failure),
+            Err(failure) => report.findings.push(refused(&failure)),
+        }
+        for (server, facts) in asked(&url).await {
+            match facts {
+                Ok(facts) => report.findings.extend(checks::judge(&server, &facts, table(url.scheme()))),
+                Err(why) => report.findings.push(Finding {
+                    severity: if why == TLS { Severity::Note } else { Severity::Warning },
+                    server: Some(server),
+                    what: format!("the server was not asked how it is set up: {why}"),
+                    why: "nothing is known of what it does when it is restarted, full, or left alone",
+                    set: "ask it where it can be reached, or read its configuration by hand",
+                }),
+            }
+        }
+        report.findings.sort_by_key(|finding| finding.severity);
+        report.print(self.json, &chosen)?;
+        Ok(match report.findings.first().map(|finding| finding.severity) {
+            Some(Severity::Problem) => 2,
+            Some(Severity::Warning) => 1,
+            Some(Severity::Note) | None => 0,
+        })
+    }
+}
+
+/// What each server says of itself.
+async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
+    let servers: Vec<String> = match url.scheme() {
+        "file" => vec![url.path().to_owned()],
+        "redis+unix" => vec![url.authority().to_owned() + url.path()],
+        _ => url.authority().split(',').map(str::to_owned).collect(),
+    };
+    let count = servers.len();
+    let ask = |server: String| async move {
+        let facts = async {
+            match url.scheme() {
+                "file" => file::facts(&server),
+                "redis" | "redis+unix" | "redlock" => redis::facts(url, &server).await,
+                "postgres" | "postgresql" => postgres::facts(url, &server).await,
+                "zk" => zookeeper::facts(&server).await,
+                _ => Err(TLS.to_owned()),
+            }
+        };
+        let facts =
+            tokio::time::timeout(PATIENCE, facts).await.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+        let about_url = |mut facts: Facts| {
+            facts.set("servers", count);
+            facts.set("scheme", url.scheme());
+            let mut url = url.clone();
+            for option in ["ttl_ms", "tick_ms"] {
+                url.take(option).into_iter().for_each(|value| facts.set(&format!("url_{option}"), value));
+            }
+            facts
+        };
+        (server, facts.map(about_url))
+    };
+    futures_util::future::join_all(servers.into_iter().map(ask)).await
+}
+
+fn table(scheme: &str) -> &'static [checks::Check] {
+    match scheme {
+        "file" => file::CHECKS,
+        "zk" => zookeeper::CHECKS,
+        "postgres" | "postgresql" => postgres::CHECKS,
+        _ => redis::CHECKS,
+    }
+}
+
+/// The store does not let us, and says why.
+fn refused(failure: &Failure) -> Finding {
+    Finding {
+        severity: Severity::Problem,
+        server: None,
+        what: format!("no lock can be taken: {}", failure.message.as_deref().unwrap_or("the store refuses")),
+        why: "whoever needs the lock fails in the same way",
+        set: "what the message says",
+    }
+}
+
+impl Report {
+    /// Takes a lock and gives it back, times requests, and looks at what the store promises.
+    async fn try_a_lock(&mut self, client: &Client) -> Outcome<()> {
+        let taken = async { client.mutex(LOCK)?.try_acquire().await?.release().await.map_err(fencelock::Error::from) };
+        match taken.await {
+            Ok(()) => {}
+            Err(error) if error.is_outage() => return Err(error.into()),
+            // Another doctor has it.
+            Err(error) if error.is_contention() => {}
+            Err(error) => self.findings.push(refused(&error.into())),
+        }
+        let ttl = client.timing().ttl;
+        self.ttl_ms = Some(ttl.as_millis());
+        let mut took = Vec::new();
+        for _ in 0..ROUND_TRIPS {
+            let started = Instant::now();
+            client.contention(LOCK).await?;
+            took.push(started.elapsed());
+        }
+        took.sort();
+        let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+        let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
+        self.round_trip_ms = Some(RoundTrip { median: milliseconds(median), worst: milliseconds(worst) });
+        self.findings.extend(checks::slow(worst, ttl));
+        let capability = client.capability();
+        if capability.tokens == Tokens::None {
+            self.findings.push(Finding {
+                severity: Severity::Warning,
+                server: None,
+                what: format!("the layout `{}` has no fencing tokens", capability.layout),
+                why: "what a holder writes after a long pause cannot be told from what the next holder writes",
+                set: "a store or layout with tokens (`fencelock stores`), where the locks protect data",
+            });
+        }
+        if capability.order == Order::None {
+            self.findings.push(Finding {
+                severity: Severity::Note,
+                server: None,
+                what: format!("the layout `{}` keeps no order", capability.layout),
+                why: "a waiter can be passed by others again and again",
+                set: "a store or layout that is first come, first served (`fencelock stores`), where that matters",
+            });
+        }
+        Ok(())
+    }
+
+    fn print(&self, as_json: bool, chosen: &Chosen) -> Outcome<()> {
+        if as_json {
+            print_json(self)?;
+            return Ok(());
+        }
+        for finding in &self.findings {
+            print(&finding.paragraph())?;
+        }
+        if let (Some(times), Some(ttl)) = (&self.round_trip_ms, self.ttl_ms) {
+            let RoundTrip { median, worst } = times;
+            print(&format!("round trip: {median} ms, at worst {worst} ms of {ROUND_TRIPS}; ttl {ttl} ms\n"))?;
+        }
+        if self.findings.is_empty() {
+            print("nothing found that could cost a lock\n")?;
+        }
+        print_store(chosen)?;
+        Ok(())
+    }
+}
+
+impl Finding {
+    fn paragraph(&self) -> String {
+        let Self { severity, server, what, why, set } = self;
+        let server = server.as_ref().map_or_else(String::new, |server| format!("{}: ", harmless(server, false)));
+        let head = format!("{:<8} {server}{}\n", severity.name(), harmless(what, false));
+        format!("{head}         why: {why}\n         set: {set}\n")
+    }
+}

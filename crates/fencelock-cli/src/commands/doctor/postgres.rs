@@ -1,0 +1,113 @@
+//! What a PostgreSQL server is asked.
+
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use fencelock::StoreUrl;
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
+
+use super::TLS;
+use super::checks::{Check, Facts, Severity, checks};
+
+/// Each row is the name of a fact and its value.
+const QUESTIONS: &str = "\
+    SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'fsync', 'full_page_writes', 'synchronous_commit', \
+        'synchronous_standby_names', 'idle_session_timeout', 'max_connections', 'default_transaction_read_only', 'port') \
+    UNION ALL SELECT 'recovery', pg_is_in_recovery()::text \
+    UNION ALL SELECT 'connections', (SELECT count(*)::text FROM pg_stat_activity WHERE backend_type = 'client backend') \
+    UNION ALL SELECT 'standbys', (SELECT count(*)::text FROM pg_stat_replication)";
+
+pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
+    let said = |error: tokio_postgres::Error| {
+        let why = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        format!("{error}{}", why.unwrap_or_default())
+    };
+    let mut url = url.clone();
+    let is_clear = url.take("sslmode").map(|mode| mode == "disable");
+    let (given, given_port) = (url.take("host"), url.take("port"));
+    let host = Some(server).filter(|server| !server.is_empty()).map(str::to_owned).or(given).unwrap_or_default();
+    let (host, port) = match host.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
+        Some((host, Ok(port))) => (host.trim_matches(['[', ']']).to_owned(), port),
+        _ => (host, given_port.and_then(|port| port.parse().ok()).unwrap_or(5432)),
+    };
+    // As the library has it: nothing is sent in the clear to other hosts unless somebody said so.
+    let is_here = host.starts_with('/') || host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if !is_clear.unwrap_or(is_here) {
+        return Err(TLS.to_owned());
+    }
+    let credentials = url.credentials().unwrap_or_default().to_owned();
+    let (user, password) = credentials.split_once(':').unwrap_or((&credentials, ""));
+    let (user, password) =
+        (url.take("user").unwrap_or(user.to_owned()), url.take("password").unwrap_or(password.to_owned()));
+    let password = match url.take("password_file") {
+        Some(file) => std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?.trim_end().to_owned(),
+        None => password,
+    };
+    let database = url.path().trim_start_matches('/');
+    let mut config = Config::new();
+    config.host(&host).port(port).user(&user).dbname(if database.is_empty() { &user } else { database });
+    if !password.is_empty() {
+        config.password(password);
+    }
+    let (client, connection) = config.connect(NoTls).await.map_err(said)?;
+    let driven = tokio::spawn(connection);
+    let mut facts = Facts::default();
+    facts.set("dialled", port);
+    for message in client.simple_query(QUESTIONS).await.map_err(said)? {
+        if let SimpleQueryMessage::Row(row) = message {
+            facts.set(row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default());
+        }
+    }
+    let asked = SystemTime::now();
+    let time = client.simple_query("SELECT extract(epoch FROM clock_timestamp()) * 1000").await.map_err(said)?;
+    if let Some(time) = time.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        _ => None,
+    }) {
+        facts.set_clock(time, asked);
+    }
+    driven.abort();
+    Ok(facts)
+}
+
+checks! {
+    Problem, |facts| facts.must_not("fsync", "off"),
+        "a crash of the host can destroy the database, and the locks with it", "fsync = on";
+    Warning, |facts| facts.must_not("full_page_writes", "off"),
+        "a crash of the host can tear pages of the tables that locks are kept in", "full_page_writes = on";
+    Note, |facts| facts.must_not("synchronous_commit", "off"),
+        "fencelock switches it on for itself; what the locks protect is committed without waiting for the disk", "synchronous_commit = on";
+    Problem, |facts| facts.is("recovery", "true").then(|| "this server is in recovery: a standby".to_owned()),
+        "a standby takes no writes", "the address of the primary, or all hosts in the URL";
+    Problem, |facts| facts.must_not("default_transaction_read_only", "on"),
+        "nobody can take a lock in transactions that only read", "default_transaction_read_only = off";
+    Warning, |facts| {
+        let count = facts.above_nothing("standbys")?;
+        facts.text("synchronous_standby_names").is_empty().then(|| format!("{count} standbys copy this server asynchronously"))
+    }, "one that is promoted may not know the last grants: nobody is granted a lock until the longest ttl has passed", "synchronous_standby_names, and synchronous_commit = on";
+    Note, |facts| Some(format!("idle_session_timeout is {} ms", facts.above_nothing("idle_session_timeout")?)),
+        "fencelock switches it off for its own connections; a session of psql that holds a lock is ended by it", "idle_session_timeout = 0 for the roles that hold locks";
+    Warning, |facts| Some(format!("{} connections (max_connections) are in use", facts.nearly("connections", "max_connections")?)),
+        "a client that cannot connect cannot renew: its locks are lost", "a higher max_connections, or fewer clients";
+    Note, |facts| {
+        let (port, dialled) = (facts.number("port")?, facts.number("dialled")?);
+        (port != dialled).then(|| format!("the server listens on port {port} and was reached by {dialled}: a pooler or proxy is between"))
+    }, "it may close idle connections, and a pooler in transaction mode is refused", "session mode and no idle limit there, or the server's own address";
+    Note, |facts| {
+        let version = facts.number("server_version_num").filter(|version| *version < 140_000.0)?;
+        Some(format!("the server is PostgreSQL {}", (version / 10_000.0).floor()))
+    }, "releases before 14 get no corrections any more", "a release that is maintained";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_is_not_sent_in_the_clear_to_another_host() {
+        for url in ["postgres://u:p@203.0.113.1/x", "postgres://u:p@localhost/x?sslmode=verify-full"] {
+            let url = StoreUrl::parse(url).unwrap();
+            assert_eq!(facts(&url, url.authority()).await.unwrap_err(), TLS);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a ZooKeeper server is asked, by its four-letter words.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::checks::{Check, Facts, Severity, checks};
+
+/// More than any answer has.
+const LONGEST: u64 = 64 * 1024;
+
+pub(super) async fn facts(server: &str) -> Result<Facts, String> {
+    let mut facts = Facts::default();
+    facts.read(&word(server, "srvr").await.map_err(|error| error.to_string())?, ':');
+    if facts.text("Mode").is_empty() {
+        return Err("it does not answer `srvr`: 4lw.commands.whitelist leaves it out, or it is no member of a quorum"
+            .to_owned());
+    }
+    let conf = word(server, "conf").await.map_err(|error| error.to_string())?;
+    facts.read(&conf, '=');
+    Ok(facts)
+}
+
+async fn word(server: &str, word: &str) -> std::io::Result<String> {
+    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { server.to_owned() } else { format!("{server}:2181") };
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(word.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.take(LONGEST).read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// The length of a tick that the URL tells clients.
+fn told_tick(facts: &Facts) -> f64 {
+    facts.number("url_tick_ms").unwrap_or(2000.0)
+}
+
+checks! {
+    Problem, |facts| {
+        let tick = facts.number("tickTime").filter(|tick| *tick > told_tick(facts))?;
+        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", told_tick(facts)))
+    }, "how long a lock is certain is counted in ticks: with longer ones, a holder believes in its lock too long", "?tick_ms= in the URL as the servers have it";
+    Note, |facts| {
+        let tick = facts.number("tickTime").filter(|tick| *tick < told_tick(facts))?;
+        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", told_tick(facts)))
+    }, "locks are given up earlier than they have to be", "?tick_ms= in the URL as the servers have it";
+    Warning, |facts| {
+        let most = facts.number("maxSessionTimeout").filter(|most| *most < facts.ttl_ms())?;
+        Some(format!("maxSessionTimeout is {most}, and the ttl is {}", facts.ttl_ms()))
+    }, "the servers grant the shorter one: a shorter outage costs the locks", "a higher maxSessionTimeout, or a shorter ttl";
+    Warning, |facts| {
+        let least = facts.number("minSessionTimeout").filter(|least| *least > facts.ttl_ms())?;
+        Some(format!("minSessionTimeout is {least}, and the ttl is {}", facts.ttl_ms()))
+    }, "the servers grant the longer one: others wait longer for a holder that died", "a lower minSessionTimeout, or a longer ttl";
+    Warning, |facts| {
+        let most = facts.number("maxClientCnxns").filter(|most| (1.0..60.0).contains(most))?;
+        Some(format!("maxClientCnxns is {most}: so many connections may a host have"))
+    }, "the next client of a host is refused, and one that lost its connection may not come back: its locks are lost", "maxClientCnxns=0, or more than a host has processes that lock";
+    Warning, |facts| facts.is("Mode", "standalone").then(|| "there is one server (standalone)".to_owned()),
+        "its failure is everybody's: nobody gets a lock, and holders lose theirs", "three servers or five";
+    Note, |facts| (facts.is("servers", "1") && !facts.is("Mode", "standalone")).then(|| "the URL names one server of several".to_owned()),
+        "a client whose only server fails finds no other one", "all servers in the URL";
+    Warning, |facts| {
+        let worst: f64 = facts.text("Latency min/avg/max").rsplit('/').next()?.parse().ok()?;
+        (worst > facts.ttl_ms() / 4.0).then(|| format!("a request took {worst} ms since the server was started"))
+    }, "a server that waits for its disk answers no renewal", "a disk of its own for dataLogDir, enough memory, no swapping";
+    Note, |facts| {
+        let version = facts.text("Zookeeper version").split(['-', ',']).next()?;
+        let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+        matches!(parts[..], [major, minor, ..] if (major, minor) < (3, 8)).then(|| format!("the server is ZooKeeper {version}"))
+    }, "releases before 3.8 get no corrections any more", "a release that is maintained";
+    Note, |facts| facts.text("tickTime").is_empty().then(|| "the server does not answer `conf`".to_owned()),
+        "session limits, maxClientCnxns and tickTime were not seen", "4lw.commands.whitelist=srvr,conf, or look by hand";
+}

@@ -1,0 +1,128 @@
+//! `fencelock doctor`, on servers that are set up badly.
+
+use fencelock_testbed::{postgres, redis, zookeeper};
+use serde_json::Value;
+
+use crate::common::{Place, code, output, stderr, stdout};
+
+/// With a ttl that no request takes a good part of, on whatever machine.
+fn patient(url: &str) -> String {
+    let sign = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{sign}ttl_ms=600000")
+}
+
+/// The exit code and the report.
+fn report(url: &str) -> (i32, Value) {
+    let done = output(&mut Place::with_store(url).fencelock(&["doctor", "--json"]));
+    let report = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    (code(&done), report)
+}
+
+/// Whether a finding of this severity says all of `parts`.
+fn found(report: &Value, severity: &str, parts: &[&str]) -> bool {
+    let is_it = |finding: &Value| {
+        let what = finding["what"].as_str().unwrap();
+        let is_whole = ["why", "set"].iter().all(|part| finding[part].as_str().is_some_and(|text| !text.is_empty()));
+        finding["severity"] == severity && is_whole && parts.iter().all(|part| what.contains(part))
+    };
+    report["findings"].as_array().unwrap().iter().any(is_it)
+}
+
+#[test]
+fn a_directory_that_a_cleaner_empties_is_warned_of_and_another_is_not() {
+    let place = Place::new();
+    let done = output(&mut place.fencelock(&["doctor", &patient(&place.url())]));
+    // It is made by whoever locks first.
+    assert_eq!((code(&done), stdout(&done).contains("/tmp")), (1, true), "{done:?}");
+    assert!(stdout(&done).contains("why: cleaners") && stdout(&done).contains("round trip: "), "{done:?}");
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (code, said) = report(&patient(&format!("file://{}/locks", memory.path().display())));
+    assert_eq!((code, said["round_trip_ms"]["worst"].is_number()), (0, true), "{said}");
+    assert!(!found(&said, "warning", &[]));
+}
+
+#[test]
+fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
+    let settings = |lines: &[&str]| redis::Settings {
+        extra: lines.iter().map(|line| (*line).to_owned()).collect(),
+        ..redis::Settings::default()
+    };
+    let bad = ["maxmemory 100mb", "maxmemory-policy allkeys-lru", "timeout 300", "save \"\""];
+    let server = redis::Server::start(settings(&bad)).unwrap();
+    let (code, said) = report(&server.url());
+    assert_eq!(code, 2, "{said}");
+    assert!(found(&said, "problem", &["maxmemory-policy is allkeys-lru"]), "{said}");
+    assert!(found(&said, "problem", &["no lock can be taken", "noeviction"]), "{said}");
+    assert!(found(&said, "warning", &["keeps nothing on disk"]), "{said}");
+    assert!(found(&said, "warning", &["timeout is 300"]), "{said}");
+
+    let role = redis::Role::ReplicaOf(server.address());
+    let replica = redis::Server::start(redis::Settings { role, ..settings(&[]) }).unwrap();
+    let (code, said) = report(&replica.url());
+    assert_eq!((code, found(&said, "problem", &["this is a replica"])), (2, true), "{said}");
+    let (_, said) = report(&server.url());
+    assert!(found(&said, "warning", &["1 replicas copy this server"]), "{said}");
+}
+
+#[test]
+fn a_redis_that_is_set_up_for_locks_is_left_in_peace() {
+    let server = redis::Server::start(redis::Settings { durable: true, ..redis::Settings::default() }).unwrap();
+    let done = output(&mut Place::with_store(patient(&server.url())).fencelock(&["doctor"]));
+    assert_eq!((code(&done), stderr(&done)), (0, String::new()), "{done:?}");
+    assert!(stdout(&done).starts_with("round trip: "), "{done:?}");
+}
+
+#[test]
+fn a_clock_that_is_ahead_is_found_out() {
+    let settings = redis::Settings { own_clock: true, ..redis::Settings::default() };
+    let server = redis::Server::start(settings).unwrap();
+    server.set_clock(3600).unwrap();
+    let (_, said) = report(&server.url());
+    assert!(found(&said, "warning", &["the server's clock is 3", "ms ahead"]), "{said}");
+}
+
+#[test]
+fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
+    let bad = ["fsync = off", "full_page_writes = off", "synchronous_commit = off", "idle_session_timeout = 60000"];
+    let settings = bad.iter().fold(postgres::Settings::default(), |settings, line| settings.with(line));
+    let server = postgres::Server::start(settings).unwrap();
+    let (code, said) = report(&server.url());
+    assert_eq!(code, 2, "{said}");
+    assert!(found(&said, "problem", &["fsync is off"]), "{said}");
+    assert!(found(&said, "warning", &["full_page_writes is off"]), "{said}");
+    assert!(found(&said, "note", &["synchronous_commit is off"]), "{said}");
+    assert!(found(&said, "note", &["idle_session_timeout is 60000 ms"]), "{said}");
+    assert!(said["round_trip_ms"]["median"].is_number(), "locks can be taken all the same: {said}");
+}
+
+#[test]
+fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
+    let settings = zookeeper::Settings { max_session_timeout_ms: 50_000, ..zookeeper::Settings::default() };
+    let ensemble = zookeeper::Ensemble::start(settings.with("maxClientCnxns", 7)).unwrap();
+    let url = format!("{}&ttl_ms=60000", ensemble.url("/locks"));
+    let (code, said) = report(&url);
+    assert_eq!(code, 1, "{said}");
+    assert!(found(&said, "warning", &["standalone"]), "{said}");
+    assert!(found(&said, "warning", &["maxClientCnxns is 7"]), "{said}");
+    assert!(found(&said, "warning", &["maxSessionTimeout is 50000", "60000"]), "{said}");
+    let (code, said) = report(&url.replace("tick_ms=500", "tick_ms=400"));
+    assert_eq!((code, found(&said, "problem", &["tickTime is 500", "400"])), (2, true), "{said}");
+}
+
+#[test]
+fn who_is_not_there_is_no_finding_and_no_secret_is_told() {
+    let settings = redis::Settings { password: Some("right-s3cret".to_owned()), ..redis::Settings::default() };
+    let server = redis::Server::start(settings).unwrap();
+    let url = |password: &str| patient(&format!("redis://:{password}@{}", server.address()));
+    let (code_with, said) = report(&url("right-s3cret"));
+    assert_eq!((code_with, found(&said, "warning", &["keeps"])), (1, true), "{said}");
+    for command in ["doctor", "doctor --json"] {
+        let command: Vec<_> = command.split(' ').collect();
+        let done = output(&mut Place::with_store(url("wrong-s3cret")).fencelock(&command));
+        assert_eq!(code(&done), 2, "{done:?}");
+        assert!(!stdout(&done).contains("s3cret") && !stderr(&done).contains("s3cret"), "{done:?}");
+    }
+    server.kill();
+    let done = output(&mut Place::with_store(url("right-s3cret")).fencelock(&["doctor"]));
+    assert_eq!((code(&done), stdout(&done)), (69, String::new()), "{done:?}");
+}
