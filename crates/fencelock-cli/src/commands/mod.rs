@@ -3,6 +3,7 @@
 mod bench;
 mod beside;
 mod r#break;
+mod completions;
 mod doctor;
 mod elect;
 mod ls;
@@ -78,6 +79,8 @@ enum Verb {
     Stores(stores::Stores),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
+    Completions(completions::Completions),
+    Man(completions::Man),
     #[command(hide = true)]
     BenchWorkers(bench::Workers),
     #[command(hide = true)]
@@ -113,6 +116,8 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Stores(stores) => stores.run(),
         Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
+        Verb::Completions(completions) => completions.run(),
+        Verb::Man(man) => man.run(),
         Verb::BenchWorkers(workers) => workers.run(store).await,
         Verb::Bound(bound) => bound.run(),
         Verb::Guard(guard) => guard.run(),

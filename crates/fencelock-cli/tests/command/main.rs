@@ -3,6 +3,7 @@
 mod bench;
 mod break_;
 mod common;
+mod completions;
 mod doctor;
 mod documents;
 mod elect;
