@@ -5,8 +5,11 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::CreateMode;
 use nix::sys::signal::Signal;
 
+use crate::common::hand::{by_hand, plant};
 use crate::common::http::{Served, ask, token};
 use crate::common::{Place, Running, ended, until};
 
@@ -239,4 +242,34 @@ fn a_signal_ends_it_although_somebody_reads_events() {
     served.counts("fencelock_store_viewers", "1");
     served.running.signal(Signal::SIGTERM);
     assert_eq!(served.running.code(), 0);
+}
+
+#[test]
+fn contenders_of_other_clients_are_counted_and_shown_and_not_broken() {
+    let parent = shared().namespace();
+    let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
+    let (token, file) = token(&place);
+    by_hand(async |client| {
+        let sequential = CreateMode::EphemeralSequential;
+        let curator = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-";
+        plant(&client, &format!("{parent}/theirs/{curator}"), sequential, "10.0.0.7").await;
+        let _holder = place.holder("ours");
+        let kazoo = "94b6e5cf49364b1f8706ee06e5d07c35__lock__";
+        plant(&client, &format!("{parent}/ours/{kazoo}"), sequential, "10.0.0.8").await;
+        let served = Served::start(&place, &["--allow-break", "--token-file", &file]);
+        let authorization = ("Authorization", format!("Bearer {token}"));
+        let authorization = [(authorization.0, authorization.1.as_str())];
+        let get = |path: &str| ask(served.address, "GET", path, &authorization, "");
+        for figure in ["foreign_contenders{class=\"other\"} 2", "beside_contenders{class=\"other\"} 1"] {
+            until(figure, || get("/metrics").body.contains(&format!("fencelock_store_{figure}\n")).then_some(()));
+        }
+        let listed = get("/api/locks").json();
+        let warned = listed["locks"][0]["error"].as_str().unwrap();
+        assert!(warned.contains("kazoo") && warned.contains("may be held by several at once"), "{warned}");
+        assert_eq!(listed["locks"][1]["holder"], "10.0.0.7");
+        let request = get("/api/locks/theirs").json()["contenders"][0]["request"].take();
+        let order = serde_json::json!({ "request": request, "reason": "stuck" }).to_string();
+        let refused = served.post("/api/locks/theirs/break", &authorization, &order);
+        assert_eq!((refused.status, refused.body.contains("--untold")), (409, true), "{refused:?}");
+    });
 }

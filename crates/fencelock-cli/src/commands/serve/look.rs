@@ -71,8 +71,9 @@ pub(super) struct Looked {
     pub(super) held: Vec<Held>,
     pub(super) oldest_hold: Option<SystemTime>,
     pub(super) oldest_wait: Option<SystemTime>,
-    /// Contenders of other clients, in the queue and beside it.
+    /// Contenders of other clients in the queue, as far as they were read.
     pub(super) foreign: usize,
+    /// Contenders of other clients, wherever they stand, that may hold the lock beside its holder.
     pub(super) beside: usize,
 }
 
@@ -133,7 +134,7 @@ impl Looked {
             oldest_wait: oldest(&waiting),
             held: holding.into_iter().map(held).collect(),
             everybody: Some(Everybody::new(queue, 0, &[], chosen)),
-            foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count() + beside,
+            foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count(),
             beside,
         }
     }

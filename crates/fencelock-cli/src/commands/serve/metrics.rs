@@ -39,9 +39,7 @@ const SUMS: [(&str, &str, Figure); 6] = [
     ("locks", "Locks that somebody holds or waits for.", |_| 1),
     ("holders", "Grants that are held.", |lock| lock.row.holders),
     ("waiters", "Contenders that wait.", |lock| lock.row.waiting),
-    ("foreign_contenders", "Contenders of other clients, among the first 100 of each queue and beside it.", |lock| {
-        lock.foreign
-    }),
+    ("foreign_contenders", "Contenders of other clients, among the first 100 of each queue.", |lock| lock.foreign),
     ("beside_contenders", "Contenders of other clients that may hold a lock beside its holder.", |lock| lock.beside),
     ("unreadable_locks", "Locks whose queue cannot be read.", |lock| usize::from(lock.everybody.is_none())),
 ];

@@ -73,7 +73,9 @@ function health(state, text) {
 
 function showNews() {
   say($('store'), `${news.store} (${news.layout})`);
-  if (news.up) health('up', `the store answers, last look ${news.took_ms} ms`);
+  // Not in the text of the state: that is read out whenever it changes.
+  say($('took'), `last look ${news.took_ms} ms`);
+  if (news.up) health('up', 'the store answers');
   else if (news.error) health('down', `the store cannot be read since ${clock(news.since)}: ${news.error}`);
   else health('unknown', 'the store has not been looked at yet');
   const all = { class: null, locks: 0, holders: 0, waiting: 0 };
@@ -253,7 +255,10 @@ async function follow() {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+let following = false;
 async function start() {
+  if (following) return;
+  following = true;
   for (;;) {
     let status = 0;
     try {
@@ -261,11 +266,12 @@ async function start() {
     } catch {
       // Not there, or gone: said below.
     }
-    if (status === 401) return;
+    if (status === 401) break;
     lost ??= Date.now();
     health('down', `fencelock serve does not answer since ${clock(lost)}`);
     await pause(1000);
   }
+  following = false;
 }
 
 $('filter').addEventListener('input', () => { skip = 0; refresh(); });
