@@ -160,22 +160,19 @@ impl Connection {
         self.ear.try_lock().is_ok_and(|hears| *hears)
     }
 
-    /// From now on hears what is told to `channel`.
-    pub(super) async fn listen(&self, channel: &str) -> Result<()> {
+    /// Hears what is told to `channel` from now on, or nothing any more: every commit with a NOTIFY wakes all who listen, whatever they listen to.
+    pub(super) async fn hear(&self, channel: &str, is_wanted: impl Fn() -> bool + Send) -> Result<()> {
         let mut hears = self.ear.lock().await;
-        if !*hears {
-            self.call("listen", "listen", &[&channel]).await?;
-            *hears = true;
-        }
-        Ok(())
-    }
-
-    /// Hears nothing any more, unless somebody needs it by then: every commit with a NOTIFY wakes all who listen, whatever they listen to.
-    pub(super) async fn deafen(&self, is_needed: impl Fn() -> bool + Send) -> Result<()> {
-        let mut hears = self.ear.lock().await;
-        if *hears && !is_needed() {
-            *hears = false;
-            self.simple("listen", "UNLISTEN *").await?;
+        match (*hears, is_wanted()) {
+            (false, true) => {
+                self.call("listen", "listen", &[&channel]).await?;
+                *hears = true;
+            }
+            (true, false) => {
+                *hears = false;
+                self.simple("listen", "UNLISTEN *").await?;
+            }
+            _ => {}
         }
         Ok(())
     }

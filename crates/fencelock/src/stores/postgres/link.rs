@@ -29,6 +29,8 @@ pub(super) type Link = Reconnect<Dialler>;
 pub(super) enum Purpose {
     /// Locks: in our schema, which is made where it is not there, on a server that takes writes.
     Locks,
+    /// One request about locks that may wait for somebody's transaction: on a shared connection it would keep all others waiting.
+    Patience,
     /// Looking at locks, if there are any: a standby will do.
     Looks,
     /// Making the schema.
@@ -63,34 +65,27 @@ pub(super) fn link(config: &Arc<Config>, member: Option<Arc<Member>>) -> Arc<Lin
 fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) -> Dialler {
     let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
     let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
+    let patience = opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE);
     let silence = (ttl * 3 / 10).min(MOST_PATIENCE);
-    Dialler {
-        config: Arc::clone(config),
-        clock: opening.map_or_else(system, |opening| Arc::clone(&opening.clock)),
-        purpose,
-        patience: opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE),
-        silence,
-        lock_timeout: silence / 2,
-        member: None,
-        tasks: opening.map(|opening| opening.tasks.clone()),
-    }
+    let (silence, lock_timeout) = match purpose {
+        Purpose::Locks | Purpose::Looks => (silence, silence / 2),
+        // What waits is silent for as long as the server lets it wait: less than the caller waits, so that it hears why there is no answer.
+        Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
+        // Somebody else who makes the schema is waited for.
+        Purpose::Migration => (MOST_PATIENCE, MOST_PATIENCE / 2),
+    };
+    let clock = opening.map_or_else(system, |opening| Arc::clone(&opening.clock));
+    let tasks = opening.map(|opening| opening.tasks.clone());
+    Dialler { config: Arc::clone(config), clock, purpose, patience, silence, lock_timeout, member: None, tasks }
 }
 
-/// A connection of its own to a server that takes writes, whether or not our schema is there.
-pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
-    // Somebody else who makes the schema is waited for.
-    let (silence, lock_timeout) = (MOST_PATIENCE, MOST_PATIENCE / 2);
-    Dialler { silence, lock_timeout, ..dialler(config, Purpose::Migration, None) }.dial(0).await
-}
-
-/// A connection of its own for one request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
-pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
-    let dialler = dialler(config, Purpose::Locks, opening);
-    // What waits for a lock is silent for as long as the server lets it wait.
-    let silence = dialler.silence.max(dialler.patience) * 2;
-    // Less than the caller waits for the answer, so that it hears why there is none.
-    let lock_timeout = dialler.patience * 3 / 4;
-    Dialler { silence, lock_timeout, ..dialler }.dial(0).await
+/// A connection of its own, with no session.
+pub(super) async fn apart(
+    config: &Arc<Config>,
+    purpose: Purpose,
+    opening: Option<&Opening>,
+) -> Result<Arc<Connection>> {
+    dialler(config, purpose, opening).dial(0).await
 }
 
 impl Dial for Dialler {

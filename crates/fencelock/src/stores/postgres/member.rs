@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Row;
 
 use super::connection::{Connection, strange, value};
-use super::link::{Dialler, apart};
+use super::link::{Dialler, Purpose, apart};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{BUCKETS, bucket_of};
@@ -66,7 +66,7 @@ impl Member {
     pub(super) async fn greet(&self, connection: &Connection) -> Result<()> {
         self.open_or_resume(connection).await?;
         self.hub.connected(connection.number);
-        if self.hub.is_waiting() { connection.listen(&self.bell).await } else { Ok(()) }
+        if self.hub.is_waiting() { connection.hear(&self.bell, || true).await } else { Ok(()) }
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
@@ -151,10 +151,7 @@ impl Member {
             let Some(connection) = connection.upgrade() else { return };
             let cleared = async {
                 // Who holds or waits until now listens; who does neither, does not.
-                match self.hub.has_places() {
-                    true => connection.listen(&self.bell).await?,
-                    false => connection.deafen(|| self.hub.has_places()).await?,
-                }
+                connection.hear(&self.bell, || self.hub.has_places()).await?;
                 let next = connection.ask("clear up", "clear_up", &[&self.swept.load(Ordering::Relaxed)]).await?;
                 self.swept.store(next, Ordering::Relaxed);
                 Ok::<_, Error>(())
@@ -162,22 +159,6 @@ impl Member {
             if let Err(error) = cleared.await {
                 tracing::debug!(%error, "the session cannot listen, or clear away what dead sessions left");
             }
-        }
-    }
-
-    async fn ask_to_renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<Vec<Row>> {
-        let heard: Vec<i64> = known.iter().map(|(_, seq)| seq.cast_signed()).collect();
-        connection.call("renew", "renew", &[&self.session, &self.ttl, &heard]).await
-    }
-
-    /// The same a while later, on another connection: on the first one, a request may wait for somebody else's transaction.
-    async fn ask_apart(&self, known: &[(PlaceId, u64)]) -> Result<Vec<Row>> {
-        let clock = &self.opening.clock;
-        clock.sleep_until(clock.now().after(self.opening.patience() / PART)).await;
-        match apart(&self.config, Some(&self.opening)).await {
-            Ok(connection) => self.ask_to_renew(&connection, known).await,
-            // Then the first one is the only hope.
-            Err(_) => future::pending().await,
         }
     }
 
@@ -190,7 +171,7 @@ impl Member {
 
     /// What a transaction keeps from ending is waited for on a connection of its own.
     async fn leave_in_time(&self, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
-        let connection = apart(&self.config, Some(&self.opening)).await?;
+        let connection = apart(&self.config, Purpose::Patience, Some(&self.opening)).await?;
         match self.ask_to_leave(&connection, place, seq, true).await {
             Ok(2) => Err(kept("leave", &place.name)),
             Ok(answer) => Ok(answer == 1),
@@ -250,13 +231,9 @@ impl Served for Member {
         let (client, number) = (entry.id.client.cast_signed(), entry.id.number.cast_signed());
         let (weight, capacity) = (i64::from(entry.claim.weight()), i64::from(entry.claim.capacity()));
         let (name, purpose) = (entry.name.as_str(), entry.purpose.as_deref());
-        let answer: Vec<i64> = connection
-            .ask(
-                "enter",
-                "enter",
-                &[&self.session, &epoch, &name, &client, &number, &weight, &capacity, &entry.wait, &again, &purpose],
-            )
-            .await?;
+        let whose = [&self.session as _, &epoch as _, &name as _, &client as _, &number as _];
+        let what = [&weight as _, &capacity as _, &entry.wait as _, &again as _, &purpose as _];
+        let answer: Vec<i64> = connection.ask("enter", "enter", &[whose, what].concat()).await?;
         let entered = match *answer.as_slice() {
             [0, seq] => Enter::Granted(seq.cast_unsigned()),
             [1, seq, told] => {
@@ -265,7 +242,7 @@ impl Served for Member {
                     look_in(told)
                 } else {
                     // It is in the queue, whatever becomes of this: who does not listen looks.
-                    if let Err(error) = connection.listen(&self.bell).await {
+                    if let Err(error) = connection.hear(&self.bell, || true).await {
                         tracing::debug!(%error, "the session cannot listen");
                     }
                     Some(Duration::ZERO)
@@ -316,10 +293,22 @@ impl Served for Member {
     }
 
     async fn renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
+        let heard: Vec<i64> = known.iter().map(|(_, seq)| seq.cast_signed()).collect();
+        let session = [&self.session as _, &self.ttl as _, &heard as _];
+        // The same a while later, on another connection: on the first one, a request may wait for somebody else's transaction.
+        let clock = &self.opening.clock;
+        let once_more = async {
+            clock.sleep_until(clock.now().after(self.opening.patience() / PART)).await;
+            match apart(&self.config, Purpose::Patience, Some(&self.opening)).await {
+                Ok(connection) => connection.call("renew", "renew", &session).await,
+                // Then the first one is the only hope.
+                Err(_) => future::pending().await,
+            }
+        };
         let told = tokio::select! {
             biased;
-            told = self.ask_to_renew(connection, known) => told?,
-            told = self.ask_apart(known) => told?,
+            told = connection.call("renew", "renew", &session) => told?,
+            told = once_more => told?,
         };
         for row in &told {
             if value::<i64>("renew", row, 0)? < 0 {

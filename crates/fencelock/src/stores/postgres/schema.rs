@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::link::bare;
+use super::link::{Purpose, apart};
 use super::setup::{ddl, grants, make};
 use super::url::Config;
 use crate::engine::options::URL_OPTIONS;
@@ -76,7 +76,7 @@ impl Schema {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, roles: &[&str]) -> Result<Migration> {
-        let connection = bare(&self.config).await?;
+        let connection = apart(&self.config, Purpose::Migration, None).await?;
         let is_new = make(&connection, &self.config.schema, self.unlogged, roles).await?;
         Ok(if is_new { Migration::Made } else { Migration::UpToDate })
     }

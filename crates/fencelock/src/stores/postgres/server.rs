@@ -7,7 +7,7 @@ use futures_util::future;
 use tokio_postgres::Row;
 
 use super::connection::{Connection, strange, value};
-use super::link::{Link, apart, link};
+use super::link::{Link, Purpose, apart, link};
 use super::member::{Member, kept_waiting};
 use super::{CAPABILITY, Postgres};
 use crate::error::{Error, ErrorKind, Result};
@@ -91,7 +91,7 @@ impl Server for Postgres {
         // No grant of ours is without a token.
         let Some(token) = order.token else { return Ok(false) };
         let PlaceId { name, request } = &order.place;
-        let connection = apart(&self.0, None).await?;
+        let connection = apart(&self.0, Purpose::Patience, None).await?;
         let (client, number) = (request.client.cast_signed(), request.number.cast_signed());
         let (text, reason, seq) = (name.as_str(), &*order.reason, token.to_i64());
         let grant = [&text as _, &client as _, &number as _, &seq as _, &record as _, &reason as _];
