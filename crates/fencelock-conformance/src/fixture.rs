@@ -7,6 +7,7 @@ use fencelock::store::Store;
 use fencelock::{Clock, Result, SystemClock};
 use futures_core::future::BoxFuture;
 
+use crate::laws::Tier;
 use crate::world::PATIENCE;
 
 /// One empty store under test, and what can be done to it. Every law gets a fresh one.
@@ -18,6 +19,12 @@ pub trait Fixture: Send + Sync + 'static {
     /// run do so before and after it is moved (see [`let_others_run`]).
     fn pass(&self, duration: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move { SystemClock.sleep_until(SystemClock.now().after(duration)).await })
+    }
+
+    /// What the store offers, by default everything; it answers the rest with [`ErrorKind::Unsupported`](fencelock::ErrorKind::Unsupported).
+    /// Laws of a higher tier are not tried, and a law that looks at a queue for its evidence is tried up to there.
+    fn tier(&self) -> Tier {
+        Tier::Break
     }
 
     /// How long an unrenewed session lives in the laws about expiry. By default 2 s.

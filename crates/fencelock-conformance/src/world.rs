@@ -75,6 +75,8 @@ pub(crate) const NO_ORDER: &str = "the store keeps no order";
 pub(crate) const NO_TOKENS: &str = "the store has no tokens";
 /// Why laws about notes say nothing about a store.
 pub(crate) const NO_NOTES: &str = "the store keeps no notes";
+/// How it begins that a store does not offer what a law asks for.
+pub(crate) const NOT_OFFERED: &str = "the store failed: Unsupported";
 /// What excuses a store by its capability, so that no further excuse is needed.
 pub(crate) const BY_CAPABILITY: [&str; 5] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES];
 

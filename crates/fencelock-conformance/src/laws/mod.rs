@@ -31,6 +31,43 @@ pub struct Law {
     pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
 }
 
+/// What a store may offer. Each tier has those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Places: exclusion, order, tokens, sessions that end, requests that are withdrawn.
+    Lock,
+    /// Queues and names that can be looked at.
+    Look,
+    /// Grants that can be broken, and the records of it.
+    Break,
+}
+
+/// The laws about what is seen of queues and names.
+const LOOK: &[&str] = &[
+    "the_queue_tells_who_holds_and_who_waits",
+    "a_queue_is_read_by_pages_and_in_short",
+    "names_lists_what_is_queued_for",
+    "nobody_appears_ahead_of_one_already_visible",
+    "whoever_only_tries_is_told_who_holds_and_leaves_nothing",
+    "who_left_is_not_counted_among_the_waiters",
+    "looks_refusals_and_renewals_cost_the_same_however_many_wait",
+];
+/// The laws about grants that are broken.
+const BREAK: &[&str] =
+    &["a_break_ends_the_grant_it_names_and_no_later_one", "who_is_broken_is_told_why_and_a_record_is_kept"];
+
+impl Law {
+    /// The lowest tier with which a store has to keep it.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        match self.name {
+            name if BREAK.contains(&name) => Tier::Break,
+            name if LOOK.contains(&name) => Tier::Look,
+            _ => Tier::Lock,
+        }
+    }
+}
+
 /// Hands the list of all laws to another macro: first those of exclusive locks, which are tried by every claim to the whole of
 /// a lock, then all others; then the same two of the laws that judge real time, or load a server.
 #[doc(hidden)]

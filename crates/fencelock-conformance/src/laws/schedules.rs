@@ -1,8 +1,8 @@
 //! Many contenders at once: random schedules against a model, crowds, threads.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use fencelock::queue::{Admission, admits};
 use fencelock::store::{Contender, Entered, Entry, Left, Place, RequestId, Standing};
@@ -368,10 +368,16 @@ async fn woken_beside(world: &World, news: &mut mpsc::UnboundedReceiver<News>, l
 pub async fn threads_that_race_never_hold_a_mutex_together(world: World) -> Verdict {
     const THREADS: usize = 4;
     let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    // All are there before the first one begins, which could be done before the last one is started.
+    let start = Arc::new(Barrier::new(THREADS));
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
             let (world, inside, last) = (world.clone(), Arc::clone(&inside), Arc::clone(&last));
-            std::thread::spawn(move || race(&world, &inside, &last))
+            let start = Arc::clone(&start);
+            std::thread::spawn(move || {
+                start.wait();
+                race(&world, &inside, &last)
+            })
         })
         .collect();
     let mut verdict = Ok(());

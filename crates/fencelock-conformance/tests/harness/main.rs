@@ -5,3 +5,4 @@ mod history_log;
 mod history_planted;
 mod mutants;
 mod resource;
+mod tiers;
