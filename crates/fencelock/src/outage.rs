@@ -33,7 +33,7 @@ pub enum OnOutage {
     #[default]
     Fail,
     /// It is granted at once, without any lock: nobody is excluded, in this process neither. [`Guard::remaining`](crate::Guard::remaining) is
-    /// zero; `max_hold` holds.
+    /// zero; `max_hold` holds; closing the client does not end it.
     RunWithout,
     /// It asks the store of another client, under the same name and with the same options, for what is left of its wait limit; once,
     /// if nothing is left. Whoever degrades to the same store is excluded there. The guard is that client's: what it says of validity and

@@ -1,4 +1,4 @@
-//! The alerts of `ops/`: Prometheus takes them, they fire on what they are for, and each reads what is counted and has its section.
+//! What is in `ops/`: Prometheus takes the alerts, they fire on what they are for, and have their sections; the board asks for what is counted.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,4 +40,46 @@ fn every_alert_reads_what_is_counted_and_has_its_section() {
         assert!(read("ops/alerts_test.yml").contains(&format!("alertname: {alert}\n")), "{alert} has no test");
     }
     assert_eq!(alerts.len(), 7);
+}
+
+/// Every expression of the board.
+fn expressions(board: &str) -> Vec<String> {
+    let written = board.lines().filter_map(|line| line.trim().strip_prefix("\"expr\": \"")?.strip_suffix("\","));
+    written.map(|expression| expression.replace("\\\"", "\"")).collect()
+}
+
+#[test]
+fn every_panel_of_the_board_asks_prometheus_for_what_is_counted() {
+    PROMETHEUS.require();
+    let (board, counted) = (read("ops/grafana.json"), read("crates/fencelock/src/metrics.rs"));
+    let expressions = expressions(&board);
+    assert!(expressions.len() > 11, "{expressions:?}");
+    // What Grafana puts in the place of its variables.
+    let asked: Vec<_> = expressions
+        .iter()
+        .map(|expression| expression.replace("$__rate_interval", "5m").replace("$class", ".*"))
+        .collect();
+    let mut rules = "groups:\n  - name: board\n    rules:\n".to_owned();
+    for (number, expression) in asked.iter().enumerate() {
+        rules.push_str(&format!("      - record: panel:{number}\n        expr: '{expression}'\n"));
+    }
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("board-{}.yml", std::process::id()));
+    std::fs::write(&file, &rules).unwrap();
+    let output = Command::new("promtool").args(["check", "rules"]).arg(&file).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(output.status.success(), "{}\n{rules}", String::from_utf8_lossy(&output.stderr));
+    // Each metric that is counted is on the board, and each on the board is counted.
+    let counts = counted.split('"').filter(|text| text.starts_with("fencelock_"));
+    for metric in counts.clone() {
+        assert!(board.contains(metric), "{metric} is not on the board");
+    }
+    for name in
+        asked.iter().flat_map(|asked| asked.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_')))
+    {
+        let name = name.trim_end_matches("_bucket");
+        assert!(
+            !name.starts_with("fencelock_") || counts.clone().any(|metric| metric == name),
+            "nothing counts {name}"
+        );
+    }
 }

@@ -133,7 +133,8 @@ pub enum Event<'a> {
     Degraded {
         /// The lock.
         name: &'a Name,
-        /// The store that granted it instead; `None`: no store did, and the end of this grant is told as of any other.
+        /// The store that granted it instead, whose client's observers hear of the rest. `None`: no store did, and the end of this grant is
+        /// told here as of any other.
         store: Option<&'static str>,
     },
     /// The circuit breaker opened, lets an acquire probe the store, or closed.
