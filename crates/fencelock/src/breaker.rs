@@ -11,8 +11,8 @@ use crate::time::{Clock, Moment};
 /// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
 ///
 /// It opens when so many acquires in a row have failed because the store was out of reach ([`Error::is_outage`]), each after its own wait
-/// limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail at once, with [`ErrorKind::Unreachable`] and for how
-/// long it has been open. After `open_for` one acquire is the probe, and all others go on failing: the breaker closes if the store
+/// limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail at once, with [`ErrorKind::Unreachable`], the
+/// [operation](Error::operation) `breaker` and for how long it has been open. After `open_for` one acquire is the probe, and all others go on failing: the breaker closes if the store
 /// answers the probe, also by saying that others hold the lock, and else it is open for another `open_for`.
 ///
 /// Only acquires are judged and refused. Renewals, releases and what takes an abandoned request back go to the store all the same, and
@@ -137,6 +137,9 @@ enum Verdict {
 }
 
 impl Circuit {
+    /// What an acquire failed in that was not let through.
+    pub(crate) const OPERATION: &str = "breaker";
+
     pub(crate) fn new(options: Breaker, clock: Arc<dyn Clock>, observers: Observers) -> Self {
         let state = Mutex::new(State { failures: 0, opened: None, last: None });
         Self { options, clock, observers, state }
@@ -176,7 +179,7 @@ impl Circuit {
                 return Ok(true);
             }
             let message = "the circuit breaker is open: the store was out of reach";
-            let error = Error::new(ErrorKind::Unreachable, "acquire", message).retryable();
+            let error = Error::new(ErrorKind::Unreachable, Self::OPERATION, message).retryable();
             let error = error.with("open_for", rounded(now.since(opened.since)));
             Err(match &state.last {
                 Some(last) => error.with("cause", last),

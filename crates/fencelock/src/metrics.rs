@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Label, SharedString, counter, gauge, histogram};
 
-use crate::breaker::BreakerState;
+use crate::breaker::{BreakerState, Circuit};
 use crate::engine::observe::{Event, Observer};
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;
@@ -26,7 +26,7 @@ const OVERFLOW: &str = "overflow";
 ///
 /// | metric | kind | labels | what |
 /// |---|---|---|---|
-/// | `fencelock_acquires_total` | counter | `class`, `outcome` | acquires that ended: `granted`, `abandoned` (dropped by the caller), or the kind of the error (`busy`, `timed_out`, `unreachable`, …) |
+/// | `fencelock_acquires_total` | counter | `class`, `outcome` | acquires that ended: `granted`, `abandoned` (dropped by the caller), `breaker_open` (not asked for), or the kind of the error (`busy`, `timed_out`, `unreachable`, …) |
 /// | `fencelock_wait_seconds` | histogram | `class` | from the call to the grant, to the end of the wait limit, or to the drop |
 /// | `fencelock_hold_seconds` | histogram | `class` | from a grant to its release or loss |
 /// | `fencelock_hand_over_seconds` | histogram | `class` | from a release to the grant of the next waiter, both of this process; what another process held in between counts |
@@ -139,6 +139,9 @@ impl Metrics {
 
     fn refused(&self, name: &Name, error: &Error, waited: Duration) {
         let kind = error.kind();
+        if error.operation() == Circuit::OPERATION {
+            return self.ended(name, "breaker_open", None);
+        }
         self.ended(name, kind_label(kind), (kind == ErrorKind::TimedOut).then_some(waited));
         if !error.is_contention() && !matches!(kind, ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Closed) {
             self.failed(error);

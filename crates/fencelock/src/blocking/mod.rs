@@ -206,6 +206,16 @@ impl Client {
     }
 }
 
+/// The same client, as [`OnOutage::DegradeTo`](crate::OnOutage) takes it.
+///
+/// ```
+/// use fencelock::{OnOutage, blocking};
+///
+/// let (client, local) = (blocking::Client::connect("memory:")?, blocking::Client::connect("memory:local")?);
+/// let report = client.mutex("report")?.on_outage(OnOutage::DegradeTo(local.into()));
+/// assert!(!report.acquire()?.is_degraded());
+/// # Ok::<(), fencelock::Error>(())
+/// ```
 impl From<Client> for crate::Client {
     fn from(client: Client) -> Self {
         client.0

@@ -216,7 +216,12 @@ fn a_breaker_and_what_is_granted_outside_of_the_store_are_counted() {
         assert!(first.is_degraded() && second.is_degraded());
         assert_eq!(seen.gauge("breaker_state"), 2.0);
         assert_eq!(seen.count("degraded_total class=other to=nothing"), 2);
-        assert_eq!(seen.count("acquires_total class=other outcome=unreachable"), 2);
+        assert_eq!(seen.gauge("holders class=other"), 2.0);
+        let outcome = |outcome: &str| seen.count(&format!("acquires_total class=other outcome={outcome}"));
+        assert_eq!(["unreachable", "breaker_open"].map(outcome), [1, 1]);
+        let errors = seen.count("store_errors_total kind=unreachable");
+        lock.acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(seen.count("store_errors_total kind=unreachable"), errors, "the store was not asked");
         assert_eq!(seen.gauge("holders class=other"), 2.0);
         drop((first, second));
         settle().await;
