@@ -16,6 +16,10 @@ mod show;
 mod stores;
 mod supervise;
 mod told;
+#[cfg(feature = "top")]
+mod top;
+#[cfg(any(feature = "serve", feature = "top"))]
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,6 +80,8 @@ enum Verb {
     Doctor(doctor::Doctor),
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
+    #[cfg(feature = "top")]
+    Top(top::Top),
     Stores(stores::Stores),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
@@ -113,6 +119,8 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Doctor(doctor) => doctor.run(store).await,
         #[cfg(feature = "serve")]
         Verb::Serve(serve) => serve.run(store).await,
+        #[cfg(feature = "top")]
+        Verb::Top(top) => top.run(store).await,
         Verb::Stores(stores) => stores.run(),
         Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
@@ -180,6 +188,20 @@ impl StoreArguments {
         }
         let client = connect(Client::builder().session_when_needed(true), &chosen, false).await?;
         Ok((chosen, Some(client)))
+    }
+}
+
+#[cfg(any(feature = "serve", feature = "top"))]
+impl StoreArguments {
+    /// As [`StoreArguments::connect_to_look`], for who goes on looking: a directory that is not there is none to wait for.
+    async fn connect_to_watch(&self) -> Outcome<(Chosen, Client)> {
+        match self.connect_to_look(&[]).await? {
+            (chosen, Some(client)) => Ok((chosen, client)),
+            (chosen, None) => {
+                let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());
+                Err(Failure::new(code::UNAVAILABLE, message))
+            }
+        }
     }
 }
 

@@ -3,8 +3,21 @@
 use crate::common::{PROGRAM, Place, binary, code, ended, output, stderr, stdout};
 
 /// Those that somebody may give.
-const VERBS: [&str; 12] =
-    ["run", "ls", "show", "break", "doctor", "serve", "stores", "migrate", "bench", "completions", "man", "help"];
+const VERBS: [&str; 13] = [
+    "run",
+    "ls",
+    "show",
+    "break",
+    "doctor",
+    "serve",
+    "top",
+    "stores",
+    "migrate",
+    "bench",
+    "completions",
+    "man",
+    "help",
+];
 
 #[test]
 fn bash_completes_verbs_and_options_and_nothing_that_is_hidden() {

@@ -23,6 +23,7 @@ mod show;
 mod store;
 mod stores;
 mod terminal;
+mod top;
 mod zookeeper;
 mod zookeeper_by_hand;
 mod zookeeper_others;

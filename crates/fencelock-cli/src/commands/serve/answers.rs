@@ -21,12 +21,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::admission::{Admission, HEADERS};
-use super::classes::Classes;
 use super::connections::ALIVE;
-use super::look::{Looked, Row, Seen};
-use super::{grants, metrics, page};
+use super::{metrics, page};
 use crate::arguments;
 use crate::commands::r#break::holders;
+use crate::commands::watch::classes::Classes;
+use crate::commands::watch::grants;
+use crate::commands::watch::look::{Looked, Row, Seen};
 use crate::output::{Failure, code};
 
 /// The longest request.

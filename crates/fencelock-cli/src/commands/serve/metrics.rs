@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use super::classes::Classes;
-use super::grants::BOUNDS;
-use super::look::{Looked, Seen};
+use crate::commands::watch::classes::Classes;
+use crate::commands::watch::grants::BOUNDS;
+use crate::commands::watch::look::{Looked, Seen};
 
 /// What the format is called in `Content-Type`.
 pub(super) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,13 +1,10 @@
 //! `fencelock serve`: the store as a page, as metrics and as JSON over HTTP.
 //!
-//! One task looks at the store ([`look`]); everybody who asks is answered from what it saw last.
+//! One task looks at the store ([`Watch`]); everybody who asks is answered from what it saw last.
 
 mod admission;
 mod answers;
-mod classes;
 mod connections;
-mod grants;
-mod look;
 mod metrics;
 mod page;
 
@@ -22,13 +19,12 @@ use tokio::sync::watch;
 
 use self::admission::Admission;
 use self::answers::App;
-use self::classes::Classes;
 use self::connections::Connections;
-use self::look::{Seen, Watch};
 use super::StoreArguments;
+use super::watch::classes::Classes;
+use super::watch::look::{Seen, Watch};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code};
-use crate::settings::Chosen;
 use crate::show::print;
 use crate::trusted;
 
@@ -83,8 +79,7 @@ impl Serve {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let token = self.token_file.as_deref().map(token_in).transpose()?;
         self.refuse_what_anybody_could_reach(token.is_some())?;
-        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_look(&[]).await?;
-        let Some(client) = client else { return Err(not_there(&chosen)) };
+        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch().await?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_heard(&error))?;
         let address = listener.local_addr().map_err(|error| self.not_heard(&error))?;
         let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
@@ -158,9 +153,4 @@ fn token_in(path: &Path) -> Outcome<String> {
         return Err(wrong(allowed));
     }
     Ok(token.to_owned())
-}
-
-fn not_there(chosen: &Chosen) -> Failure {
-    let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());
-    Failure::new(code::UNAVAILABLE, message)
 }

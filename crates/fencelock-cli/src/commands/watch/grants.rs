@@ -12,15 +12,15 @@ use super::look::{Held, Looked};
 const KEPT: usize = 200;
 
 /// The upper bounds of the histogram of hold times, in seconds.
-pub(super) const BOUNDS: [u64; 8] = [1, 5, 15, 60, 300, 1_800, 7_200, 86_400];
+pub(crate) const BOUNDS: [u64; 8] = [1, 5, 15, 60, 300, 1_800, 7_200, 86_400];
 
 /// What was seen since the start.
 #[derive(Clone, Default)]
-pub(super) struct Grants {
+pub(crate) struct Grants {
     /// The last events, oldest first.
-    pub(super) events: VecDeque<Arc<Event>>,
+    pub(crate) events: VecDeque<Arc<Event>>,
     /// By class.
-    pub(super) counts: Vec<Counts>,
+    pub(crate) counts: Vec<Counts>,
     held: Arc<HashMap<Key, Since>>,
     begun: bool,
     last: u64,
@@ -43,9 +43,9 @@ struct Since {
 
 /// Something that happened between two looks.
 #[derive(Debug, Serialize)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// They are numbered without a gap.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// When it was noticed, RFC 3339.
     at: String,
     /// `granted` or `ended`.
@@ -60,21 +60,26 @@ pub(super) struct Event {
 
 /// Figures of one class.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counts {
-    pub(super) granted: u64,
-    pub(super) ended: u64,
+pub(crate) struct Counts {
+    pub(crate) granted: u64,
+    pub(crate) ended: u64,
     /// How many holds were as long as each bound at most, and longer than the one before.
-    pub(super) holds: [u64; BOUNDS.len()],
-    pub(super) held: Duration,
+    pub(crate) holds: [u64; BOUNDS.len()],
+    pub(crate) held: Duration,
 }
 
 impl Grants {
-    pub(super) fn new(classes: usize) -> Self {
+    pub(crate) fn new(classes: usize) -> Self {
         Self { counts: vec![Counts::default(); classes], ..Self::default() }
     }
 
+    /// How many were seen to begin.
+    pub(crate) fn granted(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.granted).sum()
+    }
+
     /// Takes note of what holds `locks` now.
-    pub(super) fn note(&mut self, locks: &[Looked], seen: Instant, now: SystemTime) {
+    pub(crate) fn note(&mut self, locks: &[Looked], seen: Instant, now: SystemTime) {
         let mut before = std::mem::take(&mut self.held);
         let old = Arc::make_mut(&mut before);
         let mut held = HashMap::with_capacity(old.len());

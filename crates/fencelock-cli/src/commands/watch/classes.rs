@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 /// What all names are that fit no pattern.
-pub(super) const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 
 /// The classes, in the order in which they are tried; `other` is the last.
 #[derive(Debug, Clone)]
-pub(super) struct Classes(Arc<[String]>);
+pub(crate) struct Classes(Arc<[String]>);
 
 impl Classes {
-    pub(super) fn new(patterns: &[String]) -> Self {
+    pub(crate) fn new(patterns: &[String]) -> Self {
         Self(patterns.iter().cloned().chain([OTHER.to_owned()]).collect())
     }
 
     /// The class of `name`, by its number.
-    pub(super) fn of(&self, name: &str) -> usize {
+    pub(crate) fn of(&self, name: &str) -> usize {
         let last = self.0.len() - 1;
         self.0[..last].iter().position(|pattern| fits(pattern, name)).unwrap_or(last)
     }
 
-    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    pub(super) fn name(&self, class: usize) -> &str {
+    pub(crate) fn name(&self, class: usize) -> &str {
         &self.0[class]
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|class| class == name)
     }
 }

@@ -20,27 +20,27 @@ const MOST: usize = 10_000;
 
 /// What was seen of the store; cheap to clone.
 #[derive(Clone)]
-pub(super) struct Seen {
-    pub(super) store: Arc<str>,
-    pub(super) layout: &'static str,
+pub(crate) struct Seen {
+    pub(crate) store: Arc<str>,
+    pub(crate) layout: &'static str,
     /// When it was looked at last, with whatever success; `None` before the first look has ended.
-    pub(super) at: Option<SystemTime>,
-    pub(super) took: Duration,
+    pub(crate) at: Option<SystemTime>,
+    pub(crate) took: Duration,
     /// Since when it has answered all looks, or none.
-    pub(super) since: Option<SystemTime>,
+    pub(crate) since: Option<SystemTime>,
     /// Why the last look failed.
-    pub(super) error: Option<Arc<str>>,
-    pub(super) looks: u64,
-    pub(super) failed: u64,
+    pub(crate) error: Option<Arc<str>>,
+    pub(crate) looks: u64,
+    pub(crate) failed: u64,
     /// Those of the last look that succeeded, by name.
-    pub(super) locks: Arc<[Looked]>,
+    pub(crate) locks: Arc<[Looked]>,
     /// How many more there are.
-    pub(super) left_out: usize,
-    pub(super) grants: Arc<Grants>,
+    pub(crate) left_out: usize,
+    pub(crate) grants: Arc<Grants>,
 }
 
 impl Seen {
-    pub(super) fn nothing(chosen: &Chosen, client: &Client) -> Self {
+    pub(crate) fn nothing(chosen: &Chosen, client: &Client) -> Self {
         Self {
             store: chosen.name().into(),
             layout: client.capability().layout,
@@ -56,50 +56,56 @@ impl Seen {
         }
     }
 
+    /// Everybody who holds, and everybody who waits.
+    pub(crate) fn contenders(&self) -> (usize, usize) {
+        let sum = |(holders, waiting), lock: &Looked| (holders + lock.row.holders, waiting + lock.row.waiting);
+        self.locks.iter().fold((0, 0), sum)
+    }
+
     /// Whether the last look succeeded.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.at.is_some() && self.error.is_none()
     }
 }
 
 /// One lock.
-pub(super) struct Looked {
-    pub(super) class: usize,
-    pub(super) row: Row,
-    pub(super) everybody: Option<Everybody>,
+pub(crate) struct Looked {
+    pub(crate) class: usize,
+    pub(crate) row: Row,
+    pub(crate) everybody: Option<Everybody>,
     /// Those who hold it, as far as they were read.
-    pub(super) held: Vec<Held>,
-    pub(super) oldest_hold: Option<SystemTime>,
-    pub(super) oldest_wait: Option<SystemTime>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) oldest_hold: Option<SystemTime>,
+    pub(crate) oldest_wait: Option<SystemTime>,
     /// Contenders of other clients in the queue, as far as they were read.
-    pub(super) foreign: usize,
+    pub(crate) foreign: usize,
     /// Contenders of other clients, wherever they stand, that may hold the lock beside its holder.
-    pub(super) beside: usize,
+    pub(crate) beside: usize,
 }
 
 /// One lock in a list.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
-    pub(super) name: String,
+pub(crate) struct Row {
+    pub(crate) name: String,
     class: String,
-    held_as: String,
-    pub(super) holders: usize,
+    pub(crate) held_as: String,
+    pub(crate) holders: usize,
     /// The first of them.
-    holder: Option<String>,
+    pub(crate) holder: Option<String>,
     since: Option<String>,
-    purpose: Option<String>,
-    pub(super) waiting: usize,
+    pub(crate) purpose: Option<String>,
+    pub(crate) waiting: usize,
     /// What is wrong: why it cannot be read, or who may hold it, too.
-    pub(super) error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// One holder.
-pub(super) struct Held {
-    pub(super) request: String,
-    pub(super) token: Option<String>,
-    pub(super) who: String,
-    pub(super) claim: String,
-    pub(super) since: Option<SystemTime>,
+pub(crate) struct Held {
+    pub(crate) request: String,
+    pub(crate) token: Option<String>,
+    pub(crate) who: String,
+    pub(crate) claim: String,
+    pub(crate) since: Option<SystemTime>,
 }
 
 impl Looked {
@@ -160,7 +166,7 @@ impl Looked {
 }
 
 /// Who looks.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     client: Client,
     chosen: Chosen,
     prefix: String,
@@ -170,13 +176,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(client: Client, chosen: Chosen, prefix: String, classes: Classes, every: Duration) -> Self {
+    pub(crate) fn new(client: Client, chosen: Chosen, prefix: String, classes: Classes, every: Duration) -> Self {
         let grants = Grants::new(classes.names().len());
         Self { client, chosen, prefix, classes, every, grants }
     }
 
     /// Looks for ever, with rests in between.
-    pub(super) async fn run(mut self, seen: watch::Sender<Seen>) {
+    pub(crate) async fn run(mut self, seen: watch::Sender<Seen>) {
         loop {
             let started = Instant::now();
             let looked = self.look().await;
