@@ -88,6 +88,9 @@ async fn whoever_waits_too_long_for_another_one_that_makes_the_schema_is_told_so
     assert!(error.is_retryable() && error.to_string().contains("somebody else makes the schema"), "{error}");
     user.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     client(&url, 60_000).await;
+    // Anybody may take it: where the schema is there, nobody waits for it.
+    user.batch_execute("SELECT pg_advisory_lock(7378415037781730660)").await.unwrap();
+    Client::connect(&with(&url, "ttl_ms=60000")).await.unwrap();
 }
 
 /// One that stands still then would keep everybody else from the database.

@@ -117,8 +117,14 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
     }
     // A process of the server sees the rows of a function before it knows of it, if that was made a moment ago. Its maker keeps the lock until
     // all of them can.
-    let asked = format!("SELECT pg_advisory_xact_lock_shared({MAKING}); SELECT {}.version()", schema.quoted());
-    let found = connection.simple("connect", &asked).await?;
+    let asked = format!("SELECT {}.version()", schema.quoted());
+    let found = match connection.simple("connect", &asked).await {
+        Err(error) if error.kind() == ErrorKind::Layout => {
+            let waited = format!("SELECT pg_advisory_xact_lock_shared({MAKING}); {asked}");
+            connection.simple("connect", &waited).await?
+        }
+        found => found?,
+    };
     let found = found.last().and_then(|row| row.get(0)?.parse::<i32>().ok());
     let found = found.ok_or_else(|| foreign(schema))?;
     if found != VERSION {
