@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use fencelock::file::FileStore;
 use fencelock::memory::Operation;
 use fencelock::{Client, Error, ErrorKind, Outcome, Passage};
 use futures_util::future::join_all;
@@ -99,7 +98,7 @@ fn who_fails_to_make_it_keeps_nothing_and_the_next_one_tries() {
 }
 
 #[test]
-fn what_is_too_long_and_stores_without_notes_are_refused() {
+fn what_is_too_long_is_refused() {
     on_one_thread(async {
         let world = World::new();
         let client = world.process().await.client;
@@ -113,17 +112,5 @@ fn what_is_too_long_and_stores_without_notes_are_refused() {
         let of = |bytes: usize| once.get_or_make(async move || Ok::<_, Error>(vec![7; bytes]));
         assert_eq!(of(fencelock::Once::MAX_VALUE + 1).await.unwrap_err().kind(), ErrorKind::Config);
         assert_eq!(of(fencelock::Once::MAX_VALUE).await.unwrap().len(), fencelock::Once::MAX_VALUE);
-        let directory = tempfile::tempdir().unwrap();
-        let store = FileStore::open(directory.path()).unwrap();
-        let client = Client::builder().connect_store(store).await.unwrap();
-        for refused in [
-            client.window("a", secs(1)).map(drop).unwrap_err(),
-            client.once("a", "v").map(drop).unwrap_err(),
-            client.note("a").await.map(drop).unwrap_err(),
-            client.election("a").unwrap().address("x").campaign().await.map(drop).unwrap_err(),
-        ] {
-            assert_eq!(refused.kind(), ErrorKind::Unsupported);
-        }
-        client.election("a").unwrap().campaign().await.unwrap().resign().await.unwrap();
     });
 }

@@ -1,5 +1,6 @@
 //! An election on a real server.
 
+use fencelock::ErrorKind;
 use fencelock_testbed::redis::Settings;
 use futures_util::StreamExt;
 
@@ -32,4 +33,20 @@ async fn observers_see_each_leader_with_its_term_and_address() {
     assert_eq!(seen(&mut leaders, "other:2").await.term, next.term());
     next.resign().await.unwrap();
     assert_eq!(one.note("scheduler").await.unwrap().note, None);
+}
+
+#[tokio::test]
+async fn what_needs_notes_is_refused_where_there_are_none_and_an_election_without_an_address_is_not() {
+    let server = server(Settings::default());
+    let client = client(&format!("{}?layout=plain", server.url()), 60_000).await;
+    for refused in [
+        client.window("a", PATIENCE).map(drop).unwrap_err(),
+        client.once("a", "v").map(drop).unwrap_err(),
+        client.note("a").await.map(drop).unwrap_err(),
+        client.mutex("b").unwrap().acquire().await.unwrap().write_note("x", None).await.unwrap_err(),
+        client.election("a").unwrap().address("x").campaign().await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    }
+    client.election("a").unwrap().campaign().await.unwrap().resign().await.unwrap();
 }

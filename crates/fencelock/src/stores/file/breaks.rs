@@ -18,7 +18,7 @@ use super::ticket::{EncodedName, Key, Ticket};
 use crate::error::Result;
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
-use crate::store::Break;
+use crate::store::{Break, PlaceId};
 use crate::token::FencingToken;
 
 /// The file of the records.
@@ -60,7 +60,7 @@ impl Directory {
     pub(super) fn break_grant(&self, order: &Break) -> Result<bool> {
         let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
         let slot = EncodedName::of(&order.place.name);
-        let Some(ticket) = self.holder(&slot, order)? else {
+        let Some(ticket) = self.granted(&slot, &order.place, order.token)? else {
             let same = |known: Break| {
                 let is_of_then = milliseconds(known.at) == milliseconds(order.at);
                 known.place == order.place && known.by == order.by && is_of_then
@@ -74,7 +74,7 @@ impl Directory {
         for _round in 0..ROUNDS {
             let Some(ticket) = next else { break };
             removed |= self.take_away(&slot, &ticket)?;
-            next = self.holder(&slot, order)?;
+            next = self.granted(&slot, &order.place, order.token)?;
         }
         if !removed {
             self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
@@ -97,14 +97,19 @@ impl Directory {
         }
     }
 
-    /// The ticket of the grant that `order` names, if it is there.
-    fn holder(&self, slot: &EncodedName, order: &Break) -> Result<Option<Ticket>> {
+    /// The ticket of that place with that token, if it is there and granted.
+    pub(super) fn granted(
+        &self,
+        slot: &EncodedName,
+        place: &PlaceId,
+        token: Option<FencingToken>,
+    ) -> Result<Option<Ticket>> {
         let (line, mut roll, _) = self.read_line(slot)?;
         let is_it = |ticket: &Ticket| {
-            ticket.key.number == order.place.request.number
-                && FencingToken::new(ticket.key.seq) == order.token
+            ticket.key.number == place.request.number
+                && FencingToken::new(ticket.key.seq) == token
                 && line.is_granted(ticket)
-                && roll.owner(self, ticket.key.session).map_or(0, |owner| owner.client) == order.place.request.client
+                && roll.owner(self, ticket.key.session).map_or(0, |owner| owner.client) == place.request.client
         };
         Ok(line.iter().map(|known| known.ticket).rfind(is_it))
     }

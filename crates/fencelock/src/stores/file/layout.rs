@@ -10,6 +10,7 @@ use super::breaks::BREAKS;
 use super::config::Config;
 use super::fault::fault;
 use super::files::{READ_DIRECTORY, make_directory, make_file, open_file, read};
+use super::notes::NOTES;
 use super::platform;
 use super::trust::Modes;
 use crate::error::{Error, ErrorKind, Result};
@@ -30,7 +31,7 @@ pub(super) const SESSIONS: &str = "sessions";
 /// The directory of the bucket directories.
 pub(super) const BUCKETS: &str = "b";
 /// What may be in a directory that is not ours yet.
-const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, BREAKS, "layout", "lost+found"];
+const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, BREAKS, NOTES, "layout", "lost+found"];
 
 /// A directory that is open, ours, and of this layout.
 #[derive(Debug)]

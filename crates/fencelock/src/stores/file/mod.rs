@@ -18,6 +18,7 @@ mod line;
 mod listen;
 mod lives;
 mod mail;
+mod notes;
 mod place;
 mod platform;
 mod process;
@@ -35,7 +36,7 @@ mod watch;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -49,8 +50,8 @@ use self::trust::Trust;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
-    AnyStore, Break, Capability, Liveness, Opened, Opening, Order, Outline, Owner, Pace, Page, Queue, RequestId, Store,
-    StoreInfo, StoreUrl, Tokens,
+    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Owner, Pace, Page,
+    Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::Clock;
 
@@ -86,11 +87,11 @@ fn capability() -> Capability {
         certainty: "the kernel keeps a lock for as long as the process lives; only removing files by hand ends it earlier",
         shared_claims: true,
         permits: true,
-        notes: false,
+        notes: true,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         excludes: "",
-        residue: "one empty directory and two numbers for each of 4096 buckets, shared by all names; a line for each grant ever broken; what a client left that died, for some minutes while others renew there, else until the next ones open the directory",
+        residue: "one empty directory and two numbers for each of 4096 buckets, shared by all names; a line for each grant ever broken; notes whose time is over, until the next one in their bucket; what a client left that died, for some minutes while others renew there, else until the next ones open the directory",
         pace: Pace { longest_interval: Some(LOOKS), ..Pace::DEFAULT },
         blocking: true,
     }
@@ -205,6 +206,14 @@ impl Store for FileStore {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move { self.intact_directory()?.break_grant(order) })
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { self.intact_directory()?.write_note(order, SystemTime::now()) })
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move { self.intact_directory()?.read_note(name, SystemTime::now()) })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

@@ -7,6 +7,7 @@ mod deep;
 mod edges;
 mod hostile;
 mod mail;
+mod notes;
 mod renewals;
 mod untold;
 mod wakes;
