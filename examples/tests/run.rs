@@ -44,6 +44,11 @@ fn nothing_is_sold_twice() {
 }
 
 #[test]
+fn an_order_that_eight_shops_receive_is_taken_once() {
+    ends_well(env!("CARGO_BIN_EXE_order"));
+}
+
+#[test]
 fn no_money_is_made_or_lost_by_transfers_between_ten_accounts() {
     ends_well(env!("CARGO_BIN_EXE_transfers"));
 }
