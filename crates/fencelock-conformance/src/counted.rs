@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencelock::store::{
-    Break, Capability, Entered, Entry, Left, Opened, Opening, Outline, Page, Place, PlaceId, PlaceList, Queue, Renewal,
-    RequestId, Session, Standing, Store,
+    Break, Capability, Entered, Entry, Left, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Place, PlaceId,
+    PlaceList, Queue, Renewal, RequestId, Session, Standing, Store,
 };
 use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
 use futures_core::future::BoxFuture;
@@ -154,6 +154,16 @@ impl Store for Counted {
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         self.counts.asked();
         self.store.break_grant(order)
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        self.counts.asked();
+        self.store.write_note(order)
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        self.counts.asked();
+        self.store.note(name)
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
