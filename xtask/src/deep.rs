@@ -49,6 +49,7 @@ const ROWS: &[Row] = &[
     row("processes", 5, Tests(DEEP, 2, &["faults::", "processes_file::", "scenes_file::"])),
     row("laws-file", 5, Tests(DEEP, 4, &["laws::file::"])),
     row("laws-redis", 5, Tests(DEEP, 4, &["laws::redis::", "laws::redlock::"])),
+    row("laws-mysql", 5, Tests(DEEP, 4, &["laws::mysql::"])),
     row("laws-postgres", 5, Tests(DEEP, 4, &["laws::postgres::"])),
     row("laws-zookeeper", 5, Tests(DEEP, 4, &["laws::zookeeper::"])),
     row("redis", 5, Tests(DEEP, 4, &["redis::", "--skip", "laws::", "--skip", "servers::"])),

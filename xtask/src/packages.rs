@@ -2,8 +2,8 @@
 
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
-    CHROMIUM, CLOCK_SHIM, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS,
-    ZOOKEEPER, ZOOKEEPER_COMMAND,
+    CHROMIUM, CLOCK_SHIM, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO,
+    TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND,
 };
 
 /// What the gate's tests run. Coreutils and a C linker are on every Debian that has Rust.
@@ -15,7 +15,7 @@ pub(crate) const GATE: &[Need] = &[
 
 /// The servers that the gate's tests start.
 pub(crate) const GATE_SERVERS: &[Package] =
-    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, CLOCK_SHIM, PROMETHEUS, CHROMIUM];
+    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, CHROMIUM];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
@@ -23,6 +23,7 @@ pub(crate) const SERVERS: &[Package] = &[
     ZOOKEEPER_COMMAND,
     REDIS,
     POSTGRESQL,
+    MARIADB,
     PGBOUNCER,
     CLOCK_SHIM,
     CHROMIUM,

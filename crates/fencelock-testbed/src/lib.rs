@@ -6,6 +6,7 @@
 
 mod clock;
 pub mod install;
+pub mod mysql;
 mod network;
 mod packages;
 mod ports;
@@ -22,7 +23,7 @@ pub mod zookeeper;
 pub use clock::CLOCK_SHIM;
 pub use network::Network;
 pub use packages::{
-    CHROMIUM, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
+    CHROMIUM, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
     ZOOKEEPER_COMMAND,
 };
 pub use ports::Port;

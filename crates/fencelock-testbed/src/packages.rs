@@ -41,6 +41,16 @@ pub const POSTGRESQL: Package = Package {
     ],
 };
 
+/// MariaDB: the server, and its own command.
+pub const MARIADB: Package = Package {
+    server: "MariaDB",
+    files: &[
+        ("/usr/sbin/mariadbd", "mariadb-server"),
+        ("/usr/bin/mariadb", "mariadb-client"),
+        ("/usr/bin/setpriv", "util-linux"),
+    ],
+};
+
 /// PgBouncer, a pooler for PostgreSQL.
 pub const PGBOUNCER: Package = Package { server: "PgBouncer", files: &[("/usr/sbin/pgbouncer", "pgbouncer")] };
 

@@ -77,10 +77,11 @@
 //! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; one round trip to acquire; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
 //! | `redlock://host1,host2,host3` | `redis`; `redlocks:` with `redis-tls` | many hosts; a quorum of several Redis masters; the same locks as redsync, npm redlock and rslock |
 //! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; one round trip to acquire; the lock can be part of a transaction |
+//! | `mysql://user:password@host/database`, `mariadb:` | `mysql`, TLS with `mysql-tls`; not on by default | many hosts; one round trip to acquire; MariaDB 10.6, MySQL 8 |
 //! | `file:///var/lib/locks` | `file` | all processes of one host |
 //! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
 //!
-//! All but `postgres` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
+//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
 //! what a store promises ([`Client::capability`]), and [`stores`] lists the stores of this build with their options.
 //!
 //! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does,
@@ -162,6 +163,8 @@ pub use store::{
 pub use stores::file;
 #[cfg(feature = "memory")]
 pub use stores::memory;
+#[cfg(feature = "mysql")]
+pub use stores::mysql;
 #[cfg(feature = "postgres")]
 pub use stores::postgres;
 pub use time::{Clock, Moment, SystemClock};

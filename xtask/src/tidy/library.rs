@@ -44,7 +44,7 @@ const FORBIDDEN: &[Forbidden] = &[
     },
     Forbidden {
         folder: "crates/fencelock/src/kit/",
-        words: &["stores", "engine", "primitives", "redis", "postgres", "rustix", "fencelock_zookeeper"],
+        words: &["stores", "engine", "primitives", "redis", "postgres", "mysql", "rustix", "fencelock_zookeeper"],
         except: &[],
         fix: "a part of kit/ says nothing about one store, nor about the engine: hand over what it needs",
     },
@@ -53,6 +53,7 @@ const FORBIDDEN: &[Forbidden] = &[
         folder: "crates/fencelock/src/stores/",
         words: &["spawn"],
         except: &[
+            "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",
             "stores/redis/race/quorum/fleet.rs",
@@ -119,8 +120,17 @@ pub(super) fn no_client_types(tree: &Tree) -> Vec<Violation> {
     tree.rust(LIBRARY).flat_map(|source| client_types(&source)).collect()
 }
 
-const CLIENTS: [&str; 8] =
-    ["redis", "sqlx", "tokio_postgres", "etcd_client", "zookeeper_client", "fencelock_zookeeper", "rustix", "rustls"];
+const CLIENTS: [&str; 9] = [
+    "redis",
+    "sqlx",
+    "tokio_postgres",
+    "mysql_async",
+    "etcd_client",
+    "zookeeper_client",
+    "fencelock_zookeeper",
+    "rustix",
+    "rustls",
+];
 
 fn client_types(source: &Source<'_>) -> Vec<Violation> {
     let imported = imported_types(source);

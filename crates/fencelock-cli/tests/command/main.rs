@@ -8,6 +8,7 @@ mod doctor;
 mod documents;
 mod elect;
 mod ls;
+mod mysql;
 mod nested;
 mod outage;
 mod page;

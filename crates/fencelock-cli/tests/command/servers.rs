@@ -42,7 +42,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!(postgres redis zookeeper);
+on_each!(mysql postgres redis zookeeper);
 
 /// A session that no slowness of a test ends, in a part of the server that nobody else uses.
 fn place(kind: &'static Kind) -> Place {

@@ -30,7 +30,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!(postgres redis zookeeper);
+on_each!(mysql postgres redis zookeeper);
 
 fn a_command_whose_lock_cannot_be_renewed_is_gone_before_the_next_one_starts(kind: &'static Kind) {
     let (server, namespace) = (kind.shared().address(), kind.shared().namespace());

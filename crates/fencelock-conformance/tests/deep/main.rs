@@ -6,6 +6,7 @@ mod fixtures;
 /// The laws of time on every store, and all laws on further layouts.
 mod laws {
     mod file;
+    mod mysql;
     mod postgres;
     mod redis;
     mod redlock;

@@ -4,6 +4,7 @@ mod file;
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 mod memory;
+mod mysql;
 mod postgres;
 mod redis;
 mod redlock;

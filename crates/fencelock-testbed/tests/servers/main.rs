@@ -1,5 +1,6 @@
 //! The servers and the proxy start, serve, break and come back as they are told to.
 
+mod mysql;
 mod postgres;
 mod proxy;
 mod redis;

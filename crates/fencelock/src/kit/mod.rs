@@ -1,6 +1,6 @@
 //! What stores are made of: parts that more than one store needs, and that say nothing about any.
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod address;
 #[cfg(any(feature = "file", feature = "zookeeper"))]
 #[cfg_attr(
@@ -8,11 +8,11 @@ pub(crate) mod address;
     allow(dead_code, reason = "a store may need a part of it")
 )]
 pub(crate) mod bell;
-#[cfg(any(feature = "file", feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
-#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod fault;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
@@ -22,17 +22,17 @@ pub(crate) mod number;
 )]
 pub(crate) mod own_places;
 pub(crate) mod pause;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod reconnect;
-#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod record;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 #[cfg_attr(
     not(all(feature = "memory", feature = "redis", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "a store may need a part of it")
 )]
 pub(crate) mod served;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "elsewhere no call is closed to others"))]
 pub(crate) mod share_call;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]

@@ -54,6 +54,14 @@ static STORES: &[StoreInfo] = &[
     crate::stores::memory::INFO,
     #[cfg(not(feature = "memory"))]
     StoreInfo::off("memory", "memory", "memory:test"),
+    #[cfg(feature = "mysql")]
+    crate::stores::mysql::INFO,
+    #[cfg(feature = "mysql")]
+    crate::stores::mysql::MARIADB_INFO,
+    #[cfg(not(feature = "mysql"))]
+    StoreInfo::off("mysql", "mysql", "mysql://user:password@host:3306/database"),
+    #[cfg(not(feature = "mysql"))]
+    StoreInfo::off("mariadb", "mysql", "mariadb://user:password@host:3306/database"),
     #[cfg(feature = "postgres")]
     crate::stores::postgres::INFO,
     #[cfg(feature = "postgres")]
@@ -99,7 +107,7 @@ static STORES: &[StoreInfo] = &[
 ];
 
 /// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
-const PLANNED: &[&str] = &["mysql", "mariadb", "etcd", "redis+sentinel", "redis+cluster"];
+const PLANNED: &[&str] = &["etcd", "redis+sentinel", "redis+cluster"];
 
 /// What others call the schemes that there are.
 const ALIASES: &[(&str, &str)] = &[

@@ -4,6 +4,14 @@
 pub mod file;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "mysql-tls")]
+#[path = "mysql/tls.rs"]
+mod mysql_tls;
+#[cfg(all(feature = "mysql", not(feature = "mysql-tls")))]
+#[path = "mysql/tls_off.rs"]
+mod mysql_tls;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

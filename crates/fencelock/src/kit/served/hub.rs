@@ -286,6 +286,15 @@ impl Hub {
         !self.lock().slots.is_empty()
     }
 
+    /// The places that wait, by name.
+    pub(crate) fn waiting(&self) -> HashMap<Name, Vec<RequestId>> {
+        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
+        for (id, slot) in &self.lock().waiting {
+            names.entry(slot.place.name.clone()).or_default().push(*id);
+        }
+        names
+    }
+
     /// Whether it waits for anything.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()

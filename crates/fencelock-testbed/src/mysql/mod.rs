@@ -1,0 +1,7 @@
+//! MariaDB servers, and everything that breaks them.
+
+mod server;
+mod shared;
+
+pub use server::{Server, Settings};
+pub use shared::{KIND, OWNER, shared};

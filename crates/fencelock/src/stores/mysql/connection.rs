@@ -1,0 +1,238 @@
+//! One connection: requests that share it, one after the other, and the task that drives it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use mysql_async::prelude::{FromValue, Queryable};
+use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use super::fault::{fault, not_sent};
+use super::url::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Tasks;
+use crate::time::Clock;
+
+/// What is done on a connection besides requests, until it ends. Chores hold the connection weakly, or it would never be closed.
+pub(super) type Chores = BoxFuture<'static, ()>;
+
+/// Who a connection is made for.
+pub(super) trait User: Send + Sync {
+    /// Says the first words on a new connection, whose server is fit and has our tables by then.
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>>;
+
+    /// The connection of this number ended.
+    fn disconnected(&self, _connection: u64) {}
+}
+
+/// How often a request is sent that the server undid in favour of another one (1213).
+const TRIES: u32 = 8;
+/// How often one is sent that waited in vain for somebody's row (1205).
+const WAITS: u32 = 2;
+
+/// A request, and where its answer goes. It runs to its end whatever becomes of its caller: a driver's query that is dropped in its midst
+/// would cost the connection.
+struct Job {
+    sql: String,
+    /// `None` for statements that the server does not prepare.
+    arguments: Option<Vec<Value>>,
+    reply: oneshot::Sender<Result<Vec<Row>, DriverError>>,
+}
+
+/// One connection to the server. Dropped, it is closed, whatever is on its way.
+pub(super) struct Connection {
+    jobs: mpsc::UnboundedSender<Job>,
+    ended: Arc<AtomicBool>,
+    task: AbortHandle,
+    has_schema: AtomicBool,
+    /// Which connection of its link it is, from 1; 0 for one that belongs to none.
+    pub(super) number: u64,
+}
+
+impl Connection {
+    /// Connects for `user`; `tasks` drive the connection, which is given up when a request has no answer for as long as `silence`. The
+    /// sender in the answer starts the chores that are sent through it.
+    pub(super) async fn open(
+        config: &Config,
+        user: Arc<dyn User>,
+        number: u64,
+        clock: Arc<dyn Clock>,
+        silence: Duration,
+        tasks: &Tasks,
+    ) -> Result<(Self, oneshot::Sender<Chores>)> {
+        let options = config.options().await?.tcp_keepalive(Some(silence));
+        let wire = Conn::new(options).await;
+        let wire = wire.map_err(|error| fault("connect", &error).with("server", format_args!("{config:?}")))?;
+        let (jobs, receiver) = mpsc::unbounded_channel();
+        let (chores, started) = oneshot::channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let told = Told { ended: Arc::clone(&ended), user, number };
+        let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
+        Ok((Self { jobs, ended, task, has_schema: AtomicBool::new(false), number }, chores))
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        !self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether our tables were there when the connection was made.
+    pub(super) fn has_schema(&self) -> bool {
+        self.has_schema.load(Ordering::Acquire)
+    }
+
+    pub(super) fn found_schema(&self) {
+        self.has_schema.store(true, Ordering::Release);
+    }
+
+    /// Runs a statement that the server does not prepare.
+    pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
+        let answer = self.send(sql.to_owned(), None).await;
+        answer.ok_or_else(|| not_sent(operation))?.map_err(|error| fault(operation, &error))
+    }
+
+    /// What the procedure says of our tables that tells their version; `None` where it is not there.
+    pub(super) async fn version(&self) -> Result<Option<Vec<Row>>> {
+        match self.send("CALL fencelock_version()".to_owned(), None).await {
+            None => Err(not_sent("connect")),
+            Some(Err(DriverError::Server(error))) if error.code == 1305 => Ok(None),
+            Some(answer) => answer.map(Some).map_err(|error| fault("connect", &error)),
+        }
+    }
+
+    /// Calls a procedure. One that the server undid for the sake of another is called again: nothing of it was done.
+    pub(super) async fn call(
+        &self,
+        operation: &'static str,
+        procedure: &str,
+        arguments: Vec<Value>,
+    ) -> Result<Vec<Row>> {
+        let places = vec!["?"; arguments.len()].join(",");
+        let sql = format!("CALL fencelock_{procedure}({places})");
+        let (mut undone, mut waited) = (0, 0);
+        loop {
+            let answer = self.send(sql.clone(), Some(arguments.clone())).await;
+            match answer.ok_or_else(|| not_sent(operation))? {
+                Err(DriverError::Server(error)) if error.code == 1213 && undone < TRIES => undone += 1,
+                Err(DriverError::Server(error)) if error.code == 1205 && waited + 1 < WAITS => waited += 1,
+                answer => return answer.map_err(|error| fault(operation, &error)),
+            }
+        }
+    }
+
+    /// Calls a procedure that answers one row.
+    pub(super) async fn ask(&self, operation: &'static str, procedure: &str, arguments: Vec<Value>) -> Result<Row> {
+        let rows = self.call(operation, procedure, arguments).await?;
+        rows.into_iter().next().ok_or_else(|| strange(operation))
+    }
+
+    /// `None` where the connection ended before the request was sent.
+    async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<Vec<Row>, DriverError>> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job { sql, arguments, reply }).ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A column of an answer.
+pub(super) fn column<T: FromValue>(operation: &'static str, row: &Row, at: usize) -> Result<T> {
+    row.get_opt(at).and_then(Result::ok).ok_or_else(|| strange(operation))
+}
+
+/// The server answered what none of these procedures answers.
+pub(super) fn strange(operation: &'static str) -> Error {
+    let message = "the server answered what none of these procedures answers: they are of another release, or damaged";
+    Error::new(ErrorKind::Layout, operation, message).outcome_unknown()
+}
+
+/// The task of a connection: everything that is awaited on its behalf.
+async fn drive(
+    wire: Conn,
+    jobs: mpsc::UnboundedReceiver<Job>,
+    chores: oneshot::Receiver<Chores>,
+    _told: Told,
+    clock: Arc<dyn Clock>,
+    silence: Duration,
+) {
+    let chores = async {
+        if let Ok(chores) = chores.await {
+            chores.await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let served = pin!(serve(wire, jobs, clock, silence));
+    let chores = pin!(chores);
+    // Requests first: mostly they are what woke the task.
+    tokio::select! {
+        biased;
+        () = served => {}
+        () = chores => {}
+    }
+}
+
+/// Sends one request after the other until the connection is at its end.
+async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Arc<dyn Clock>, silence: Duration) {
+    while let Some(job) = jobs.recv().await {
+        // Nobody asks any more, and nothing was sent.
+        if job.reply.is_closed() {
+            continue;
+        }
+        let answer = {
+            let mut asked = pin!(ask(&mut wire, job.sql, job.arguments));
+            tokio::select! {
+                biased;
+                answer = &mut asked => answer,
+                () = clock.sleep_until(clock.now().after(silence)) => {
+                    tracing::debug!(?silence, "a connection without an answer is given up");
+                    Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+                }
+            }
+        };
+        let is_over = answer.as_ref().is_err_and(DriverError::is_fatal);
+        // Its caller may have gone.
+        let _ = job.reply.send(answer);
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn ask(
+    wire: &mut Conn,
+    sql: String,
+    arguments: Option<Vec<Value>>,
+) -> impl Future<Output = Result<Vec<Row>, DriverError>> + Send + '_ {
+    async move {
+        match arguments {
+            None => wire.query_iter(sql).await?.collect_and_drop().await,
+            Some(arguments) => {
+                let arguments = if arguments.is_empty() { Params::Empty } else { Params::Positional(arguments) };
+                wire.exec_iter(sql, arguments).await?.collect_and_drop().await
+            }
+        }
+    }
+}
+
+/// Says that the connection ended, however that comes: also when its task is dropped.
+struct Told {
+    ended: Arc<AtomicBool>,
+    user: Arc<dyn User>,
+    number: u64,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        self.user.disconnected(self.number);
+    }
+}

@@ -1,0 +1,95 @@
+//! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
+
+use mysql_async::{DriverError, Error as AnyError, ServerError};
+
+use crate::error::{Error, ErrorKind};
+use crate::kit::fault::{Meaning, passing, refused};
+
+/// What became of a request that failed with `error`, which is told as the cause in words.
+pub(super) fn fault(operation: &'static str, error: &AnyError) -> Error {
+    let cut = |text: String| text.chars().filter(|c| !c.is_control()).take(300).collect::<String>();
+    match error {
+        AnyError::Server(said) => meant(said)
+            .of(operation)
+            .with("cause", cut(said.message.clone()))
+            .with("error", format_args!("{} ({})", said.code, cut(said.state.clone()))),
+        error => happened(error).of(operation).with("cause", cut(error.to_string())),
+    }
+}
+
+/// The error of a request that was not sent, for the connection had ended.
+pub(super) fn not_sent(operation: &'static str) -> Error {
+    passing(ErrorKind::Unreachable, "the connection was lost before the request was sent").of(operation)
+}
+
+/// What the server said. An error of a procedure has undone its transaction, so nothing was done, but for those that end the connection or
+/// the query.
+fn meant(said: &ServerError) -> Meaning {
+    use ErrorKind::{Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
+    let ended = |message| Meaning { unknown: true, ..passing(Unreachable, message) };
+    match (said.code, &*said.state) {
+        (_, "FL003") => refused(Config, "the procedures of fencelock are called in sessions of the time zone +00:00"),
+        (_, "FL005") | (1290 | 1836 | 1792, _) => {
+            passing(Unreachable, "the server takes no writes: it is a replica, or read-only")
+        }
+        (1045 | 1698, _) => refused(
+            Denied,
+            "the server refused the user, the password, or this host (an account is a user and the host that it comes from)",
+        ),
+        (1044, _) => refused(Denied, "the user may not use this database, or there is none of that name"),
+        (1133 | 1410 | 1396, _) => refused(Config, "there is no account of that name"),
+        (1049, _) => refused(Config, "the server has no database of that name"),
+        (1142 | 1143 | 1227 | 1370 | 1419, _) => refused(
+            Denied,
+            "the user may not do that: it needs EXECUTE on the procedures of fencelock, which `fencelock migrate --grant` gives",
+        ),
+        (1305 | 1146 | 1054 | 1318 | 1630, _) => refused(
+            Layout,
+            "the tables are not what this release makes: they are damaged, or of another program (`fencelock migrate` makes them)",
+        ),
+        (1568, _) => refused(Config, "the procedures of fencelock are not called inside of a transaction"),
+        (1665, _) => refused(Config, "the server's binlog_format is STATEMENT: locks need ROW or MIXED"),
+        (1192 | 1099 | 1100, _) => refused(Config, "LOCK TABLES is in force on this connection"),
+        (1690 | 1264, _) => refused(Exhausted, "the numbers are past the last fencing token"),
+        (1213, _) => passing(Unreachable, "the server undid the request in favour of another one"),
+        (1205 | 3572, _) => {
+            passing(Unreachable, "another transaction keeps what the request needs, such as the rows of this lock")
+        }
+        (1040 | 1203 | 1226, _) => {
+            passing(Exhausted, "the server, or the user, has as many connections as it may (max_connections)")
+        }
+        (1021 | 1114 | 1041 | 1037 | 1038, _) => passing(Exhausted, "the server's disk or memory is full"),
+        (1129, _) => passing(Denied, "the server blocks this host after many broken connections (FLUSH HOSTS)"),
+        (3159 | 1251 | 1524, _) => {
+            refused(Denied, "the server asks for TLS, or for a way to prove who we are that this release does not know")
+        }
+        (1317 | 1028 | 3024 | 1969, _) => ended("somebody ended the request at the server"),
+        (1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 | 4031, _) => {
+            ended("the server ended the connection")
+        }
+        (1047, _) => refused(Unsupported, "the server, or a proxy before it, cannot do what this store needs"),
+        _ => Meaning {
+            unknown: true,
+            ..refused(ErrorKind::Internal, "the server answered with an error that this release does not know")
+        },
+    }
+}
+
+/// What happened without a word of the server.
+fn happened(error: &AnyError) -> Meaning {
+    let denied = |message| refused(ErrorKind::Denied, message);
+    match error {
+        AnyError::Driver(DriverError::NoClientSslFlagFromServer) => denied(
+            "the server does not encrypt: give it a certificate, or say sslmode=disable where the network is trusted",
+        ),
+        AnyError::Driver(
+            DriverError::UnknownAuthPlugin { .. }
+            | DriverError::MysqlOldPasswordDisabled
+            | DriverError::CleartextPluginDisabled,
+        ) => denied("the server asks for a way to prove who we are that this release does not know"),
+        _ => {
+            let message = "the connection was lost before the answer came, or what answered does not speak as a MySQL server does";
+            Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
+        }
+    }
+}

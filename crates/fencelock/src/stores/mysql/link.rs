@@ -1,0 +1,141 @@
+//! The way to the server: what is said first, and for whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+use super::connection::{Chores, Connection, User};
+use super::setup::{meet, our_schema};
+use super::url::Config;
+use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::kit::reconnect::{Dial, Reconnect};
+use crate::store::{Opening, Tasks};
+use crate::time::{Clock, SystemClock};
+
+/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
+/// The ttl that the patience with a connection of no session goes by.
+const READER_TTL: Duration = Duration::from_secs(10);
+
+/// The way to the server, for one user.
+pub(super) type Link = Reconnect<Dialler>;
+
+/// How a connection is made for one user.
+pub(super) struct Dialler {
+    config: Arc<Config>,
+    clock: Arc<dyn Clock>,
+    /// How long a connection may take to be made.
+    patience: Duration,
+    /// How long a request may be without an answer.
+    silence: Duration,
+    /// How long the server lets a request wait for somebody's row: less than the silence, so that it says so.
+    waits: Duration,
+    user: Arc<dyn User>,
+    /// Whether it writes nothing, so that a replica will do and no tables are made.
+    only_looks: bool,
+    needs_schema: bool,
+    /// Where the connections' tasks run; `None` for wherever one is made.
+    tasks: Option<Tasks>,
+}
+
+/// A way for `user`, whose session is opened with `opening`, if it has one. Without one it only looks.
+pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Arc<Link> {
+    let dialler = dialler(config, user, opening);
+    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
+    Reconnect::new(dialler, clock, patience)
+}
+
+fn dialler(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Dialler {
+    let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
+    let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
+    let silence = (ttl * 3 / 10).min(MOST_PATIENCE);
+    Dialler {
+        patience: opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE),
+        config: Arc::clone(config),
+        clock: opening.map_or_else(system, |opening| Arc::clone(&opening.clock)),
+        silence,
+        waits: silence * 3 / 4,
+        user,
+        only_looks: opening.is_none(),
+        needs_schema: true,
+        tasks: opening.map(|opening| opening.tasks.clone()),
+    }
+}
+
+/// A user who says and hears nothing.
+pub(super) struct Nobody;
+
+impl User for Nobody {
+    fn greet<'a>(&'a self, _: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// A connection of its own to a server that takes writes, whether or not our tables are there.
+pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
+    let mut dialler = dialler(config, Arc::new(Nobody), None);
+    (dialler.only_looks, dialler.needs_schema) = (false, false);
+    // Somebody else who makes the tables is waited for.
+    (dialler.silence, dialler.waits) = (MOST_PATIENCE * 6, MOST_PATIENCE * 4);
+    dialler.dial(0).await
+}
+
+/// A connection of its own for one request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
+pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
+    let mut dialler = dialler(config, Arc::new(Nobody), opening);
+    // Less than the caller waits for the answer, so that it hears why there is none.
+    (dialler.only_looks, dialler.waits) = (false, dialler.patience * 3 / 4);
+    dialler.silence = dialler.silence.max(dialler.patience) * 2;
+    dialler.dial(0).await
+}
+
+/// A connection of its own on which a request may sleep for so long.
+pub(super) async fn patient(config: &Arc<Config>, opening: &Opening, sleeps: Duration) -> Result<Arc<Connection>> {
+    let mut dialler = dialler(config, Arc::new(Nobody), Some(opening));
+    dialler.silence += sleeps;
+    dialler.dial(0).await
+}
+
+impl Dial for Dialler {
+    type Connection = Connection;
+
+    fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Connection>>> {
+        Box::pin(async move {
+            let tasks = self.tasks.clone().map_or_else(Tasks::here, Ok)?;
+            tokio::select! {
+                biased;
+                greeted = self.greeted(number, &tasks) => greeted,
+                () = self.clock.sleep_until(self.clock.now().after(self.patience)) => Err(self.too_slow(self.patience)),
+            }
+        })
+    }
+
+    fn too_slow(&self, within: Duration) -> Error {
+        Error::new(ErrorKind::Unreachable, "connect", "the server gave no answer in time")
+            .with("server", format_args!("{:?}", self.config))
+            .with("within", rounded(within))
+            .retryable()
+    }
+
+    fn is_alive(connection: &Connection) -> bool {
+        connection.is_alive()
+    }
+}
+
+impl Dialler {
+    async fn greeted(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
+        let (user, clock) = (Arc::clone(&self.user), Arc::clone(&self.clock));
+        let (connection, chores) = Connection::open(&self.config, user, number, clock, self.silence, tasks).await?;
+        meet(&connection, self.only_looks, self.waits).await?;
+        if self.needs_schema && our_schema(&connection, &self.config, self.only_looks).await? {
+            connection.found_schema();
+        }
+        let connection = Arc::new(connection);
+        if let Some(started) = self.user.greet(&connection).await? {
+            // The connection may have ended meanwhile, and its task with it.
+            let _ = chores.send(started);
+        }
+        Ok(connection)
+    }
+}

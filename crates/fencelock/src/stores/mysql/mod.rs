@@ -1,0 +1,137 @@
+//! Locks in MariaDB and MySQL: an ordered queue for each name, kept by procedures in the database that the URL names. One call, one round
+//! trip and one transaction to acquire, and the same to release.
+//!
+//! A lock lives as long as the lease of its session does, one row that one call renews for any number of locks, and only the server's clock
+//! judges that. `NOTES.md` beside this file has tables, procedures, and the order of locks.
+
+mod bell;
+mod connection;
+mod fault;
+mod link;
+mod member;
+mod schema;
+mod setup;
+mod show;
+mod url;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+
+use self::connection::Connection;
+use self::link::{Link, Nobody, apart, link};
+use self::member::Member;
+pub use self::schema::{Migration, Schema};
+use self::show::Listed;
+use self::url::Config;
+#[allow(unused_imports, reason = "a build without TLS does not need it")]
+pub(in crate::stores) use self::url::bad;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
+use crate::name::Name;
+use crate::store::{
+    Break, Capability, Liveness, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
+    Tokens,
+};
+
+/// What the registry knows of this store.
+pub(crate) const INFO: StoreInfo = StoreInfo {
+    scheme: "mysql",
+    feature: "mysql",
+    example: "mysql://user:password@host:3306/database",
+    options: url::OPTIONS,
+    capability: Some(|| CAPABILITY.clone()),
+    layouts: &[],
+    open: Some(open),
+};
+
+/// The same by its other name.
+pub(crate) const MARIADB_INFO: StoreInfo =
+    StoreInfo { scheme: "mariadb", example: "mariadb://user:password@host:3306/database", ..INFO };
+
+static CAPABILITY: Capability = Capability {
+    store: "mysql",
+    layout: "fencelock mysql fair layout 1",
+    liveness: Liveness::Lease,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    certainty: "the server keeps what it committed (innodb_flush_log_at_trx_commit=1; a failover to a replica loses what was not replicated yet) and its wall clock does not jump ahead",
+    shared_claims: true,
+    permits: true,
+    notes: false,
+    // Who waits looks when the lease of a holder may be over.
+    detection_slack: Duration::from_secs(1),
+    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    excludes: "",
+    residue: "tables whose names begin with fencelock_, one of them with 4096 rows, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let config = Arc::new(Config::from_url(url)?);
+        Ok(Arc::new(ServedStore::new(Mysql(config))) as Arc<dyn Store>)
+    })
+}
+
+/// Locks on a MariaDB or MySQL server.
+struct Mysql(Arc<Config>);
+
+impl fmt::Debug for Mysql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Server for Mysql {
+    type Member = Member;
+    type Listed = Listed;
+
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
+        let random = || {
+            getrandom::u64().map_err(|error| {
+                Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+            })
+        };
+        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, opening, hub));
+        let link = link(&self.0, Arc::clone(&member) as Arc<dyn connection::User>, Some(&member.opening));
+        Ok((member, link))
+    }
+
+    fn reader(&self) -> Arc<Link> {
+        link(&self.0, Arc::new(Nobody), None)
+    }
+
+    /// The tables are made by whoever takes the first lock.
+    fn is_unused(&self, connection: &Connection) -> bool {
+        !connection.has_schema()
+    }
+
+    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
+        show::queue(connection, name, page).await
+    }
+
+    async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+        show::contention(connection, name, mine).await
+    }
+
+    async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
+        show::names(connection, &from, prefix).await
+    }
+
+    async fn break_grant(&self, _: &Connection, order: &Break) -> Result<bool> {
+        // A client that only looks may be connected to a replica.
+        show::break_grant(&*apart(&self.0, None).await?, order).await
+    }
+
+    async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
+        show::breaks(connection, name).await
+    }
+}

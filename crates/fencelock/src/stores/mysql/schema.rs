@@ -1,0 +1,76 @@
+//! Locks in MariaDB and MySQL: the tables and procedures that they are kept in, for those who make them by hand or for others.
+//!
+//! A client makes them by itself when its user may. Where it may not, somebody who may runs [`Schema::migrate`], or the statements of
+//! [`Schema::statements`], or `fencelock migrate`, and grants the user of the clients the right to call the procedures.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::link::bare;
+use super::setup::{grants, make, statements};
+use super::url::Config;
+use crate::engine::options::URL_OPTIONS;
+use crate::error::Result;
+use crate::store::StoreUrl;
+
+/// The tables and procedures in which a `mysql:` URL keeps its locks.
+#[derive(Clone)]
+pub struct Schema {
+    config: Arc<Config>,
+}
+
+/// What [`Schema::migrate`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Migration {
+    /// They were not there, and were made.
+    Made,
+    /// They were there, and are those of this release.
+    UpToDate,
+}
+
+impl Schema {
+    /// The tables of this store URL; options of clients, such as `ttl_ms`, are passed over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) that names what is wrong.
+    pub fn of(url: &str) -> Result<Self> {
+        let mut url = StoreUrl::parse(url)?;
+        URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
+        Ok(Self { config: Arc::new(Config::from_url(url)?) })
+    }
+
+    /// The statements that make them, and let these accounts (`user`, or `user@host`) use them, as the command `mariadb` or `mysql` of the
+    /// server reads them.
+    #[must_use]
+    pub fn statements(&self, accounts: &[&str]) -> String {
+        let database = self.config.database.replace('`', "``");
+        let granted = accounts.iter().flat_map(|account| grants(&self.config, account));
+        let all: Vec<String> = statements().into_iter().chain(granted).collect();
+        format!("USE `{database}`\nDELIMITER //\n{}\n//\nDELIMITER ;\n", all.join("\n//\n"))
+    }
+
+    /// Makes them unless they are there, and lets these accounts (`user`, or `user@host`) use them. It can be repeated when it failed half
+    /// way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a user who may not create tables and procedures, or not let others use them,
+    /// [`ErrorKind::Layout`](crate::ErrorKind::Layout) for those of another release or program.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time.
+    pub async fn migrate(&self, accounts: &[&str]) -> Result<Migration> {
+        let connection = bare(&self.config).await?;
+        let is_new = make(&connection, &self.config).await?;
+        for statement in accounts.iter().flat_map(|account| grants(&self.config, account)) {
+            connection.simple("migrate", &statement).await?;
+        }
+        Ok(if is_new { Migration::Made } else { Migration::UpToDate })
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
+}

@@ -1,0 +1,820 @@
+-- Locks in MariaDB and MySQL, layout `fair`, version 1: tables that only the procedures below touch.
+--
+-- Statements end with a line of two slashes. `begin` in braces stands for the first statements of each procedure that has a transaction, and `us` for
+-- the time of the server in microseconds. NOTES.md beside this file says why each lock is taken in the order in which it is.
+
+-- What procedures are made with stays with them.
+SET @fencelock_mode = @@SESSION.sql_mode
+//
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
+//
+
+-- One row. `mark` is of the memory that this was written in, see fencelock__heed(); before `quiet_until` nobody is granted, for at most
+-- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session. Times are in microseconds.
+CREATE TABLE IF NOT EXISTS fencelock_layout (
+    one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
+) ENGINE = InnoDB
+//
+INSERT IGNORE INTO fencelock_layout VALUES (1, 1, NULL, 0, 0, 0)
+//
+
+-- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
+CREATE TABLE IF NOT EXISTS fencelock_bucket (b SMALLINT NOT NULL PRIMARY KEY, last BIGINT NOT NULL) ENGINE = InnoDB
+//
+INSERT IGNORE INTO fencelock_bucket SELECT x.d * 256 + y.d * 16 + z.d, 0 FROM
+    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
+     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS x,
+    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
+     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS y,
+    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
+     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS z
+//
+
+-- A name that somebody holds or waits for: nothing alive has a number below `head`, so that reads step over no row that is not purged yet.
+CREATE TABLE IF NOT EXISTS fencelock_queue (
+    b SMALLINT NOT NULL, name VARBINARY(512) NOT NULL, head BIGINT NOT NULL, PRIMARY KEY (b, name)
+) ENGINE = InnoDB
+//
+
+CREATE TABLE IF NOT EXISTS fencelock_place (
+    b SMALLINT NOT NULL,
+    name VARBINARY(512) NOT NULL,
+    seq BIGINT NOT NULL,
+    granted BOOLEAN NOT NULL,
+    weight BIGINT NOT NULL,
+    capacity BIGINT NOT NULL,
+    session BIGINT UNSIGNED NOT NULL,
+    client BIGINT UNSIGNED NOT NULL,
+    number BIGINT UNSIGNED NOT NULL,
+    since BIGINT NOT NULL,
+    purpose VARBINARY(512),
+    PRIMARY KEY (b, name, seq)
+) ENGINE = InnoDB
+//
+
+CREATE TABLE IF NOT EXISTS fencelock_session (
+    id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+    expires BIGINT NOT NULL,
+    ttl BIGINT NOT NULL,
+    epoch BIGINT NOT NULL,
+    bell VARBINARY(64) NOT NULL,
+    -- How often it was rung: a ring that comes before its listener sleeps is seen by this.
+    rung BIGINT NOT NULL,
+    host VARBINARY(512) NOT NULL,
+    pid BIGINT UNSIGNED NOT NULL,
+    client BIGINT UNSIGNED NOT NULL
+) ENGINE = InnoDB
+//
+
+CREATE TABLE IF NOT EXISTS fencelock_broken (
+    id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    name VARBINARY(512) NOT NULL,
+    seq BIGINT NOT NULL,
+    session BIGINT UNSIGNED NOT NULL,
+    client BIGINT UNSIGNED NOT NULL,
+    number BIGINT UNSIGNED NOT NULL,
+    reason VARBINARY(512) NOT NULL,
+    record BLOB NOT NULL,
+    at BIGINT NOT NULL,
+    told BOOLEAN NOT NULL,
+    KEY (name, id),
+    KEY (session, told)
+) ENGINE = InnoDB
+//
+
+-- Procedures whose names begin with fencelock__ are called by the others alone, with the bucket locked, unless they say otherwise.
+
+-- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some: after a
+-- replica became the server, and where a dump was read in. No bucket is locked.
+DROP PROCEDURE IF EXISTS fencelock__heed
+//
+CREATE PROCEDURE fencelock__heed(p_ttl BIGINT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_mark, v_known VARBINARY(512);
+    DECLARE v_longest, v_quiet_until, v_quiet_for BIGINT;
+    DECLARE v_made DATETIME;
+    SELECT create_time INTO v_made FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'fencelock_place';
+    SET v_mark = LEFT(CONCAT_WS(' ', @@global.server_id, @@global.hostname, @@global.port, v_made), 512);
+    SELECT mark, longest INTO v_known, v_longest FROM fencelock_layout WHERE one = 1;
+    IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
+        SELECT mark, longest, quiet_until, quiet_for INTO v_known, v_longest, v_quiet_until, v_quiet_for
+            FROM fencelock_layout WHERE one = 1 FOR UPDATE;
+        IF v_known <> v_mark THEN
+            -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
+            SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
+            SET v_quiet_until = {us} + v_quiet_for;
+        END IF;
+        UPDATE fencelock_layout SET mark = v_mark, longest = GREATEST(v_longest, p_ttl), quiet_until = v_quiet_until, quiet_for = v_quiet_for WHERE one = 1;
+    END IF;
+END
+//
+
+-- Takes a session out that expired, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing
+-- may be renewed already: it counts as living until that is over. Only who is not there any more is dead.
+DROP PROCEDURE IF EXISTS fencelock__bury
+//
+CREATE PROCEDURE fencelock__bury(p_session BIGINT UNSIGNED, OUT o_dead BOOLEAN) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_expires BIGINT;
+    SET o_dead = NOT EXISTS (SELECT 1 FROM fencelock_session WHERE id = p_session);
+    IF NOT o_dead THEN
+        SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE SKIP LOCKED;
+        IF v_expires <= {us} THEN
+            DELETE FROM fencelock_session WHERE id = p_session;
+            SET o_dead = TRUE;
+        END IF;
+    END IF;
+END
+//
+
+-- Who waits first, and when the first of those could be found dead whose death would let somebody in: the first who hold, and the first who
+-- waits. It locks nothing.
+DROP PROCEDURE IF EXISTS fencelock__front
+//
+CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_waits BIGINT;
+    SET o_first = NULL;
+    SELECT p.seq, COALESCE(s.expires, 0) INTO o_first, v_waits FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+        WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head AND NOT p.granted ORDER BY p.seq LIMIT 1;
+    SELECT MIN(COALESCE(s.expires, 0)) INTO o_boundary FROM (
+        SELECT session FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head AND seq < COALESCE(o_first, 9223372036854775807)
+        ORDER BY seq LIMIT 64) AS f LEFT JOIN fencelock_session AS s ON s.id = f.session;
+    SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
+END
+//
+
+-- In how many milliseconds the owner of the place `p_mine` looks again; -1 for never. It locks nothing.
+DROP PROCEDURE IF EXISTS fencelock__again
+//
+CREATE PROCEDURE fencelock__again(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, p_mine BIGINT, OUT o_look_in BIGINT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_first, v_boundary, v_quiet BIGINT;
+    DECLARE v_now BIGINT DEFAULT {us};
+    CALL fencelock__front(p_b, p_name, p_head, v_first, v_boundary);
+    SELECT quiet_until INTO v_quiet FROM fencelock_layout WHERE one = 1 AND quiet_until > v_now;
+    SET v_boundary = LEAST(COALESCE(v_boundary, v_quiet), COALESCE(v_quiet, v_boundary));
+    -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end, and those behind it look
+    -- in case that one stands still.
+    SET o_look_in = CASE WHEN v_boundary IS NULL THEN -1 WHEN v_boundary > v_now THEN GREATEST(100, CEIL((v_boundary - v_now) / 1000) + 1)
+        WHEN v_first >= p_mine THEN 100 ELSE 1000 END;
+END
+//
+
+-- Removes the dead who hold, grants what is admitted from the front on, and moves the head. Rows that a transaction holds stay. Whom to
+-- tell is added to @fencelock_bells.
+DROP PROCEDURE IF EXISTS fencelock__settle
+//
+CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512)) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_head, v_first, v_from, v_seq, v_taken, v_weight, v_capacity, v_expires BIGINT;
+    DECLARE v_session BIGINT UNSIGNED;
+    DECLARE v_bell VARBINARY(64);
+    DECLARE v_used DECIMAL(40);
+    DECLARE v_dead, v_quiet BOOLEAN;
+    DECLARE v_looked INT DEFAULT 0;
+    DECLARE v_now BIGINT DEFAULT {us};
+    SELECT head INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
+    SELECT seq INTO v_first FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND NOT granted ORDER BY seq LIMIT 1;
+    SET v_first = COALESCE(v_first, 9223372036854775807), v_from = v_head;
+    holders: WHILE v_looked < 1000 DO
+        SET v_seq = NULL, v_taken = NULL, v_looked = v_looked + 1;
+        SELECT p.seq, p.session INTO v_seq, v_session FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND p.seq < v_first AND COALESCE(s.expires, 0) <= v_now
+            ORDER BY p.seq LIMIT 1;
+        IF v_seq IS NULL THEN
+            LEAVE holders;
+        END IF;
+        SET v_from = v_seq + 1;
+        SELECT seq INTO v_taken FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+        IF v_taken IS NOT NULL THEN
+            CALL fencelock__bury(v_session, v_dead);
+            IF v_dead THEN
+                DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            END IF;
+        END IF;
+    END WHILE;
+    SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
+    SET v_from = v_first, v_looked = 0;
+    waiters: WHILE v_looked < 1000 AND NOT v_quiet DO
+        SET v_seq = NULL, v_looked = v_looked + 1;
+        SELECT p.seq, p.weight, p.capacity, p.session, s.expires, s.bell INTO v_seq, v_weight, v_capacity, v_session, v_expires, v_bell
+            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from ORDER BY p.seq LIMIT 1;
+        IF v_seq IS NULL THEN
+            LEAVE waiters;
+        END IF;
+        SET v_dead = FALSE;
+        IF COALESCE(v_expires, 0) <= v_now THEN
+            CALL fencelock__bury(v_session, v_dead);
+        END IF;
+        IF v_dead THEN
+            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+        ELSEIF v_used + v_weight > v_capacity THEN
+            LEAVE waiters;
+        ELSE
+            UPDATE fencelock_place SET granted = TRUE, since = v_now WHERE b = p_b AND name = p_name AND seq = v_seq;
+            UPDATE fencelock_session SET rung = rung + 1 WHERE id = v_session;
+            SET @fencelock_bells = CONCAT(@fencelock_bells, v_bell, ',');
+            SET v_used = v_used + v_weight;
+            IF v_used >= v_capacity THEN
+                LEAVE waiters;
+            END IF;
+        END IF;
+        SET v_from = v_seq + 1;
+    END WHILE;
+    SET v_seq = NULL;
+    SELECT seq INTO v_seq FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq LIMIT 1;
+    IF v_seq IS NULL THEN
+        DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    ELSEIF v_seq <> v_head THEN
+        UPDATE fencelock_queue SET head = v_seq WHERE b = p_b AND name = p_name;
+    END IF;
+END
+//
+
+-- A place of this name was removed.
+DROP PROCEDURE IF EXISTS fencelock__left
+//
+CREATE PROCEDURE fencelock__left(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT) SQL SECURITY DEFINER
+BEGIN
+    IF EXISTS (SELECT 1 FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head) THEN
+        CALL fencelock__settle(p_b, p_name);
+    ELSE
+        DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    END IF;
+END
+//
+
+-- Removes dead places that wait, wherever in the queue they are, a thousand at most: how many.
+DROP PROCEDURE IF EXISTS fencelock__clear
+//
+CREATE PROCEDURE fencelock__clear(p_b SMALLINT, p_name VARBINARY(512), OUT o_count INT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_seq, v_from BIGINT DEFAULT 0;
+    DECLARE v_session BIGINT UNSIGNED;
+    DECLARE v_dead BOOLEAN;
+    DECLARE v_looked INT DEFAULT 0;
+    SET o_count = 0;
+    SELECT head INTO v_from FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    walk: WHILE v_looked < 1000 DO
+        SET v_seq = NULL, v_looked = v_looked + 1;
+        SELECT p.seq, p.session INTO v_seq, v_session FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND NOT p.granted AND COALESCE(s.expires, 0) <= {us} ORDER BY p.seq LIMIT 1;
+        IF v_seq IS NULL THEN
+            LEAVE walk;
+        END IF;
+        SET v_from = v_seq + 1;
+        CALL fencelock__bury(v_session, v_dead);
+        IF v_dead THEN
+            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            SET o_count = o_count + 1;
+        END IF;
+    END WHILE;
+END
+//
+
+-- Wakes the listening connections of those who were granted: KILL QUERY ends their SLEEP. A ring that nobody hears costs a look. After the
+-- commit, and in no transaction.
+DROP PROCEDURE IF EXISTS fencelock__ring
+//
+CREATE PROCEDURE fencelock__ring() SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_bell VARBINARY(64);
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+    WHILE @fencelock_bells <> '' DO
+        SET v_bell = SUBSTRING_INDEX(@fencelock_bells, ',', 1);
+        SET @fencelock_bells = SUBSTRING(@fencelock_bells, LENGTH(v_bell) + 2);
+        KILL QUERY IS_USED_LOCK(v_bell);
+    END WHILE;
+END
+//
+
+-- Opens a session that nobody had before, or again when the answer was lost: its epoch.
+DROP PROCEDURE IF EXISTS fencelock_open
+//
+CREATE PROCEDURE fencelock_open(
+    p_session BIGINT UNSIGNED, p_bell VARBINARY(64), p_ttl BIGINT, p_host VARBINARY(512), p_pid BIGINT UNSIGNED, p_client BIGINT UNSIGNED
+) SQL SECURITY DEFINER
+BEGIN
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        CALL fencelock__heed(p_ttl);
+        INSERT INTO fencelock_session VALUES (p_session, {us} + p_ttl, p_ttl, 1, p_bell, 0, p_host, p_pid, p_client)
+            ON DUPLICATE KEY UPDATE expires = {us} + p_ttl;
+        COMMIT;
+    END;
+    SELECT 1;
+END
+//
+
+-- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
+DROP PROCEDURE IF EXISTS fencelock_resume
+//
+CREATE PROCEDURE fencelock_resume(p_session BIGINT UNSIGNED, p_ttl BIGINT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_expires, v_epoch BIGINT DEFAULT 0;
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        CALL fencelock__heed(p_ttl);
+        SELECT expires, epoch + 1 INTO v_expires, v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        IF v_expires > {us} THEN
+            UPDATE fencelock_session SET expires = {us} + p_ttl, ttl = p_ttl, epoch = v_epoch WHERE id = p_session;
+        ELSE
+            SET v_epoch = 0;
+        END IF;
+        COMMIT;
+    END;
+    SELECT v_epoch;
+END
+//
+
+-- Places of a session whose requests are not among these numbers.
+DROP PROCEDURE IF EXISTS fencelock_unknown
+//
+CREATE PROCEDURE fencelock_unknown(p_session BIGINT UNSIGNED, p_numbers LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    SELECT name, client, number, seq FROM fencelock_place WHERE session = p_session AND NOT FIND_IN_SET(number, p_numbers);
+END
+//
+
+-- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
+-- of a number below 0: the session is over.
+DROP PROCEDURE IF EXISTS fencelock_renew
+//
+CREATE PROCEDURE fencelock_renew(p_session BIGINT UNSIGNED, p_ttl BIGINT, p_heard LONGTEXT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_expires BIGINT DEFAULT 0;
+    DECLARE v_lives BOOLEAN DEFAULT FALSE;
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        -- By the clock as it is now: the row may have been waited for.
+        SET v_lives = v_expires > {us};
+        IF v_lives THEN
+            UPDATE fencelock_session SET expires = {us} + p_ttl WHERE id = p_session;
+            IF p_heard <> '' THEN
+                UPDATE fencelock_broken SET told = TRUE WHERE session = p_session AND told = FALSE AND FIND_IN_SET(seq, p_heard);
+            END IF;
+        END IF;
+        COMMIT;
+    END;
+    IF v_lives THEN
+        SELECT seq, name, client, number, reason FROM fencelock_broken WHERE session = p_session AND told = FALSE ORDER BY id LIMIT 1000;
+    ELSE
+        SELECT -1, '', 0, 0, '';
+    END IF;
+END
+//
+
+-- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
+-- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
+DROP PROCEDURE IF EXISTS fencelock_enter
+//
+CREATE PROCEDURE fencelock_enter(
+    p_session BIGINT UNSIGNED, p_epoch BIGINT, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_weight BIGINT,
+    p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_answer INT;
+    DECLARE v_one, v_two, v_last, v_now, v_epoch, v_expires, v_head, v_seq, v_weight, v_capacity, v_first, v_boundary BIGINT;
+    DECLARE v_granted, v_quiet, v_admitted BOOLEAN;
+    DECLARE v_cleared INT;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        work: BEGIN
+            SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+            SET v_now = {us};
+            SELECT epoch, expires INTO v_epoch, v_expires FROM fencelock_session WHERE id = p_session;
+            IF v_expires IS NULL OR v_expires <= v_now THEN
+                SET v_answer = 5;
+                LEAVE work;
+            ELSEIF v_epoch > p_epoch THEN
+                SET v_answer = 4, v_one = v_epoch;
+                LEAVE work;
+            END IF;
+            SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+            IF p_again AND v_head IS NOT NULL THEN
+                SELECT seq, granted INTO v_seq, v_granted FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
+                    AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
+                IF v_seq IS NOT NULL THEN
+                    SET v_answer = NOT v_granted, v_one = v_seq;
+                    LEAVE work;
+                END IF;
+            END IF;
+            SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
+            IF v_head IS NOT NULL THEN
+                CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary);
+                IF v_boundary <= v_now THEN
+                    CALL fencelock__settle(v_b, p_name);
+                    SET v_head = NULL;
+                    SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+                END IF;
+            END IF;
+            SET v_admitted = NOT v_quiet;
+            IF v_head IS NOT NULL THEN
+                SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
+                    WHERE b = v_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
+                IF v_capacity <> p_capacity THEN
+                    -- Of the dead, none stands for a capacity.
+                    CALL fencelock__clear(v_b, p_name, v_cleared);
+                    IF v_cleared > 0 THEN
+                        CALL fencelock__settle(v_b, p_name);
+                        SET v_answer = 6;
+                    ELSE
+                        SET v_answer = 3, v_one = v_weight, v_two = v_capacity;
+                    END IF;
+                    LEAVE work;
+                END IF;
+                SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
+                IF v_admitted THEN
+                    SET v_admitted = p_weight + (SELECT SUM(weight) FROM fencelock_place
+                        WHERE b = v_b AND name = p_name AND seq >= v_head) <= p_capacity;
+                END IF;
+            END IF;
+            IF NOT v_admitted AND NOT p_wait THEN
+                SET v_answer = 2;
+                LEAVE work;
+            END IF;
+            -- Numbers never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
+            SET v_seq = GREATEST(v_last + 1, v_now * 128 DIV 1000);
+            UPDATE fencelock_bucket SET last = v_seq WHERE b = v_b;
+            IF v_head IS NULL THEN
+                SET v_head = v_seq;
+                INSERT INTO fencelock_queue VALUES (v_b, p_name, v_head);
+            END IF;
+            INSERT INTO fencelock_place
+                VALUES (v_b, p_name, v_seq, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+            SET v_answer = NOT v_admitted, v_one = v_seq;
+        END;
+        COMMIT;
+    END;
+    IF v_answer = 1 THEN
+        CALL fencelock__again(v_b, p_name, v_head, v_one, v_two);
+    END IF;
+    CALL fencelock__ring();
+    SELECT v_answer, v_one, v_two;
+END
+//
+
+-- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` takes the
+-- request back too, so that it has no effect from now on, whenever it arrives. The second number is the epoch that requests need from then
+-- on, 0 when the session is over; the third one the number of a place that a transaction holds.
+DROP PROCEDURE IF EXISTS fencelock_leave
+//
+CREATE PROCEDURE fencelock_leave(
+    p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_head, v_last, v_seq, v_taken, v_epoch BIGINT;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+        IF p_withdraw THEN
+            UPDATE fencelock_session SET epoch = epoch + 1 WHERE id = p_session;
+            SELECT epoch INTO v_epoch FROM fencelock_session WHERE id = p_session;
+        END IF;
+        SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+        IF p_seq IS NULL THEN
+            SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
+                AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
+        ELSE
+            SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
+                AND client = p_client AND number = p_number AND session = p_session;
+        END IF;
+        IF v_seq IS NOT NULL THEN
+            SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+            IF v_taken IS NULL THEN
+                SET v_answer = 2;
+            ELSE
+                DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
+                CALL fencelock__left(v_b, p_name, v_head);
+                SET v_answer = 1;
+            END IF;
+        END IF;
+        COMMIT;
+    END;
+    CALL fencelock__ring();
+    SELECT v_answer, COALESCE(v_epoch, 0), COALESCE(v_seq, 0);
+END
+//
+
+-- Waits until no transaction holds this place any more, for as long as the session waits for rows. No bucket is locked.
+DROP PROCEDURE IF EXISTS fencelock_await
+//
+CREATE PROCEDURE fencelock_await(p_name VARBINARY(512), p_seq BIGINT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_seq BIGINT;
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT seq INTO v_seq FROM fencelock_place WHERE b = CONV(LEFT(SHA2(p_name, 256), 3), 16, 10) AND name = p_name AND seq = p_seq FOR UPDATE;
+        COMMIT;
+    END;
+    SELECT 1;
+END
+//
+
+-- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it.
+DROP PROCEDURE IF EXISTS fencelock_lighten
+//
+CREATE PROCEDURE fencelock_lighten(
+    p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_last, v_seq, v_taken BIGINT;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+        SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight;
+        IF v_seq IS NOT NULL THEN
+            SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+            IF v_taken IS NULL THEN
+                SET v_answer = 2;
+            ELSE
+                UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = v_seq;
+                CALL fencelock__settle(v_b, p_name);
+                SET v_answer = 1;
+            END IF;
+        END IF;
+        COMMIT;
+    END;
+    CALL fencelock__ring();
+    SELECT v_answer;
+END
+//
+
+-- How places of a session stand, as in '[["<name in hex>", number, …], …]'. Answers numbers with commas between: whether the session lives, then
+-- for each name when to look again and for each of its places 0 granted, 1 waiting, 2 missing.
+DROP PROCEDURE IF EXISTS fencelock_look
+//
+CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_answer, v_one LONGTEXT;
+    DECLARE v_name VARBINARY(512);
+    DECLARE v_b SMALLINT;
+    DECLARE v_at, v_in INT DEFAULT 0;
+    DECLARE v_head, v_first, v_boundary, v_last, v_look_in, v_least BIGINT;
+    DECLARE v_granted, v_room BOOLEAN;
+    {begin}
+    SET v_answer = EXISTS (SELECT 1 FROM fencelock_session WHERE id = p_session AND expires > {us});
+    IF v_answer = '0' THEN
+        SET p_places = '[]';
+    END IF;
+    WHILE v_at < JSON_LENGTH(p_places) DO
+        SET v_one = JSON_EXTRACT(p_places, CONCAT('$[', v_at, ']'));
+        SET v_name = UNHEX(JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')));
+        SET v_b = CONV(LEFT(SHA2(v_name, 256), 3), 16, 10), v_head = NULL, v_last = NULL, v_room = FALSE;
+        SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
+        SET v_head = COALESCE(v_head, 9223372036854775807);
+        CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary);
+        -- A departure that lets in more than are granted at once leaves the others to their looks.
+        SELECT p.weight + (SELECT COALESCE(SUM(weight), 0) FROM fencelock_place WHERE b = v_b AND name = v_name AND seq >= v_head AND seq < v_first)
+            <= p.capacity INTO v_room FROM fencelock_place AS p WHERE p.b = v_b AND p.name = v_name AND p.seq = v_first;
+        IF v_boundary <= {us} OR v_room THEN
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+            BEGIN
+                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+                START TRANSACTION READ WRITE;
+                SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
+                IF v_last IS NOT NULL AND EXISTS (SELECT 1 FROM fencelock_queue WHERE b = v_b AND name = v_name) THEN
+                    CALL fencelock__settle(v_b, v_name);
+                END IF;
+                COMMIT;
+            END;
+        END IF;
+        SET v_least = JSON_EXTRACT(v_one, '$[1]');
+        CALL fencelock__again(v_b, v_name, v_head, COALESCE(v_least, 0), v_look_in);
+        SET v_answer = CONCAT(v_answer, ',', v_look_in), v_at = v_at + 1, v_in = 1;
+        WHILE v_in < JSON_LENGTH(v_one) DO
+            SET v_granted = NULL;
+            SELECT granted INTO v_granted FROM fencelock_place WHERE b = v_b AND name = v_name
+                AND seq = CAST(JSON_EXTRACT(v_one, CONCAT('$[', v_in, ']')) AS SIGNED) AND session = p_session;
+            SET v_answer = CONCAT(v_answer, ',', COALESCE(NOT v_granted, 2)), v_in = v_in + 1;
+        END WHILE;
+    END WHILE;
+    CALL fencelock__ring();
+    SELECT v_answer;
+END
+//
+
+-- Sleeps until the session was rung more often than `p_mark`, for so many seconds at most: how often it was. The connection has the lock that
+-- is called as the bell, and is rung by the end of its SLEEP: what comes while it sleeps is heard, and what came before is seen. It locks
+-- nothing.
+DROP PROCEDURE IF EXISTS fencelock_listen
+//
+CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_seconds INT) SQL SECURITY DEFINER
+BEGIN
+    IF p_mark = (SELECT rung FROM fencelock_session WHERE id = p_session) THEN
+        DO SLEEP(p_seconds);
+    END IF;
+    SELECT COALESCE((SELECT rung FROM fencelock_session WHERE id = p_session), -1);
+END
+//
+
+-- Whether whoever grants may ring this bell: 0, or the number of the error.
+DROP PROCEDURE IF EXISTS fencelock_try_bell
+//
+CREATE PROCEDURE fencelock_try_bell(p_bell VARBINARY(64)) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_error INT DEFAULT 0;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION GET DIAGNOSTICS CONDITION 1 v_error = MYSQL_ERRNO;
+        KILL QUERY IS_USED_LOCK(p_bell);
+    END;
+    SELECT v_error;
+END
+//
+
+-- A queue in short. The first row: 0, 0, how many of the living are in it, and how many of them hold. Further ones: client, number and
+-- position of those of `p_mine`, as in 'client-number,client-number'.
+DROP PROCEDURE IF EXISTS fencelock_contention
+//
+CREATE PROCEDURE fencelock_contention(p_name VARBINARY(512), p_mine LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    DECLARE v_head BIGINT;
+    DECLARE v_now BIGINT DEFAULT {us};
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+    SELECT 0, 0, COUNT(*), CAST(COALESCE(SUM(p.granted), 0) AS SIGNED) FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+        WHERE p.b = v_b AND p.name = p_name AND p.seq >= v_head
+    UNION ALL
+    SELECT q.client, q.number, q.position, 0 FROM (
+        SELECT p.client, p.number, ROW_NUMBER() OVER (ORDER BY p.seq) AS position
+        FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+        WHERE p_mine <> '' AND p.b = v_b AND p.name = p_name AND p.seq >= v_head) AS q
+    WHERE FIND_IN_SET(CONCAT(q.client, '-', q.number), p_mine);
+END
+//
+
+-- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
+DROP PROCEDURE IF EXISTS fencelock_show
+//
+CREATE PROCEDURE fencelock_show(p_name VARBINARY(512), p_after BIGINT, p_skip BIGINT UNSIGNED, p_limit BIGINT UNSIGNED) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    DECLARE v_head BIGINT;
+    DECLARE v_now BIGINT DEFAULT {us};
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+    SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, p.since, p.purpose, s.host, s.pid, s.client
+        FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+        WHERE p.b = v_b AND p.name = p_name AND p.seq >= v_head AND p.seq > p_after ORDER BY p.seq LIMIT p_skip, p_limit;
+END
+//
+
+-- Up to p_limit names behind this one, in the order of the buckets, and whether somebody alive is in their queues.
+DROP PROCEDURE IF EXISTS fencelock_names
+//
+CREATE PROCEDURE fencelock_names(p_b SMALLINT, p_name VARBINARY(512), p_limit INT) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    DECLARE v_now BIGINT DEFAULT {us};
+    SELECT q.b, q.name, EXISTS (SELECT 1 FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+            WHERE p.b = q.b AND p.name = q.name AND p.seq >= q.head)
+        FROM fencelock_queue AS q WHERE q.b > p_b OR (q.b = p_b AND q.name > p_name) ORDER BY q.b, q.name LIMIT p_limit;
+END
+//
+
+-- Breaks exactly this grant, and keeps the record: 0 it was not there · 1 it was, or this record is kept already · 2 a transaction holds it.
+DROP PROCEDURE IF EXISTS fencelock_break
+//
+CREATE PROCEDURE fencelock_break(
+    p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_head, v_last, v_seq, v_taken BIGINT;
+    DECLARE v_session BIGINT UNSIGNED;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+        IF EXISTS (SELECT 1 FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record) THEN
+            SET v_answer = 1;
+        ELSE
+            SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+            SELECT seq, session INTO v_seq, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+                AND client = p_client AND number = p_number;
+            IF v_seq IS NOT NULL THEN
+                SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+                IF v_taken IS NULL THEN
+                    SET v_answer = 2;
+                ELSE
+                    DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
+                    INSERT INTO fencelock_broken (name, seq, session, client, number, reason, record, at, told)
+                        VALUES (p_name, p_seq, v_session, p_client, p_number, p_reason, p_record, {us}, FALSE);
+                    CALL fencelock__left(v_b, p_name, v_head);
+                    SET v_answer = 1;
+                END IF;
+            END IF;
+        END IF;
+        COMMIT;
+    END;
+    CALL fencelock__ring();
+    SELECT v_answer;
+END
+//
+
+-- The records of broken grants, oldest first.
+DROP PROCEDURE IF EXISTS fencelock_breaks
+//
+CREATE PROCEDURE fencelock_breaks(p_name VARBINARY(512)) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    SELECT record FROM fencelock_broken WHERE name = p_name ORDER BY id;
+END
+//
+
+-- Ends a session. What is still in its queues is dead from now on.
+DROP PROCEDURE IF EXISTS fencelock_close
+//
+CREATE PROCEDURE fencelock_close(p_session BIGINT UNSIGNED) SQL SECURITY DEFINER
+BEGIN
+    {begin}
+    DELETE FROM fencelock_session WHERE id = p_session;
+    SELECT 1;
+END
+//
+
+-- Clears away what the dead left in some buckets, and old records: where to go on. Each row and each name has a transaction of its own, and
+-- none waits for a bucket.
+DROP PROCEDURE IF EXISTS fencelock_clear_up
+//
+CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
+    DECLARE v_b, v_from SMALLINT;
+    DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
+    DECLARE v_last BIGINT;
+    DECLARE v_looked, v_cleared INT DEFAULT 0;
+    {begin}
+    IF p_from = 0 THEN
+        -- Once a round. The clock went back: what it was ahead by is nobody's.
+        UPDATE fencelock_session SET expires = {us} + ttl WHERE expires > {us} + ttl ORDER BY id LIMIT 100;
+        UPDATE fencelock_layout SET quiet_until = {us} + quiet_for WHERE one = 1 AND quiet_until > {us} + quiet_for;
+        DELETE FROM fencelock_session WHERE expires <= {us} ORDER BY id LIMIT 100;
+        DELETE FROM fencelock_broken WHERE at < {us} - 30 * 86400000000 ORDER BY id LIMIT 100;
+    END IF;
+    SET v_from = p_from;
+    walk: WHILE v_looked < 100 DO
+        SET v_b = NULL, v_last = NULL, v_looked = v_looked + 1;
+        SELECT q.b, q.name INTO v_b, v_name FROM fencelock_queue AS q WHERE (q.b > v_from OR (q.b = v_from AND q.name > v_after)) AND q.b < v_upto
+            AND EXISTS (SELECT 1 FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+                WHERE p.b = q.b AND p.name = q.name AND p.seq >= q.head AND COALESCE(s.expires, 0) <= {us})
+            ORDER BY q.b, q.name LIMIT 1;
+        IF v_b IS NULL THEN
+            LEAVE walk;
+        END IF;
+        SET v_from = v_b, v_after = v_name;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        BEGIN
+            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+            START TRANSACTION READ WRITE;
+            SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
+            IF v_last IS NOT NULL AND EXISTS (SELECT 1 FROM fencelock_queue WHERE b = v_b AND name = v_name) THEN
+                CALL fencelock__clear(v_b, v_name, v_cleared);
+                CALL fencelock__settle(v_b, v_name);
+            END IF;
+            COMMIT;
+        END;
+    END WHILE;
+    CALL fencelock__ring();
+    SELECT v_upto % 4096;
+END
+//
+
+-- The version of the layout, and how many of its tables do not keep transactions. Made last: where it is, everything is.
+DROP PROCEDURE IF EXISTS fencelock_version
+//
+CREATE PROCEDURE fencelock_version() SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    SELECT version, (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'
+        AND table_name IN ('fencelock_layout', 'fencelock_bucket', 'fencelock_queue', 'fencelock_place', 'fencelock_session')) FROM fencelock_layout WHERE one = 1;
+END
+//
+
+-- As it was: it may say that a GRANT creates no account.
+SET SESSION sql_mode = @fencelock_mode
+//

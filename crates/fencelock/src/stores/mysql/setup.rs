@@ -1,0 +1,177 @@
+//! What a server must be, and our tables: how they are made, and whether those that are there are ours.
+
+use std::time::Duration;
+
+use super::connection::{Connection, column};
+use super::url::Config;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The version of the layout that this release makes and works with.
+const VERSION: i64 = 1;
+
+const NOT_ONE: &str =
+    "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
+
+/// Refuses a server that cannot keep locks, and has the rest of the session be as the procedures need it, whatever the server's settings
+/// are. `waits` is for how long a request waits for somebody's row.
+pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
+    // SYSDATE is the time of the moment, and NOW that of the statement, unless somebody made them the same.
+    let facts = "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6)";
+    let rows = connection.simple("connect", facts).await?;
+    let row = rows.first().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect", NOT_ONE))?;
+    let (version, read_only) = (column::<String>("connect", row, 0)?, column::<String>("connect", row, 1)?);
+    let refuse =
+        |kind, message: &'static str| Error::new(kind, "connect", message).with("server says", version.as_str());
+    let is_mariadb = version.contains("MariaDB");
+    if ["TiDB", "Vitess", "OceanBase"].iter().any(|other| version.contains(other)) || !is_known(&version) {
+        return Err(refuse(ErrorKind::Unsupported, NOT_ONE));
+    }
+    if column::<Option<i64>>("connect", row, 3)? == Some(1) {
+        let message =
+            "the server was started with --sysdate-is-now: a request that waited would go by a time that is over";
+        return Err(refuse(ErrorKind::Unsupported, message));
+    }
+    if !only_looks && !matches!(&*read_only, "0" | "OFF") {
+        let message = "the server takes no writes: it is a replica, or read-only (read_only)";
+        return Err(refuse(ErrorKind::Unreachable, message).retryable());
+    }
+    // A GRANT to nobody would make an account without a password.
+    let (limit, mode) =
+        if is_mariadb { ("max_statement_time", ",NO_AUTO_CREATE_USER") } else { ("max_execution_time", "") };
+    let seconds = waits.as_secs().max(1);
+    let settings = format!(
+        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION{mode}', autocommit = 1, completion_type = 0, \
+         wait_timeout = 2147483, {limit} = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615, \
+         innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+    );
+    connection.simple("connect", &settings).await?;
+    connection.simple("connect", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
+}
+
+/// Whether a server of this version has what the procedures need. Some say `5.5.5-` before it.
+fn is_known(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches("5.5.5-").split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version.contains("MariaDB") { found >= (10, 6) } else { found >= (8, 0) }
+}
+
+/// Whether our tables are there. They are made where they are not and the user may, but for somebody who only looks.
+pub(super) async fn our_schema(connection: &Connection, config: &Config, only_looks: bool) -> Result<bool> {
+    match version(connection, config).await? {
+        true => Ok(true),
+        false if only_looks => Ok(false),
+        false => make(connection, config).await.map(|_| true),
+    }
+}
+
+/// Whether our tables are there, and are those of this release.
+///
+/// # Errors
+/// [`ErrorKind::Layout`] for another one.
+async fn version(connection: &Connection, config: &Config) -> Result<bool> {
+    let Some(rows) = connection.version().await? else { return Ok(false) };
+    let Some(row) = rows.first() else { return Ok(false) };
+    let (found, strange) = (column::<i64>("connect", row, 0)?, column::<i64>("connect", row, 1)?);
+    if found != VERSION {
+        let message = "the tables have a layout that this release does not know: name another database, or use the release that made them";
+        return Err(Error::new(ErrorKind::Layout, "connect", message)
+            .with("database", &config.database)
+            .with("layout", found)
+            .with("known", VERSION));
+    }
+    if strange > 0 {
+        let message = "tables of fencelock are not of the engine InnoDB: what they keep is no transaction";
+        return Err(Error::new(ErrorKind::Layout, "connect", message).with("database", &config.database));
+    }
+    Ok(true)
+}
+
+/// Makes our tables and procedures unless they are there: whether they were not. Each statement commits by itself; the procedure that says
+/// the version comes last, so that whoever finds it finds everything, and what was left half made is made again.
+pub(super) async fn make(connection: &Connection, config: &Config) -> Result<bool> {
+    // Whoever comes second waits, and finds them there.
+    let lock = "CONCAT('fencelock make ', LEFT(SHA2(DATABASE(), 256), 32))";
+    connection.simple("migrate", &format!("SELECT GET_LOCK({lock}, 60)")).await?;
+    let made = async {
+        if version(connection, config).await? {
+            return Ok(false);
+        }
+        for statement in statements() {
+            connection.simple("migrate", &statement).await.map_err(|error| denied(config, error))?;
+        }
+        Ok(true)
+    };
+    let made = made.await;
+    connection.simple("migrate", &format!("SELECT RELEASE_LOCK({lock})")).await?;
+    made
+}
+
+/// Says what to do about what the server denied, and leaves every other error as it is.
+fn denied(config: &Config, error: Error) -> Error {
+    if error.kind() != ErrorKind::Denied {
+        return error;
+    }
+    let message = "the user may not create the tables and procedures of the locks: have somebody who may run `fencelock migrate URL --grant USER`, or what `--print` shows";
+    Error::new(ErrorKind::Denied, "migrate", message).with("database", &config.database).with("cause", error)
+}
+
+/// The statements that make everything.
+pub(super) fn statements() -> Vec<String> {
+    const US: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
+    // The first one fails inside of a transaction. A definer who may write on a server that is read-only would otherwise grant there.
+    const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @@session.time_zone <> '+00:00' THEN
+        SIGNAL SQLSTATE 'FL003' SET MESSAGE_TEXT = 'the procedures of fencelock are called in sessions of the time zone +00:00';
+    END IF;
+    IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
+        SIGNAL SQLSTATE 'FL005' SET MESSAGE_TEXT = 'the server is read-only';
+    END IF;
+    SET @fencelock_bells = '';";
+    let all = include_str!("schema.sql").replace("{begin}", BEGIN).replace("{us}", US);
+    all.split("\n//\n").map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
+}
+
+/// The statements that let an account, `user` or `user@host`, call the procedures.
+pub(super) fn grants(config: &Config, account: &str) -> Vec<String> {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
+    let (account, database) =
+        (format!("{}@{}", quoted(user), quoted(host)), format!("`{}`", config.database.replace('`', "``")));
+    procedures()
+        .filter(|name| !name.starts_with("fencelock__"))
+        .map(|name| format!("GRANT EXECUTE ON PROCEDURE {database}.{name} TO {account}"))
+        .collect()
+}
+
+/// The names of the procedures.
+fn procedures() -> impl Iterator<Item = &'static str> {
+    let made = include_str!("schema.sql").split("\nCREATE PROCEDURE ").skip(1);
+    made.filter_map(|text| text.split_once('(').map(|(name, _)| name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_have_what_is_needed_are_known_by_their_version() {
+        for version in
+            ["10.6.0-MariaDB", "5.5.5-10.11.19-MariaDB-0+deb12u1", "11.4.5-MariaDB", "8.0.36", "8.4.0", "9.1.0-log"]
+        {
+            assert!(is_known(version), "{version}");
+        }
+        for version in ["10.5.23-MariaDB", "5.5.5-10.3.1-MariaDB", "5.7.44-log", "", "x"] {
+            assert!(!is_known(version), "{version}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_to_be_filled_in_and_the_version_is_made_last() {
+        let statements = statements();
+        assert!(statements.iter().all(|statement| !statement.contains('{')));
+        assert!(statements[statements.len() - 2].contains("CREATE PROCEDURE fencelock_version()"));
+        let made = statements.iter().filter(|statement| statement.contains("CREATE PROCEDURE")).count();
+        let dropped = statements.iter().filter(|statement| statement.contains("DROP PROCEDURE IF EXISTS")).count();
+        assert_eq!((made, dropped), (procedures().count(), procedures().count()));
+    }
+}

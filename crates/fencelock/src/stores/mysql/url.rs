@@ -1,0 +1,220 @@
+//! What a `mysql:` URL may say.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use mysql_async::{OptsBuilder, SslOpts};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::{HostPort, NoServer};
+use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::stores::mysql_tls::encrypted;
+
+/// The options of a `mysql:` URL, besides those that every store takes.
+pub(super) const OPTIONS: &[&str] =
+    &["layout", "user", "password", "password_file", "socket", "sslmode", "tls_ca", "tls_cert", "tls_key"];
+
+/// The port of a server that says nothing else.
+const PORT: u16 = 3306;
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Tcp(HostPort),
+    Unix(PathBuf),
+}
+
+/// How a server is reached and used.
+pub(super) struct Config {
+    pub(super) server: Address,
+    user: String,
+    password: Option<Secret>,
+    pub(super) database: String,
+    /// `None` for connections that are not encrypted.
+    pub(super) tls: Option<SslOpts>,
+}
+
+pub(in crate::stores) fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "mysql store", message)
+}
+
+impl Config {
+    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
+        match url.take("layout").as_deref() {
+            None | Some("fair") => {}
+            Some(_) => return Err(bad("unknown layout").with("known", "fair")),
+        }
+        let given = (url.take("user"), url.take("password"));
+        let (user, password) = credentials(url.credentials(), given)?;
+        let password = match (password, url.take_secret()?) {
+            (Some(_), Some(_)) => return Err(bad(TWO_PASSWORDS)),
+            (given, asked) => asked.or(given.map(Secret::Given)),
+        };
+        let socket = url.take("socket");
+        let server = server(url.authority(), socket)?;
+        let database = url.path().trim_start_matches('/').to_owned();
+        if database.is_empty() || database.contains('/') {
+            return Err(bad("one database is named, as in mysql://user:password@host/database"));
+        }
+        let tls = tls(&mut url, &server)?;
+        url.refuse_other_options(OPTIONS)?;
+        let config = Self { server, user, password, database, tls };
+        if config.password.is_some() && config.tls.is_none() && !is_here(&config.server) {
+            tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
+        }
+        Ok(config)
+    }
+
+    /// What the driver is told.
+    pub(super) async fn options(&self) -> Result<OptsBuilder> {
+        let password = match &self.password {
+            Some(password) => Some(password.read().await?),
+            None => None,
+        };
+        let options = OptsBuilder::default()
+            .user(Some(self.user.clone()))
+            .pass(password)
+            .db_name(Some(self.database.clone()))
+            .ssl_opts(self.tls.clone())
+            // Another way than the one that was named is not ours to choose.
+            .prefer_socket(false)
+            .stmt_cache_size(64);
+        Ok(match &self.server {
+            Address::Tcp(server) => options.ip_or_hostname(server.host.clone()).tcp_port(server.port),
+            Address::Unix(path) => options.socket(Some(path.to_string_lossy().into_owned())),
+        })
+    }
+}
+
+/// The URL of the server, without secrets.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.server {
+            Address::Tcp(server) => write!(f, "mysql://{server}/{}", self.database),
+            Address::Unix(path) => write!(f, "mysql:///{}?socket={}", self.database, path.display()),
+        }
+    }
+}
+
+/// User and password before the host, or as options.
+fn credentials(
+    before: Option<&str>,
+    (user, password): (Option<String>, Option<String>),
+) -> Result<(String, Option<String>)> {
+    let (first, second) = match before.map(|before| before.split_once(':').unwrap_or((before, ""))) {
+        None => (None, None),
+        Some((user, password)) => (Some(user), Some(password)),
+    };
+    let of = |one: Option<&str>, other: Option<String>| match (
+        one.filter(|one| !one.is_empty()).map(str::to_owned),
+        other.filter(|other| !other.is_empty()),
+    ) {
+        (Some(_), Some(_)) => Err(bad("user and password are given before the host or as options, not both")),
+        (one, other) => Ok(one.or(other)),
+    };
+    let user = of(first, user)?.ok_or_else(|| bad("a user is named, as in mysql://user:password@host/database"))?;
+    Ok((user, of(second, password)?))
+}
+
+fn server(authority: &str, socket: Option<String>) -> Result<Address> {
+    match socket {
+        Some(_) if !authority.is_empty() => Err(bad("`socket` stands for the host of the URL: leave one of them out")),
+        Some(path) if path.starts_with('/') => Ok(Address::Unix(path.into())),
+        Some(_) => Err(bad("`socket` is the whole path of a socket file, as in socket=/run/mysqld/mysqld.sock")),
+        None if authority.is_empty() => Err(bad("name a server, as in mysql://user:password@host:3306/database")),
+        None if authority.contains(',') => {
+            Err(bad("one server is named: this store does not look for the one of several that takes writes"))
+        }
+        None => HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
+            NoServer::Form => bad("a server is named as in mysql://user:password@host:3306/database"),
+            NoServer::Port => bad("a port is 1 to 65535"),
+        }),
+    }
+}
+
+/// Whether what is sent there stays on this host.
+fn is_here(server: &Address) -> bool {
+    match server {
+        Address::Unix(_) => true,
+        Address::Tcp(HostPort { host, .. }) => {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
+/// Encrypted and verified unless the server is on this host, or somebody said otherwise.
+fn tls(url: &mut StoreUrl, server: &Address) -> Result<Option<SslOpts>> {
+    let is_wanted = match url.take("sslmode").as_deref() {
+        None => !is_here(server),
+        Some("disable") => false,
+        Some("verify-full") => true,
+        Some(_) => return Err(bad("unknown sslmode").with("known", "disable verify-full")),
+    };
+    match (is_wanted, server) {
+        (true, Address::Unix(_)) => Err(bad("a socket file is not encrypted: leave sslmode out")),
+        (true, Address::Tcp(_)) => encrypted(url).map(Some),
+        (false, _) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config> {
+        Config::from_url(StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn server_user_and_database_are_taken_apart() {
+        let plain = config("mysql://me:p%40s@localhost/app").unwrap();
+        assert_eq!(plain.server, Address::Tcp(HostPort { host: "localhost".to_owned(), port: 3306 }));
+        assert_eq!((&*plain.user, &*plain.database), ("me", "app"));
+        assert!(matches!(plain.password, Some(Secret::Given(password)) if password == "p@s"));
+        let socket = config("mariadb://me@/app?socket=/run/mysqld/mysqld.sock").unwrap();
+        assert_eq!(socket.server, Address::Unix("/run/mysqld/mysqld.sock".into()));
+        assert_eq!(format!("{socket:?}"), "mysql:///app?socket=/run/mysqld/mysqld.sock");
+        assert_eq!(format!("{:?}", config("mysql://[::1]:7/app?user=me&password=s").unwrap()), "mysql://[::1]:7/app");
+    }
+
+    #[test]
+    fn what_names_no_server_user_or_database_is_refused() {
+        for url in [
+            "mysql://",
+            "mysql://localhost/app",
+            "mysql://me@localhost",
+            "mysql://me@localhost/",
+            "mysql://me@localhost/a/b",
+            "mysql://me@h1,h2/app?sslmode=disable",
+            "mysql://me@localhost:0/app",
+            "mysql://me@localhost/app?user=you",
+            "mysql://me:secret@localhost/app?password_file=/x",
+            "mysql://me@localhost/app?socket=/run/s",
+            "mysql://me@/app?socket=s",
+            "mysql://me@/app?socket=/run/s&sslmode=verify-full",
+            "mysql://me@localhost/app?sslmode=require",
+            "mysql://me@localhost/app?sslmod=disable",
+            "mysql://me@localhost/app?layout=other",
+            "mysql://me@localhost/app?schema=other",
+        ] {
+            let error = config(url).err().unwrap_or_else(|| panic!("{url}"));
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_the_host_is_encrypted_unless_somebody_says_otherwise() {
+        for (url, is_encrypted) in [
+            ("mysql://me@localhost/app", false),
+            ("mysql://me@10.0.0.1/app?sslmode=disable", false),
+            ("mysql://me@db.example/app?tls_ca=/none", true),
+            ("mysql://me@localhost/app?sslmode=verify-full&tls_ca=/none", true),
+        ] {
+            // The file of authorities is asked for by those alone who encrypt.
+            assert_eq!(config(url).is_err(), is_encrypted, "{url}");
+        }
+    }
+}
