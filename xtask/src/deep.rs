@@ -53,6 +53,7 @@ const ROWS: &[Row] = &[
     row("laws-postgres", 5, Tests(DEEP, 4, &["laws::postgres::"])),
     row("laws-zookeeper", 5, Tests(DEEP, 4, &["laws::zookeeper::"])),
     row("redis", 5, Tests(DEEP, 4, &["redis::", "--skip", "laws::", "--skip", "servers::"])),
+    row("mysql", 5, Tests(DEEP, 4, &["mysql::", "--skip", "laws::", "--skip", "servers::"])),
     row("postgres", 5, Tests(DEEP, 4, &["postgres::", "--skip", "laws::", "--skip", "servers::"])),
     row("zookeeper", 5, Tests(DEEP, 4, &["zookeeper::", "--skip", "laws::", "--skip", "servers::"])),
     row("policies", 5, Tests(DEEP, 1, &["policies::"])),

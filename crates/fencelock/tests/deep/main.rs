@@ -1,5 +1,6 @@
 //! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
 
+mod mysql;
 mod policies;
 mod postgres;
 mod redis;

@@ -1,5 +1,5 @@
 //! How a session hears that it was granted: a connection of its own that sleeps in the server, and is woken by whoever grants (`KILL
-//! QUERY`, which ends its sleep). It is there while the session waits for anything.
+//! QUERY`, which ends its query). It is there while the session waits for anything, and a while longer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,7 +11,8 @@ use super::connection::{Connection, column};
 use super::link::patient;
 use super::member::Eye;
 use super::url::Config;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
+use crate::kit::own_places::over;
 use crate::kit::served::{REPAIR, portions};
 use crate::store::Opening;
 
@@ -58,6 +59,11 @@ impl Bell {
         }
     }
 
+    /// The name of the lock that the session's connection of this number has, and its listening one waits for.
+    pub(super) fn pillow(&self, number: u64) -> String {
+        format!("{}_{number}", self.name)
+    }
+
     pub(super) fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::SeqCst)
     }
@@ -94,43 +100,57 @@ async fn hear(config: &Arc<Config>, opening: &Opening, bell: &Bell, eye: &Eye, m
         return Ok(());
     }
     let mut mark = -1;
-    while eye.hub.is_waiting() {
+    loop {
+        let Some(number) = main.upgrade().map(|main| main.number) else { return Ok(()) };
         let seconds = if mark < 0 { 0 } else { SLEEP.as_secs() };
-        let arguments = vec![eye.session.into(), mark.into(), seconds.into()];
-        let told = match ear.ask("listen", "listen", arguments).await {
-            Ok(row) => column::<i64>("listen", &row, 0)?,
-            // Woken in another place than its sleep.
-            Err(error) if ear.is_alive() && error.kind() == ErrorKind::Unreachable => mark,
-            Err(error) => return Err(error),
+        let arguments = vec![eye.session.into(), mark.into(), bell.pillow(number).into(), seconds.into()];
+        let told = ear.sleep(arguments).await?;
+        let Some(main) = main.upgrade() else { return Ok(()) };
+        let told = match &told {
+            // Woken once. Whether more often is seen by the next call.
+            None => mark + 1,
+            Some(row) if column::<i64>("listen", row, 1)? != 0 => {
+                // The other connection has ended at the server, and finds out when it is used.
+                main.simple("listen", "DO 0").await?;
+                return Ok(());
+            }
+            Some(row) => column::<i64>("listen", row, 0)?,
         };
-        if told == mark && told >= 0 {
-            continue;
+        if told < 0 {
+            // Looks find out, too.
+            return Err(over("listen"));
+        }
+        if told == mark {
+            // Who waited a moment ago soon waits again: it stays for one more sleep.
+            match eye.hub.is_waiting() {
+                true => continue,
+                false => return Ok(()),
+            }
         }
         mark = told;
         bell.rings.fetch_add(1, Ordering::SeqCst);
         bell.hears.store(true, Ordering::SeqCst);
-        let Some(main) = main.upgrade() else { return Ok(()) };
         for asked in portions(eye.hub.waiting()) {
             let look = eye.look(&main, &asked).await?;
             eye.hub.looked(&asked, look, opening.clock.now());
         }
     }
-    Ok(())
 }
 
-/// Has the listening connection be found under the bell's name, and tries whether whoever grants may wake it.
+/// Has both connections be found under their names, and tries whether whoever grants may wake the listening one.
 async fn may_ring(ear: &Connection, bell: &Bell, main: &Weak<Connection>) -> Result<bool> {
-    let named = match ear.simple("listen", &format!("SELECT GET_LOCK('{}', 0)", bell.name)).await {
-        Ok(rows) => rows,
-        // A server that has no such locks, or forbids them.
-        Err(error) if ear.is_alive() => {
-            tracing::debug!(%error, "the server gives no named lock");
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
-    };
-    let is_ours = named.first().and_then(|row| column::<Option<i64>>("listen", row, 0).ok()?) == Some(1);
     let Some(main) = main.upgrade() else { return Ok(true) };
+    for (connection, name) in [(ear, &bell.name), (&*main, &bell.pillow(main.number))] {
+        match connection.simple("listen", &format!("SELECT GET_LOCK('{name}', 0)")).await {
+            Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(1)) => {}
+            // A server that has no such locks, or forbids them.
+            Err(error) if !connection.is_alive() => return Err(error),
+            refused => {
+                tracing::debug!(?refused, "the server gives no named lock");
+                return Ok(false);
+            }
+        }
+    }
     let refused = main.ask("listen", "try_bell", vec![bell.name.as_str().into()]).await?;
-    Ok(is_ours && column::<i64>("listen", &refused, 0)? == 0)
+    Ok(column::<i64>("listen", &refused, 0)? == 0)
 }

@@ -104,6 +104,16 @@ impl Connection {
         }
     }
 
+    /// Calls the procedure that sleeps; `None` where somebody ended its query, which is how it is woken.
+    pub(super) async fn sleep(&self, arguments: Vec<Value>) -> Result<Option<Row>> {
+        let answer = self.send("CALL fencelock_listen(?,?,?,?)".to_owned(), Some(arguments)).await;
+        match answer.ok_or_else(|| not_sent("listen"))? {
+            Ok(rows) => rows.into_iter().next().map(Some).ok_or_else(|| strange("listen")),
+            Err(DriverError::Server(error)) if error.code == 1317 => Ok(None),
+            Err(error) => Err(fault("listen", &error)),
+        }
+    }
+
     /// Calls a procedure. One that the server undid for the sake of another is called again: nothing of it was done.
     pub(super) async fn call(
         &self,

@@ -82,6 +82,9 @@ CREATE TABLE IF NOT EXISTS fencelock_broken (
 ) ENGINE = InnoDB
 //
 
+CREATE TABLE IF NOT EXISTS fencelock_fenced (resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB
+//
+
 -- Procedures whose names begin with fencelock__ are called by the others alone, with the bucket locked, unless they say otherwise.
 
 -- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some: after a
@@ -217,8 +220,10 @@ BEGIN
             LEAVE waiters;
         ELSE
             UPDATE fencelock_place SET granted = TRUE, since = v_now WHERE b = p_b AND name = p_name AND seq = v_seq;
-            UPDATE fencelock_session SET rung = rung + 1 WHERE id = v_session;
-            SET @fencelock_bells = CONCAT(@fencelock_bells, v_bell, ',');
+            IF NOT FIND_IN_SET(v_bell, @fencelock_bells) THEN
+                UPDATE fencelock_session SET rung = rung + 1 WHERE id = v_session;
+                SET @fencelock_bells = CONCAT(@fencelock_bells, v_bell, ',');
+            END IF;
             SET v_used = v_used + v_weight;
             IF v_used >= v_capacity THEN
                 LEAVE waiters;
@@ -277,7 +282,7 @@ BEGIN
 END
 //
 
--- Wakes the listening connections of those who were granted: KILL QUERY ends their SLEEP. A ring that nobody hears costs a look. After the
+-- Wakes the listening connections of those who were granted: KILL QUERY ends their sleep. A ring that nobody hears costs a look. After the
 -- commit, and in no transaction.
 DROP PROCEDURE IF EXISTS fencelock__ring
 //
@@ -620,17 +625,22 @@ BEGIN
 END
 //
 
--- Sleeps until the session was rung more often than `p_mark`, for so many seconds at most: how often it was. The connection has the lock that
--- is called as the bell, and is rung by the end of its SLEEP: what comes while it sleeps is heard, and what came before is seen. It locks
--- nothing.
+-- Sleeps until the session was rung more often than `p_mark`, for so many seconds at most: how often it was, and whether the lock of the name
+-- `p_pillow` was free. It sleeps by waiting for that lock, which the session's other connection has: KILL of a SLEEP() is slow, it can wait
+-- for a mutex of the whole server for 2 s. This connection has the lock that is called as the bell, and is rung by the end of this query:
+-- what comes while it sleeps is heard, and what came before is seen. It locks no row.
 DROP PROCEDURE IF EXISTS fencelock_listen
 //
-CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_seconds INT) SQL SECURITY DEFINER
+CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_pillow VARBINARY(64), p_seconds INT) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_free BOOLEAN DEFAULT FALSE;
     IF p_mark = (SELECT rung FROM fencelock_session WHERE id = p_session) THEN
-        DO SLEEP(p_seconds);
+        SET v_free = COALESCE(GET_LOCK(p_pillow, p_seconds), 0);
     END IF;
-    SELECT COALESCE((SELECT rung FROM fencelock_session WHERE id = p_session), -1);
+    IF v_free THEN
+        DO RELEASE_LOCK(p_pillow);
+    END IF;
+    SELECT COALESCE((SELECT rung FROM fencelock_session WHERE id = p_session), -1), v_free;
 END
 //
 
@@ -802,6 +812,37 @@ BEGIN
     END WHILE;
     CALL fencelock__ring();
     SELECT v_upto % 4096;
+END
+//
+
+-- For users' own transactions, of any isolation level and time zone. -----------------------------------------------------------------------
+
+-- Fails unless this grant is current, and keeps it from ending until the transaction does: a release, an expiry and a break wait. The token
+-- is that of the guard, as a number. A lock that is read sees what is committed, however old the transaction's snapshot is.
+DROP PROCEDURE IF EXISTS fencelock_hold
+//
+CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    DECLARE v_seq BIGINT;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
+    IF v_seq IS NULL THEN
+        SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = 'the lock is not held under this token: it was released, broken or lost';
+    END IF;
+END
+//
+
+-- Refuses a token that is lower than one that was seen for this resource, and remembers the highest.
+DROP PROCEDURE IF EXISTS fencelock_fence
+//
+CREATE PROCEDURE fencelock_fence(p_resource VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_token BIGINT;
+    INSERT INTO fencelock_fenced VALUES (p_resource, p_token) ON DUPLICATE KEY UPDATE token = GREATEST(token, p_token);
+    SELECT token INTO v_token FROM fencelock_fenced WHERE resource = p_resource FOR UPDATE;
+    IF p_token IS NULL OR v_token > p_token THEN
+        SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is older than one that was seen for this resource';
+    END IF;
 END
 //
 

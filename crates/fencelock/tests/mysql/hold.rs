@@ -1,0 +1,97 @@
+//! `fencelock_hold`: the check of the grant and the write in one transaction.
+
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+use crate::lab::{acquire, acquiring, client, connection, database, soon, state, until_queued};
+
+async fn hold(user: &mut Conn, name: &str, token: i64) -> mysql_async::Result<()> {
+    user.exec_drop("CALL fencelock_hold(?, ?)", (name, token)).await
+}
+
+#[tokio::test]
+async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwhile() {
+    let url = database();
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        for end in ["COMMIT", "ROLLBACK"] {
+            let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+            let mut user = connection(&url).await;
+            user.query_drop(format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await.unwrap();
+            user.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+            // Later than the snapshot.
+            let guard = acquire(&one, "job").await;
+            let waiting = acquiring(&other, "job");
+            until_queued(&other, "job", 2).await;
+            hold(&mut user, "job", guard.token().unwrap().to_i64()).await.unwrap();
+            let releasing = tokio::spawn(guard.release());
+            // Other names of the same client go on, and its session is renewed, while the release waits.
+            for _ in 0..20 {
+                acquire(&one, "another").await.release().await.unwrap();
+            }
+            assert!(!releasing.is_finished() && !waiting.is_finished(), "{level} {end}");
+            user.query_drop(end).await.unwrap();
+            soon(releasing).await.unwrap().unwrap();
+            soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+            until_queued(&one, "job", 0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
+    let url = database();
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let token = guard.token().unwrap().to_i64();
+    for (name, token) in
+        [("job", token - 1), ("job", token << 12), ("job", 0), ("other", token), ("Job", token), ("job ", token)]
+    {
+        assert_eq!(state(hold(&mut user, name, token).await), "FL001", "{name} {token}");
+    }
+    hold(&mut user, "job", token).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(state(hold(&mut user, "job", token).await), "FL001");
+}
+
+/// The plain reads of an old snapshot still see the grant.
+#[tokio::test]
+async fn a_grant_that_ended_since_the_snapshot_of_the_transaction_is_refused() {
+    let url = database();
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let token = guard.token().unwrap().to_i64();
+    user.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+    guard.release().await.unwrap();
+    let seen: Option<i64> = user.query_first("SELECT COUNT(*) FROM fencelock_place").await.unwrap();
+    assert_eq!(seen, Some(1));
+    assert_eq!(state(hold(&mut user, "job", token).await), "FL001");
+}
+
+#[tokio::test]
+async fn a_dead_holder_whose_grant_is_held_keeps_the_lock_until_the_transaction_ends() {
+    let url = database();
+    let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    let mut user = connection(&url).await;
+    let guard = acquire(&one, "job").await;
+    user.query_drop("BEGIN").await.unwrap();
+    hold(&mut user, "job", guard.token().unwrap().to_i64()).await.unwrap();
+    let mut admin = connection(&url).await;
+    admin.query_drop("UPDATE fencelock_session SET expires = 0 ORDER BY expires LIMIT 1").await.unwrap();
+    admin.query_drop("DELETE FROM fencelock_session WHERE expires = 0").await.unwrap();
+    let next = acquiring(&client(&url, 60_000).await, "job");
+    until_queued(&other, "job", 1).await;
+    assert!(!next.is_finished());
+    user.query_drop("COMMIT").await.unwrap();
+    soon(next).await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fence_refuses_what_is_older_than_what_it_saw() {
+    let url = database();
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
+    drop(acquire(&one, "job").await);
+    for (token, expected) in [(7_i64, None), (7, None), (9, None), (8, Some("FL002")), (9, None)] {
+        let said = user.exec_drop("CALL fencelock_fence('stock', ?)", (token,)).await;
+        assert_eq!(said.is_err().then(|| state(said)).as_deref(), expected, "{token}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The store `mysql:` on real servers: transactions that hold a lock, rights, servers in trouble, bad input. What kills servers or loads
+//! the machine is in `tests/deep/mysql.rs`.
+//!
+//! Laws are in `fencelock-conformance`.
+
+mod hold;
+mod lab;
+mod trouble;

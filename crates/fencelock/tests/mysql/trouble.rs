@@ -1,0 +1,153 @@
+//! Servers that limit, refuse or lack something, and what is not for the procedures.
+
+use fencelock::{Client, ErrorKind};
+use fencelock_testbed::mysql::{Server, Settings};
+use mysql_async::prelude::Queryable;
+
+use crate::lab::{acquire, acquiring, client, connection, database, soon, state, until, until_queued};
+
+async fn refusal(url: &str) -> fencelock::Error {
+    Client::connect(&format!("{url}?ttl_ms=60000")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_server_whose_limits_are_short_costs_no_lock_and_no_wake_up() {
+    let limits =
+        ["--wait-timeout=2", "--max-statement-time=1", "--innodb-lock-wait-timeout=1", "--lock-wait-timeout=1"];
+    let modes =
+        ["--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=SERIALIZABLE"];
+    let zones = ["--default-time-zone=+05:00", "--autocommit=0", "--character-set-server=latin1"];
+    let settings =
+        limits.iter().chain(&modes).chain(&zones).fold(Settings::default(), |settings, one| settings.with(one));
+    let server = Server::start(settings).unwrap();
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    let name = "stra\u{df}e 'x' \"y\" \\z `";
+    let guard = acquire(&one, name).await;
+    let waiting = acquiring(&other, name);
+    until_queued(&one, name, 2).await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_no_time_of_its_own_for_a_row_that_waited_is_refused() {
+    let server = Server::start(Settings::default().with("--sysdate-is-now")).unwrap();
+    let error = refusal(&server.url()).await;
+    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("--sysdate-is-now"), "{error}");
+}
+
+/// Also where the procedures belong to somebody who may write there.
+#[tokio::test]
+async fn a_server_that_is_read_only_grants_nothing_and_is_looked_at() {
+    let server = Server::start(Settings::default()).unwrap();
+    let admin = format!("mysql://root@{}/fencelock", server.address());
+    let holder = client(&admin, 60_000).await;
+    let guard = acquire(&holder, "job").await;
+    server.sql("SET GLOBAL read_only = 1").unwrap();
+    let error = refusal(&server.url()).await;
+    assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("read-only"), "{error}");
+    // The connection was there before.
+    let error = holder.mutex("other").unwrap().try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    let mut user = connection(&server.url()).await;
+    assert_eq!(user.query::<i64, _>("SELECT seq FROM fencelock_place").await.unwrap().len(), 1);
+    server.sql("SET GLOBAL read_only = 0").unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_inside_of_a_transaction_is_refused_and_the_transaction_goes_on() {
+    let url = database();
+    let one = client(&url, 60_000).await;
+    drop(acquire(&one, "job").await);
+    let mut user = connection(&url).await;
+    user.query_drop("SET time_zone = '+00:00'").await.unwrap();
+    user.query_drop("CREATE TABLE mine (a INT) ENGINE = InnoDB").await.unwrap();
+    for begin in ["BEGIN", "SET autocommit = 0"] {
+        user.query_drop(begin).await.unwrap();
+        user.query_drop("INSERT INTO mine VALUES (1)").await.unwrap();
+        assert_eq!(state(user.query_drop("CALL fencelock_close(1)").await), "25001", "{begin}");
+        user.query_drop("ROLLBACK").await.unwrap();
+        assert_eq!(user.query_first::<i64, _>("SELECT COUNT(*) FROM mine").await.unwrap(), Some(0), "{begin}");
+    }
+    user.query_drop("COMMIT").await.unwrap();
+    user.query_drop("SET time_zone = '+01:00'").await.unwrap();
+    assert_eq!(state(user.query_drop("CALL fencelock_close(1)").await), "FL003");
+}
+
+#[tokio::test]
+async fn tables_of_another_engine_and_of_others_are_refused() {
+    let url = database();
+    drop(acquire(&client(&url, 60_000).await, "job").await);
+    let mut admin = connection(&url).await;
+    admin.query_drop("ALTER TABLE fencelock_session ENGINE = MyISAM").await.unwrap();
+    let error = refusal(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("InnoDB"), "{error}");
+    admin.query_drop("ALTER TABLE fencelock_session ENGINE = InnoDB").await.unwrap();
+    admin.query_drop("UPDATE fencelock_layout SET version = 2").await.unwrap();
+    let error = refusal(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("layout 2"), "{error}");
+}
+
+#[tokio::test]
+async fn where_nobody_may_ring_waiters_look_and_get_the_lock() {
+    let server = Server::start(Settings::default()).unwrap();
+    // The definer may do nothing to connections of others.
+    let mut maker = client(&server.url(), 60_000).await;
+    drop(acquire(&maker, "job").await);
+    server.sql("CREATE USER guest@'%'; GRANT EXECUTE ON fencelock.* TO guest@'%'").unwrap();
+    let url = format!("mysql://guest@{}/fencelock", server.address());
+    let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    for _ in 0..3 {
+        let guard = acquire(&one, "job").await;
+        let waiting = acquiring(&other, "job");
+        until_queued(&one, "job", 2).await;
+        guard.release().await.unwrap();
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    }
+    maker = client(&server.url(), 60_000).await;
+    acquire(&maker, "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_that_are_ended_at_the_server_cost_no_lock_and_no_wake_up() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    for _ in 0..5 {
+        let guard = acquire(&one, "job").await;
+        let waiting = acquiring(&other, "job");
+        until_queued(&one, "job", 2).await;
+        server.sql("KILL USER fencelock").unwrap();
+        guard.check().unwrap();
+        soon(guard.release()).await.unwrap();
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_a_foreign_transaction_keeps_is_told_and_keeps_no_other_name_waiting() {
+    let url = database();
+    let one = client(&url, 6_000).await;
+    drop(acquire(&one, "job").await);
+    until_queued(&one, "job", 0).await;
+    let mut user = connection(&url).await;
+    user.query_drop("BEGIN").await.unwrap();
+    user.query_drop("SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2('job', 256), 3), 16, 10) FOR UPDATE")
+        .await
+        .unwrap();
+    let error = one.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    acquire(&one, "another").await.release().await.unwrap();
+    user.query_drop("ROLLBACK").await.unwrap();
+    until("it is free again", async || one.mutex("job").unwrap().try_acquire().await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn names_of_five_hundred_and_twelve_bytes_are_told_apart_by_the_last_one() {
+    let one = client(&database(), 60_000).await;
+    let name = |last: char| format!("{}{last}", "n".repeat(511));
+    let (first, second) = (acquire(&one, &name('a')).await, acquire(&one, &name('A')).await);
+    drop((first, second));
+}
