@@ -27,7 +27,7 @@ async fn cycles(url: &str, names: u64, count: u64, with_readers: bool) {
                 }
                 let which = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 let here = &inside[(which % names) as usize];
-                let lock = client.rwlock(&format!("job/{}", which % names)).unwrap();
+                let lock = client.rwlock(format!("job/{}", which % names)).unwrap();
                 if with_readers && number % 4 > 0 {
                     let guard = lock.read().await.unwrap();
                     assert!(here.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");

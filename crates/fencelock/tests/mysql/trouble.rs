@@ -151,3 +151,33 @@ async fn names_of_five_hundred_and_twelve_bytes_are_told_apart_by_the_last_one()
     let (first, second) = (acquire(&one, &name('a')).await, acquire(&one, &name('A')).await);
     drop((first, second));
 }
+
+#[tokio::test]
+async fn a_connection_is_encrypted_and_the_server_verified_by_its_name() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    // The server is another user.
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    std::fs::write(&certificate, cert.pem()).unwrap();
+    std::fs::write(&key, signing_key.serialize_pem()).unwrap();
+    let settings = Settings::default()
+        .with(&format!("--ssl-cert={}", certificate.display()))
+        .with(&format!("--ssl-key={}", key.display()));
+    let server = Server::start(settings).unwrap();
+    let at = |url: String, host: &str| {
+        let url = url.replace("127.0.0.1", host);
+        format!("{url}?sslmode=verify-full&tls_ca={}&ttl_ms=60000", certificate.display())
+    };
+    let one = Client::connect(&at(server.url(), "localhost")).await.unwrap();
+    acquire(&one, "job").await.release().await.unwrap();
+    let accepted = server.sql("SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'").unwrap();
+    assert!(!accepted.trim().ends_with("\t0"), "{accepted}");
+    let error = Client::connect(&at(server.url(), "127.0.0.1")).await.unwrap_err();
+    assert!(error.to_string().contains("not trusted"), "{error}");
+    let plain = Server::start(Settings::default().with("--skip-ssl")).unwrap();
+    let error = Client::connect(&at(plain.url(), "localhost")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("does not encrypt"), "{error}");
+}

@@ -1,6 +1,5 @@
 //! One connection: requests that share it, one after the other, and the task that drives it.
 
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,18 +216,12 @@ async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Ar
     }
 }
 
-fn ask(
-    wire: &mut Conn,
-    sql: String,
-    arguments: Option<Vec<Value>>,
-) -> impl Future<Output = Result<Vec<Row>, DriverError>> + Send + '_ {
-    async move {
-        match arguments {
-            None => wire.query_iter(sql).await?.collect_and_drop().await,
-            Some(arguments) => {
-                let arguments = if arguments.is_empty() { Params::Empty } else { Params::Positional(arguments) };
-                wire.exec_iter(sql, arguments).await?.collect_and_drop().await
-            }
+async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<Vec<Row>, DriverError> {
+    match arguments {
+        None => wire.query_iter(sql).await?.collect_and_drop().await,
+        Some(arguments) => {
+            let arguments = if arguments.is_empty() { Params::Empty } else { Params::Positional(arguments) };
+            wire.exec_iter(sql, arguments).await?.collect_and_drop().await
         }
     }
 }

@@ -87,6 +87,10 @@ fn happened(error: &AnyError) -> Meaning {
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::CleartextPluginDisabled,
         ) => denied("the server asks for a way to prove who we are that this release does not know"),
+        AnyError::Io(said) if ["certificate", "TLS"].iter().any(|word| said.to_string().contains(word)) => passing(
+            ErrorKind::Unreachable,
+            "no TLS connection: the server's certificate is not trusted, or the server speaks no TLS",
+        ),
         _ => {
             let message = "the connection was lost before the answer came, or what answered does not speak as a MySQL server does";
             Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
