@@ -99,6 +99,10 @@ async fn where_nobody_may_ring_waiters_look_and_get_the_lock() {
     drop(acquire(&maker, "job").await);
     server.sql("CREATE USER guest@'%'; GRANT EXECUTE ON fencelock.* TO guest@'%'").unwrap();
     let url = format!("mysql://guest@{}/fencelock", server.address());
+    let (mut ear, mut user) = (connection(&url).await, connection(&url).await);
+    ear.query_drop("SELECT GET_LOCK('bell', 0)").await.unwrap();
+    let refused: Option<i64> = user.query_first("CALL fencelock_try_bell('bell')").await.unwrap();
+    assert_eq!(refused, Some(1095));
     let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
     for _ in 0..3 {
         let guard = acquire(&one, "job").await;
