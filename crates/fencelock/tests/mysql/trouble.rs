@@ -185,3 +185,27 @@ async fn a_connection_is_encrypted_and_the_server_verified_by_its_name() {
     let error = Client::connect(&at(plain.url(), "localhost")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("does not encrypt"), "{error}");
 }
+
+#[tokio::test]
+async fn where_the_memory_may_lack_a_holder_nobody_is_granted_and_tokens_rise_over_a_restored_backup() {
+    let url = database();
+    let one = client(&url, 3_600_000).await;
+    let guard = acquire(&one, "job").await;
+    let before = guard.token().unwrap();
+    guard.release().await.unwrap();
+    let mut admin = connection(&url).await;
+    admin.query_drop("UPDATE fencelock_bucket SET last = 0").await.unwrap();
+    let guard = acquire(&one, "job").await;
+    assert!(guard.token().unwrap() > before);
+    guard.release().await.unwrap();
+    // As a replica of another number finds it, or who reads a dump in.
+    admin.query_drop("UPDATE fencelock_layout SET mark = 'another server'").await.unwrap();
+    let other = client(&url, 60_000).await;
+    let error = other.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    let waiting = acquiring(&other, "job");
+    until_queued(&one, "job", 1).await;
+    assert!(!waiting.is_finished());
+    admin.query_drop("UPDATE fencelock_layout SET quiet_until = 0").await.unwrap();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+}
