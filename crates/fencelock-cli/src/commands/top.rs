@@ -48,7 +48,7 @@ pub(crate) struct Top {
 
 impl Top {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        if !self.once && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        if !(self.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
             return Err(Failure::new(code::USAGE, "this is no terminal: give --once to print the list"));
         }
         let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch().await?;
