@@ -40,5 +40,11 @@ pub(crate) mod tls;
 #[cfg(all(any(feature = "redis", feature = "postgres"), not(any(feature = "redis-tls", feature = "postgres-tls"))))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg_attr(
+    not(all(feature = "redis", feature = "postgres")),
+    allow(dead_code, unused_imports, reason = "a layout may need a part of it")
+)]
+pub(crate) mod try_again;
 #[cfg(feature = "file")]
 pub(crate) mod waking_lock;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, Value};
 use serde::{Deserialize, Serialize};
 
-use super::lines::Next;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::record::{self, Identity};
+use crate::kit::try_again::{Next, Tried, Trying};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Capability, Entry, Expiry, Owner, PlaceId, RequestId};
@@ -95,9 +95,6 @@ impl Scripts {
     }
 }
 
-/// How long after the end of a key it is tried: also of one that is prolonged by a few milliseconds for ever.
-const AFTER_THE_END: Duration = Duration::from_millis(20);
-
 const NO_RECORDS: &str = "the key for the records of breaks is no list: it is `fencelock:breaks:` and the key of the lock; delete it, or use another name";
 
 /// How the keys of records of breaks begin.
@@ -106,17 +103,6 @@ const RECORDS: &str = "fencelock:breaks:";
 const ONLY_MUTEXES: &str = "this layout knows mutexes only: readers, writers and permits need `layout=fair`";
 const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
-
-/// What became of a try.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Tried {
-    /// With a token, where the layout has one.
-    Granted(Option<FencingToken>),
-    /// Somebody's, for so long at least unless it is given up; `None` for a key without an end.
-    Busy(Option<Duration>),
-    /// A key of this type is no lock of this layout.
-    Other(String),
-}
 
 /// What is under a key.
 pub(super) enum Found {
@@ -190,11 +176,10 @@ impl Dialect {
         format!("{RECORDS}{}{name}", self.prefix)
     }
 
-    /// How long the first of a line waits until its next try, for a lock that lives so long unless it is given up sooner.
-    pub(super) fn pause_of(&self, left: Option<Duration>) -> Duration {
-        let most = u64::try_from(2 * self.pause.as_millis()).unwrap_or(u64::MAX).max(1);
-        let pause = self.pause + Duration::from_millis(getrandom::u64().unwrap_or_default() % most);
-        left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8))
+    /// How the lines of a session are tried for.
+    pub(super) fn trying(&self) -> Trying {
+        let (hears, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
+        Trying { pause: self.pause, hears, passes, kind: self.marks.kind }
     }
 
     /// The key of a lock, and those beside it.
@@ -400,8 +385,7 @@ pub(crate) fn milliseconds(ttl: Duration) -> u64 {
 
 /// The lock is taken by something that is no lock of this layout, for which nobody can wait. The caller adds the name.
 pub(super) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
-    let message = "the name is held by another kind of lock, or is no lock: use another name or prefix, or the layout of that lock";
-    Error::new(ErrorKind::Layout, operation, message).with("type", kind).with("known", dialect.marks.kind)
+    dialect.trying().other_kind(operation, kind)
 }
 
 fn nonsense(cause: impl ToString) -> Error {

@@ -8,11 +8,11 @@ use futures_util::future::join_all;
 use redis::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::super::dialect::Tried;
 use super::calls::Bid;
 use super::fleet::{Given, heard, missing, no_quorum, open};
 use super::session::Core;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::try_again::Tried;
 use crate::time::Moment;
 
 /// What became of a bid, as those hear who ask the masters for it.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use super::super::dialect::{Dialect, Tried, call, milliseconds, plainly, tried};
+use super::super::dialect::{Dialect, call, milliseconds, plainly, tried};
+use crate::kit::try_again::Tried;
 use crate::store::{PlaceId, RequestId};
 use crate::stores::redis::wire::Call;
 

@@ -8,11 +8,11 @@ use futures_core::future::BoxFuture;
 use redis::RedisError;
 
 use super::super::dialect::Dialect;
-use super::super::lines::Lines;
 use super::Terms;
 use super::calls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
+use crate::kit::try_again::Lines;
 use crate::store::{Loss, Opening};
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
 use crate::time::Moment;

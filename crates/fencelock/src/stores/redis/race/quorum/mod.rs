@@ -23,9 +23,9 @@ use self::fleet::Fleet;
 use self::master::{MasterUser, Member};
 use self::session::{Core, QuorumSession};
 use super::Dialect;
-use super::lines::Lines;
 use super::member::Reader;
 use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::kit::try_again::Lines;
 use crate::name::Name;
 use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
 use crate::stores::redis::wire::{Config, LinkUser, link};
@@ -109,7 +109,7 @@ impl QuorumStore {
         }
         let (sender, mut events) = mpsc::unbounded_channel();
         let dialect = Arc::clone(&self.dialect);
-        let lines = Lines::new(Arc::clone(&dialect), sender);
+        let lines = Lines::new(dialect.trying(), sender);
         let member = Arc::new(Member::new(dialect, opening, self.terms, lines, self.masters.len()));
         let opening = &member.opening;
         let links = self.masters.iter().enumerate().map(|(master, config)| {

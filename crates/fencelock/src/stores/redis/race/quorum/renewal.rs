@@ -7,12 +7,12 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 
-use super::super::dialect::Tried;
 use super::calls::{self, Bid};
 use super::fleet::{Given, heard, open};
 use super::session::Core;
 use super::show;
 use crate::error::{Error, Result};
+use crate::kit::try_again::Tried;
 use crate::store::{Loss, PlaceId, PlaceList, Renewal};
 
 /// How many locks one script renews; the calls for all of them are on their way at once.

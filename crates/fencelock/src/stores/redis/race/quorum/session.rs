@@ -8,14 +8,14 @@ use futures_core::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::AbortHandle;
 
-use super::super::dialect::{Tried, other_kind, said};
-use super::super::lines::{Begun, Try};
+use super::super::dialect::{other_kind, said};
 use super::bidding::withdrawn;
 use super::calls::Bid;
 use super::fleet::{Fleet, Given, heard, open};
 use super::master::Member;
 use super::place::QuorumPlace;
 use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::try_again::{Begun, Tried, Try};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};

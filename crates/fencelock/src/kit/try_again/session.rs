@@ -1,4 +1,4 @@
-//! A session of a race layout, and its places.
+//! A session of a layout without a queue, and its places.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,36 +6,30 @@ use std::task::Poll;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{join_all, try_join_all};
-use redis::Value;
 
-use super::dialect::{Tried, other_kind, said};
-use super::lines::{Begun, Next};
-use super::member::{Member, give_back};
-use super::show;
-use crate::error::{Error, ErrorKind, Result};
+use super::lines::{Begun, Next, Try};
+use super::{Asks, Member, Tried, Wire};
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::reconnect::Reconnect;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
-use crate::stores::redis::wire::{Connection, Link};
 use crate::time::Moment;
 
-/// How many locks one script renews or gives up; the calls for all of them are on their way at once.
+/// How many locks one request renews or gives up; the requests for all of them are on their way at once.
 const LOCKS_PER_CALL: usize = 256;
 
 /// What a session and its places share.
-pub(super) struct Core {
-    pub(super) link: Arc<Link>,
-    pub(super) member: Arc<Member>,
+pub(super) struct Core<A: Asks> {
+    pub(super) link: Arc<Reconnect<A::Dial>>,
+    pub(super) member: Arc<Member<A>>,
 }
 
-impl Core {
+impl<A: Asks> Core<A> {
     async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
         self.member.alive("enter")?;
-        let dialect = &self.member.dialect;
-        dialect.check_name("enter", &entry.name)?;
-        dialect.check(entry.claim, self.member.opening.ttl).map_err(|error| error.with("name", &entry.name))?;
+        let said = self.member.asks.check(entry)?;
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
-        let said = said(entry, &self.member.opening.owner)?;
         let is_new = match self.member.lines.begin(entry, &said) {
             Begun::First => true,
             Begun::Again => false,
@@ -44,12 +38,13 @@ impl Core {
                 return Ok(Entered::Busy);
             }
             Begun::Known | Begun::Behind => return Ok(self.place(place)),
-            Begun::Other => return Err(other_kind("enter", "lock of another kind in this client", dialect)),
+            Begun::Other => return Err(self.other_kind("lock of another kind in this client")),
         };
-        let (tried, sent) = match self.ask(&place, entry.claim, &said, is_new).await {
+        let due = Try { place, claim: entry.claim, said: said.into() };
+        let (tried, sent) = match self.ask(&due, is_new).await {
             Ok(answer) => answer,
             Err(error) => {
-                if is_new && error.outcome() == crate::error::Outcome::NotApplied {
+                if is_new && error.outcome() == Outcome::NotApplied {
                     self.member.lines.forget(entry.id);
                 }
                 return Err(error);
@@ -57,7 +52,7 @@ impl Core {
         };
         if let Tried::Other(kind) = &tried {
             self.member.lines.forget(entry.id);
-            return Err(other_kind("enter", kind, dialect));
+            return Err(self.other_kind(kind));
         }
         let now = self.link.clock.now();
         let is_busy = !matches!(tried, Tried::Granted(_));
@@ -66,27 +61,23 @@ impl Core {
             return Ok(Entered::Busy);
         }
         self.member.lines.answered(entry.id, Ok(tried), (sent, self.member.opening.ttl), now);
-        Ok(self.place(place))
+        Ok(self.place(due.place))
+    }
+
+    fn other_kind(&self, kind: &str) -> Error {
+        self.member.lines.trying().other_kind("enter", kind)
     }
 
     fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
-        Entered::In(Box::new(RacePlace { core: Arc::clone(self), place, is_troubled: false }))
+        Entered::In(Box::new(TryAgainPlace { core: Arc::clone(self), place, is_troubled: false }))
     }
 
     /// Asks the server, and says when what it granted was sent.
-    async fn ask(&self, place: &PlaceId, claim: Claim, said: &str, is_new: bool) -> Result<(Tried, Moment)> {
+    async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
         let connection = self.link.connection().await?;
         // Connecting may have told that it is over.
         self.member.alive("enter")?;
-        let (dialect, ttl) = (&self.member.dialect, self.member.opening.ttl);
-        if let Some(quick) = dialect.quick(place, said, ttl).filter(|_| is_new && claim == Claim::MUTEX) {
-            let sent = self.link.clock.now();
-            if connection.command("enter", &quick).await? == Value::Okay {
-                return Ok((Tried::Granted(None), sent));
-            }
-        }
-        let sent = self.link.clock.now();
-        Ok((connection.run("enter", &dialect.acquire(place, claim, said, ttl)).await?, sent))
+        self.member.asks.take(&connection, due, is_new).await
     }
 
     /// Gives up one place by its value; says whether it was there.
@@ -99,7 +90,7 @@ impl Core {
             let connection = self.link.connection().await?;
             match lines.next_after(place) {
                 Some(next) => self.pass(&connection, place, next).await? > 0,
-                None => connection.run("leave", &self.member.dialect.leave(std::slice::from_ref(place))).await? > 0,
+                None => self.member.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,
             }
         } else {
             true
@@ -112,13 +103,12 @@ impl Core {
     async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
         let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
         self.member.alive("lighten")?;
-        let (lines, ttl) = (&self.member.lines, self.member.opening.ttl);
+        let lines = &self.member.lines;
         let (had, said) = lines.held_as(place.request).ok_or_else(gone)?;
         if had == claim {
             return Ok(());
         }
-        let call = self.member.dialect.lighten(place, &said, ttl).ok_or_else(gone)?;
-        if !self.link.connection().await?.run("lighten", &call).await? {
+        if !self.member.asks.lighten(&*self.link.connection().await?, place, claim, &said).await? {
             return Err(gone());
         }
         lines.lightened(place.request, claim);
@@ -126,15 +116,14 @@ impl Core {
     }
 
     /// Leaves, and tries for the next one of the line with the same request.
-    async fn pass(&self, connection: &Connection, place: &PlaceId, next: Next<'_>) -> Result<usize> {
+    async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
         let (clock, ttl) = (&self.link.clock, self.member.opening.ttl);
-        let Some(call) = self.member.dialect.pass(place, &next, ttl) else { return Ok(0) };
         let sent = clock.now();
-        let passed = connection.run("leave", &call).await?;
+        let passed = self.member.asks.pass(connection, place, &next).await?;
         let follower = next.place.clone();
         // Without a grant it is due as soon as this place is forgotten.
         if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, ttl), clock.now()) {
-            give_back(connection, &self.member.dialect, &[follower]).await;
+            self.member.give_back(connection, &[follower]).await;
         }
         Ok(passed.0)
     }
@@ -151,9 +140,9 @@ impl Core {
         if portions.is_empty() {
             portions.push(&[]);
         }
-        let dialect = &self.member.dialect;
+        let asks = &self.member.asks;
         let calls = portions.into_iter().map(async |portion| {
-            let lost = connection.run("renew", &dialect.renew(portion, ttl)).await?;
+            let lost = asks.renew(&connection, portion).await?;
             Ok::<_, Error>((portion, lost))
         });
         let mut lost = Vec::new();
@@ -170,7 +159,7 @@ impl Core {
         // Lost they are, whether or not the server says by whose will.
         let reasons = lost.iter().map(|place| {
             let token = self.member.lines.token(place.request);
-            show::broken(&connection, dialect, place, token)
+            asks.broken(&connection, place, token)
         });
         for (place, reason) in lost.iter().zip(join_all(reasons).await) {
             let reason = match reason {
@@ -196,10 +185,8 @@ impl Core {
         let all = lines.close();
         if !all.is_empty() && !matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
             let connection = self.link.connection().await?;
-            let dialect = &self.member.dialect;
-            let calls = all
-                .chunks(LOCKS_PER_CALL)
-                .map(|portion| async { connection.run("close session", &dialect.leave(portion)).await });
+            let asks = &self.member.asks;
+            let calls = all.chunks(LOCKS_PER_CALL).map(|portion| asks.leave(&connection, "close session", portion));
             try_join_all(calls).await?;
         }
         lines.end(Loss::Closed);
@@ -208,9 +195,9 @@ impl Core {
     }
 }
 
-pub(super) struct RaceSession(pub(super) Arc<Core>);
+pub(super) struct TryAgainSession<A: Asks>(pub(super) Arc<Core<A>>);
 
-impl Session for RaceSession {
+impl<A: Asks> Session for TryAgainSession<A> {
     fn over(&self) -> Option<Loss> {
         self.0.member.lines.over()
     }
@@ -232,14 +219,14 @@ impl Session for RaceSession {
     }
 }
 
-struct RacePlace {
-    core: Arc<Core>,
+struct TryAgainPlace<A: Asks> {
+    core: Arc<Core<A>>,
     place: PlaceId,
     /// The caller was told of an outage, and is to be told of its end.
     is_troubled: bool,
 }
 
-impl RacePlace {
+impl<A: Asks> TryAgainPlace<A> {
     /// Waits for news. The session tries; somebody has to be connected for that.
     async fn settle(&mut self) -> Result<Standing> {
         loop {
@@ -267,7 +254,7 @@ impl RacePlace {
     }
 }
 
-impl Place for RacePlace {
+impl<A: Asks> Place for TryAgainPlace<A> {
     fn id(&self) -> PlaceId {
         self.place.clone()
     }

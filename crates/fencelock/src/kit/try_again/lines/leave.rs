@@ -7,7 +7,7 @@ use crate::time::Moment;
 impl Lines {
     /// The place is given up: it is not tried for any more. Says whether it can be in the server. A waiter that was never tried for is
     /// given up without a request.
-    pub(in crate::stores::redis::race) fn leaves(&self, id: RequestId) -> bool {
+    pub(crate) fn leaves(&self, id: RequestId) -> bool {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&id) else { return true };
         slot.is_leaving = true;
@@ -15,7 +15,7 @@ impl Lines {
     }
 
     /// Forgets a place that is not in the server any more; says whether it was held or waited. The next of the line is due.
-    pub(in crate::stores::redis::race) fn forget(&self, id: RequestId) -> bool {
+    pub(crate) fn forget(&self, id: RequestId) -> bool {
         let mut state = self.lock();
         let LinesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.remove(&id) else { return false };

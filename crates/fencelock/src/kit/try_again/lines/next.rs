@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use super::{Lines, LinesState, Stand, Try};
 use crate::error::Result;
+use crate::kit::try_again::Tried;
 use crate::queue::Claim;
 use crate::store::PlaceId;
-use crate::stores::redis::race::dialect::Tried;
 use crate::time::Moment;
 
 /// Somebody who is being tried for with the release of the one before it. Dropped without an answer, it is due.
-pub(in crate::stores::redis::race) struct Next<'a> {
+pub(crate) struct Next<'a> {
     lines: &'a Lines,
-    pub(in crate::stores::redis::race) place: PlaceId,
-    pub(in crate::stores::redis::race) said: Arc<str>,
+    pub(crate) place: PlaceId,
+    pub(crate) said: Arc<str>,
     /// How many subscriptions to the channel of the name are this session's.
-    pub(in crate::stores::redis::race) ours: usize,
+    pub(crate) ours: usize,
     is_answered: bool,
 }
 
 impl Lines {
     /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
-    pub(in crate::stores::redis::race) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
+    pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
-        if self.dialect.scripts.pass.is_none() || state.over.is_some() || state.is_closing {
+        if !self.trying.passes || state.over.is_some() || state.is_closing {
             return None;
         }
         let LinesState { slots, lines, channels, .. } = &mut *state;
@@ -45,12 +45,7 @@ impl Lines {
 
 impl Next<'_> {
     /// What the server said of a request that was sent at `sent`, as [`Lines::answered`] is told.
-    pub(in crate::stores::redis::race) fn answered(
-        mut self,
-        tried: Result<Tried>,
-        sent: (Moment, Duration),
-        now: Moment,
-    ) -> bool {
+    pub(crate) fn answered(mut self, tried: Result<Tried>, sent: (Moment, Duration), now: Moment) -> bool {
         self.is_answered = true;
         self.lines.answered(self.place.request, tried, sent, now)
     }

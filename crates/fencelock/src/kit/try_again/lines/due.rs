@@ -10,20 +10,20 @@ use crate::store::{PlaceId, RequestId};
 use crate::time::Moment;
 
 /// One try that is due.
-pub(in crate::stores::redis::race) struct Try {
-    pub(in crate::stores::redis::race) place: PlaceId,
-    pub(in crate::stores::redis::race) claim: Claim,
-    pub(in crate::stores::redis::race) said: Arc<str>,
+pub(crate) struct Try {
+    pub(crate) place: PlaceId,
+    pub(crate) claim: Claim,
+    pub(crate) said: Arc<str>,
 }
 
 /// What is to be done now.
 #[derive(Default)]
-pub(in crate::stores::redis::race) struct Work {
-    pub(in crate::stores::redis::race) tries: Vec<Try>,
+pub(crate) struct Work {
+    pub(crate) tries: Vec<Try>,
     /// Names whose releases are to be heard from now on, and by whom.
-    pub(in crate::stores::redis::race) listen: Vec<(Name, Claim)>,
+    pub(crate) listen: Vec<(Name, Claim)>,
     /// Channels that are to be heard no more.
-    pub(in crate::stores::redis::race) ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
 }
 
 impl Work {
@@ -52,13 +52,13 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
 
 impl Lines {
     /// What is to be done, or when there will be something.
-    pub(in crate::stores::redis::race) fn due(&self, now: Moment) -> Result<Work, Moment> {
+    pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
         if state.over.is_some() || state.is_closing {
             return Err(Moment::NEVER);
         }
         let LinesState { slots, lines, contended, channels, .. } = &mut *state;
-        let hears = self.dialect.channel.is_some();
+        let hears = self.trying.hears;
         let (mut work, mut next) = (Work::default(), Moment::NEVER);
         contended.retain(|name| {
             let Some(line) = lines.get(name) else { return false };

@@ -19,16 +19,16 @@ use crate::time::Moment;
 use crate::token::FencingToken;
 
 use self::due::asks_at_once;
-pub(super) use self::due::{Try, Work};
-pub(super) use self::next::Next;
+pub(crate) use self::due::{Try, Work};
+pub(crate) use self::next::Next;
 use super::channels::Channels;
-use super::dialect::{Dialect, Tried, other_kind};
+use super::{Tried, Trying};
 
 /// How many locks are tried at once.
-pub(super) const TRIES: usize = 64;
+const TRIES: usize = 64;
 
-pub(super) struct Lines {
-    dialect: Arc<Dialect>,
+pub(crate) struct Lines {
+    trying: Trying,
     state: Mutex<LinesState>,
     events: mpsc::UnboundedSender<SessionEvent>,
     /// Rung when somebody may be due sooner than was known.
@@ -76,7 +76,7 @@ enum Stand {
 }
 
 /// What is to be done for a request that came.
-pub(super) enum Begun {
+pub(crate) enum Begun {
     /// It may be let in, and nobody asked the server.
     First,
     /// It may be let in, and may be in the server already.
@@ -90,20 +90,25 @@ pub(super) enum Begun {
 }
 
 impl Lines {
-    pub(super) fn new(dialect: Arc<Dialect>, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
-        Self { dialect, state: Mutex::default(), events, bell: Notify::new() }
+    pub(crate) fn new(trying: Trying, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
+        Self { trying, state: Mutex::default(), events, bell: Notify::new() }
+    }
+
+    /// How they are tried for.
+    pub(super) fn trying(&self) -> Trying {
+        self.trying
     }
 
     fn lock(&self) -> MutexGuard<'_, LinesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn over(&self) -> Option<Loss> {
+    pub(crate) fn over(&self) -> Option<Loss> {
         self.lock().over
     }
 
     /// The session is over, for the first reason that is given.
-    pub(super) fn end(&self, loss: Loss) {
+    pub(crate) fn end(&self, loss: Loss) {
         let mut state = self.lock();
         if state.over.is_none() {
             state.over = Some(loss);
@@ -113,11 +118,11 @@ impl Lines {
     }
 
     /// Something may have happened to places that only a renewal can tell.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn doubt(&self) {
         let _ = self.events.send(SessionEvent::Doubtful);
     }
 
-    pub(super) fn begin(&self, entry: &Entry, said: &str) -> Begun {
+    pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Begun {
         let mut state = self.lock();
         let LinesState { slots, lines, contended, .. } = &mut *state;
         if let Some(slot) = slots.get_mut(&entry.id) {
@@ -143,7 +148,7 @@ impl Lines {
 
     /// What the server said of a request that was sent at `sent` and is granted for `ttl` from then on, if it is. Says whether the place
     /// has to be deleted in the server: it was granted, and may have been given up before that.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &self,
         id: RequestId,
         tried: Result<Tried>,
@@ -166,14 +171,14 @@ impl Lines {
                 slot.stand = Stand::Granted(Grant { valid_until: Some(sent.after(ttl)), ..Grant::new(token) });
             }
             Ok(Tried::Busy(lives)) => left = lives,
-            Ok(Tried::Other(kind)) => slot.trouble = Some(other_kind("next", &kind, &self.dialect)),
+            Ok(Tried::Other(kind)) => slot.trouble = Some(self.trying.other_kind("next", &kind)),
             Err(error) => {
                 slot.asked = true;
                 slot.trouble = Some(error);
             }
         }
         if slot.stand == Stand::Waiting {
-            slot.due = if is_heard_of { now } else { now.after(self.dialect.pause_of(left)) };
+            slot.due = if is_heard_of { now } else { now.after(self.trying.pause_of(left)) };
             contended.insert(slot.name.clone());
         }
         // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
@@ -186,7 +191,7 @@ impl Lines {
         is_unwanted
     }
 
-    pub(super) fn standing(&self, id: RequestId) -> Standing {
+    pub(crate) fn standing(&self, id: RequestId) -> Standing {
         let state = self.lock();
         if let Some(loss) = state.over {
             return Standing::Lost(loss);
@@ -200,7 +205,7 @@ impl Lines {
     }
 
     /// Ready with what is wrong, or with nothing when its task has to look around.
-    pub(super) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
+    pub(crate) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
         let mut state = self.lock();
         let is_over = state.over.is_some();
         let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(Ok(())) };
@@ -213,12 +218,12 @@ impl Lines {
     }
 
     /// Before a channel of this name is subscribed to. Says which one need not be heard any more.
-    pub(super) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
+    pub(crate) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         self.lock().channels.begin(name, channel, claim, now)
     }
 
     /// Its channel is heard now, or the server refused that. What happened before is not known, so the first of its line is due.
-    pub(super) fn hears(&self, name: &Name, is_heard: bool, now: Moment) {
+    pub(crate) fn hears(&self, name: &Name, is_heard: bool, now: Moment) {
         let mut state = self.lock();
         state.channels.is_answered(name, is_heard, now);
         if is_heard && state.make_due(name) {
@@ -227,7 +232,7 @@ impl Lines {
     }
 
     /// Somebody released a lock.
-    pub(super) fn heard(&self, channel: &[u8]) {
+    pub(crate) fn heard(&self, channel: &[u8]) {
         let mut state = self.lock();
         let names: Vec<Name> = state.channels.names(channel).cloned().collect();
         let mut waits = false;
@@ -240,12 +245,12 @@ impl Lines {
     }
 
     /// Completes when somebody may be due sooner.
-    pub(super) async fn rung(&self) {
+    pub(crate) async fn rung(&self) {
         self.bell.notified().await;
     }
 
     /// What was asked for on an earlier connection is asked for again.
-    pub(super) fn connected(&self) {
+    pub(crate) fn connected(&self) {
         let mut state = self.lock();
         // Nothing is subscribed to there yet.
         state.channels = Channels::default();
@@ -256,19 +261,19 @@ impl Lines {
     }
 
     /// Those that wait have to see to a connection.
-    pub(super) fn disconnected(&self) {
+    pub(crate) fn disconnected(&self) {
         self.lock().slots.values_mut().for_each(LineSlot::wake);
     }
 
     /// What a place that is held is and says of itself.
-    pub(super) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
+    pub(crate) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
         let state = self.lock();
         let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, Stand::Granted(_)))?;
         Some((slot.claim, Arc::clone(&slot.said)))
     }
 
     /// A place that is held has this claim now. Who waits behind it may be let in.
-    pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
+    pub(crate) fn lightened(&self, id: RequestId, claim: Claim) {
         if let Some(slot) = self.lock().slots.get_mut(&id) {
             slot.claim = claim;
         }
@@ -276,12 +281,12 @@ impl Lines {
     }
 
     /// The token of a place that is held.
-    pub(super) fn token(&self, id: RequestId) -> Option<FencingToken> {
+    pub(crate) fn token(&self, id: RequestId) -> Option<FencingToken> {
         self.standing(id).grant()?.token
     }
 
     /// What of these is in the server as ours, and what is not known.
-    pub(super) fn held_of(&self, places: Vec<PlaceId>) -> (Vec<PlaceId>, Vec<PlaceId>) {
+    pub(crate) fn held_of(&self, places: Vec<PlaceId>) -> (Vec<PlaceId>, Vec<PlaceId>) {
         let state = self.lock();
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for place in places {
@@ -294,7 +299,7 @@ impl Lines {
         (held, gone)
     }
 
-    pub(super) fn is_valid_until(&self, id: RequestId, end: Moment) {
+    pub(crate) fn is_valid_until(&self, id: RequestId, end: Moment) {
         if let Some(slot) = self.lock().slots.get_mut(&id)
             && let Stand::Granted(grant) = &mut slot.stand
         {
@@ -303,7 +308,7 @@ impl Lines {
     }
 
     /// A place was taken from us, or broken for this reason. Its line goes on at once.
-    pub(super) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
+    pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
         let LinesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&place.request) else { return };
@@ -323,7 +328,7 @@ impl Lines {
     }
 
     /// From now on nobody is tried for. Says what may be in the server.
-    pub(super) fn close(&self) -> Vec<PlaceId> {
+    pub(crate) fn close(&self) -> Vec<PlaceId> {
         self.lock().is_closing = true;
         self.all()
     }
@@ -336,7 +341,7 @@ impl Lines {
     }
 
     /// Refuses what only a living session can do.
-    pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
         match self.over() {
             None => Ok(()),
             Some(_) => Err(Error::new(ErrorKind::Lost, operation, "the session is over")),

@@ -1,0 +1,111 @@
+//! What lives as long as a session does, on whichever connection, and the tries for those who wait.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures_core::future::BoxFuture;
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
+
+use super::lines::{Lines, Work};
+use super::{Asks, Trying};
+use crate::error::Result;
+use crate::kit::reconnect::Dial;
+use crate::store::{Loss, Opening, PlaceId, SessionEvent};
+use crate::time::Moment;
+
+/// What requests of a session are sent on.
+pub(crate) type Wire<A> = <<A as Asks>::Dial as Dial>::Connection;
+
+/// What lives as long as a session does. Nothing in the server stands for the session itself.
+pub(crate) struct Member<A> {
+    pub(crate) asks: A,
+    pub(crate) opening: Opening,
+    pub(crate) lines: Lines,
+    /// Before the newest request was sent by which the session counts as living; 0 before it is open.
+    confirmed: AtomicU64,
+}
+
+impl<A: Asks> Member<A> {
+    pub(crate) fn new(
+        asks: A,
+        opening: Opening,
+        trying: Trying,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Arc<Self> {
+        Arc::new(Self { asks, opening, lines: Lines::new(trying, events), confirmed: AtomicU64::new(0) })
+    }
+
+    /// Before the newest request was sent by which the session counts as living; at 0 it was never open.
+    pub(crate) fn confirmed(&self) -> Moment {
+        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.confirmed().as_nanos() != 0
+    }
+
+    pub(crate) fn confirm(&self, sent: Moment) {
+        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Refuses what only a living session can do. One that was not renewed for its ttl holds nothing any more.
+    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
+        if self.is_open() && self.opening.clock.now() >= self.confirmed().after(self.opening.ttl) {
+            self.lines.end(Loss::Expired);
+        }
+        self.lines.alive(operation)
+    }
+
+    /// Tries for those who are first in their lines, when they are due, until the connection ends.
+    pub(crate) fn tries(self: &Arc<Self>, connection: &Arc<Wire<A>>) -> BoxFuture<'static, ()> {
+        let (weak, member) = (Arc::downgrade(connection), Arc::clone(self));
+        Box::pin(async move {
+            loop {
+                // First, so that nobody is marked as tried for whom nothing is sent.
+                let Some(connection) = Weak::upgrade(&weak) else { return };
+                match member.lines.due(member.opening.clock.now()) {
+                    Ok(work) => member.do_it(work, &connection).await,
+                    Err(next) => {
+                        drop(connection);
+                        tokio::select! {
+                            biased;
+                            () = member.lines.rung() => {}
+                            () = member.opening.clock.sleep_until(next) => {}
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// What is due, side by side.
+    async fn do_it(&self, work: Work, connection: &Wire<A>) {
+        let clock = &*self.opening.clock;
+        let tries = async {
+            let answers =
+                join_all(work.tries.iter().map(async |due| (due, self.asks.take(connection, due, false).await)));
+            let mut unwanted = Vec::new();
+            for (due, tried) in answers.await {
+                let (tried, sent) = match tried {
+                    Ok((tried, sent)) => (Ok(tried), sent),
+                    Err(error) => (Err(error), clock.now()),
+                };
+                if self.lines.answered(due.place.request, tried, (sent, self.opening.ttl), clock.now()) {
+                    unwanted.push(due.place.clone());
+                }
+            }
+            if !unwanted.is_empty() {
+                self.give_back(connection, &unwanted).await;
+            }
+        };
+        tokio::join!(tries, self.asks.hear(connection, &self.lines, &work));
+    }
+
+    /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.
+    pub(super) async fn give_back(&self, connection: &Wire<A>, places: &[PlaceId]) {
+        if let Err(error) = self.asks.leave(connection, "withdraw", places).await {
+            tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free when its ttl is over");
+        }
+    }
+}
