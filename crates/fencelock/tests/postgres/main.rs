@@ -7,6 +7,7 @@ mod hold;
 mod lab;
 mod rights;
 mod schema;
+mod tables;
 mod trouble;
 mod undone;
 mod ways;

@@ -12,3 +12,12 @@ fencelock_conformance::suite!("postgres", || fixtures::postgres(""), laws = time
 mod limited {
     fencelock_conformance::suite!("postgres with limits", super::limited, only = mutexes);
 }
+
+mod distributed_lock {
+    fencelock_conformance::suite!(
+        "postgres distributed_lock",
+        || super::fixtures::postgres("layout=distributed_lock"),
+        only = mutexes,
+        laws = timed
+    );
+}

@@ -8,20 +8,35 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::task::AbortHandle;
-use tokio_postgres::types::{FromSql, ToSql};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::dial::{Plain, Stream, dial};
-use super::fault::fault;
+use super::fault::{Own, fault, fault_in};
 use super::link::Dialler;
-use super::member::Member;
 use super::setup::{DIRECT, called};
 use super::url::Address;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
 use crate::time::Clock;
+
+/// What is done on a connection besides requests, until it ends. Chores hold the connection weakly, or it would never be closed.
+pub(super) type Chores = BoxFuture<'static, ()>;
+
+/// The session that connections are made for, or somebody who looks at locks.
+pub(super) trait User: Send + Sync {
+    /// Says the first words on a new connection, whose server is fit by then.
+    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>>;
+
+    /// Something was told on the connection of this number.
+    fn heard(&self, _connection: u64, _message: &[u8]) {}
+
+    /// The connection of this number ended.
+    fn disconnected(&self, _connection: u64) {}
+}
 
 /// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
 const RINGING: [&str; 3] = ["leave", "lighten", "break_grant"];
@@ -65,7 +80,7 @@ impl Connection {
         let (client, wire) = dial(config, server, &*by.clock, greet).await?;
         let traffic = Arc::new(Traffic::default());
         let silence = given_up(Arc::clone(&traffic), Arc::clone(&by.clock), by.silence);
-        let end = End { member: by.member.clone(), number };
+        let end = End { user: by.user.clone(), number };
         let task = tasks.spawn(drive(end, wire, silence));
         Ok(Arc::new(Self {
             client,
@@ -99,6 +114,18 @@ impl Connection {
         let messages = self.answered(self.client.simple_query(sql)).await.map_err(|error| fault(operation, &error))?;
         let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
         Ok(messages.into_iter().filter_map(row).collect())
+    }
+
+    /// Runs one statement that the server does not keep, in one round trip. `own` says what some error codes mean.
+    pub(super) async fn query(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+        own: Own<'_>,
+    ) -> Result<Vec<Row>> {
+        let rows = self.answered(self.client.query_typed(sql, parameters)).await;
+        rows.map_err(|error| fault_in(operation, &error, own))
     }
 
     /// Has the server prepare calls of the functions of `schema`, all in one round trip.
@@ -204,7 +231,7 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
         loop {
             match wire.poll_message(cx) {
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    end.member.iter().for_each(|member| member.hub.heard(end.number, told.payload().as_bytes()));
+                    end.user.iter().for_each(|user| user.heard(end.number, told.payload().as_bytes()));
                 }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => {
@@ -225,13 +252,13 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
 
 /// Tells the session that a connection of it ended, also when the task is dropped.
 struct End {
-    member: Option<Arc<Member>>,
+    user: Option<Arc<dyn User>>,
     number: u64,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.member.iter().for_each(|member| member.hub.disconnected(self.number));
+        self.user.iter().for_each(|user| user.disconnected(self.number));
     }
 }
 

@@ -6,12 +6,24 @@ use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &tokio_postgres::Error) -> Error {
+    fault_in(operation, error, &|_| None)
+}
+
+/// The same, where `own` says what some codes mean.
+pub(super) fn fault_in(operation: &'static str, error: &tokio_postgres::Error, own: Own<'_>) -> Error {
     let Some(said) = error.as_db_error() else {
         return happened(error).of(operation).with("cause", chain(error));
     };
     let told: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
-    meant(said.code().code()).of(operation).with("cause", told).with("sqlstate", said.code().code())
+    own(said.code().code())
+        .unwrap_or_else(|| meant(said.code().code()))
+        .of(operation)
+        .with("cause", told)
+        .with("sqlstate", said.code().code())
 }
+
+/// What some of the server's error codes mean to a layout.
+pub(super) type Own<'a> = &'a (dyn Fn(&str) -> Option<Meaning> + Sync);
 
 /// What the server said: the table of its error codes is in appendix A of its documentation. An error ends the transaction, so nothing
 /// was done, but for those that end the connection.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::connection::Connection;
+use super::connection::{Connection, User};
 use super::member::Member;
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
@@ -33,6 +33,10 @@ pub(super) enum Purpose {
     Patience,
     /// Looking at locks, if there are any: a standby will do.
     Looks,
+    /// Locks of others, for which nothing of ours is needed.
+    Tables,
+    /// Looking at those.
+    TableLooks,
     /// Making the schema.
     Migration,
 }
@@ -48,8 +52,8 @@ pub(super) struct Dialler {
     pub(super) silence: Duration,
     /// How long a request waits for rows that another transaction keeps.
     lock_timeout: Duration,
-    /// The session that is opened on the connections.
-    pub(super) member: Option<Arc<Member>>,
+    /// Who speaks first on the connections.
+    pub(super) user: Option<Arc<dyn User>>,
     /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
 }
@@ -57,7 +61,16 @@ pub(super) struct Dialler {
 /// A way for a session, or for somebody who only looks.
 pub(super) fn link(config: &Arc<Config>, member: Option<Arc<Member>>) -> Arc<Link> {
     let purpose = if member.is_some() { Purpose::Locks } else { Purpose::Looks };
-    let dialler = Dialler { member: member.clone(), ..dialler(config, purpose, member.as_deref().map(|m| &m.opening)) };
+    let user = member.clone().map(|member| member as Arc<dyn User>);
+    let dialler = Dialler { user, ..dialler(config, purpose, member.as_deref().map(|m| &m.opening)) };
+    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
+    Reconnect::new(dialler, clock, patience)
+}
+
+/// The same to a server on which nothing of ours is needed.
+pub(super) fn link_to_tables(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Arc<Link> {
+    let purpose = if opening.is_some() { Purpose::Tables } else { Purpose::TableLooks };
+    let dialler = Dialler { user: Some(user), ..dialler(config, purpose, opening) };
     let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
     Reconnect::new(dialler, clock, patience)
 }
@@ -68,7 +81,7 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
     let patience = opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE);
     let silence = (ttl * 3 / 10).min(MOST_PATIENCE);
     let (silence, lock_timeout) = match purpose {
-        Purpose::Locks | Purpose::Looks => (silence, silence / 2),
+        Purpose::Locks | Purpose::Looks | Purpose::Tables | Purpose::TableLooks => (silence, silence / 2),
         // What waits is silent for as long as the server lets it wait: less than the caller waits, so that it hears why there is no answer.
         Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
         // Somebody else who makes the schema is waited for.
@@ -76,7 +89,7 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
     };
     let clock = opening.map_or_else(system, |opening| Arc::clone(&opening.clock));
     let tasks = opening.map(|opening| opening.tasks.clone());
-    Dialler { config: Arc::clone(config), clock, purpose, patience, silence, lock_timeout, member: None, tasks }
+    Dialler { config: Arc::clone(config), clock, purpose, patience, silence, lock_timeout, user: None, tasks }
 }
 
 /// A connection of its own, with no session.
@@ -149,20 +162,22 @@ impl Dialler {
     async fn greeted(&self, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
         let connection = Connection::open(self, server, number, tasks).await?;
         let greeted = async {
-            let only_looks = self.purpose == Purpose::Looks;
+            let only_looks = matches!(self.purpose, Purpose::Looks | Purpose::TableLooks);
             let met = meet(&connection, only_looks, self.silence, self.lock_timeout).await;
             if let (Err(_), Address::Tcp(named)) = (&met, server) {
                 // Another server of the same name may be fit.
                 self.config.addresses.forget(named);
             }
             met?;
-            if self.purpose == Purpose::Migration || !our_schema(&connection, &self.config.schema, only_looks).await? {
-                return Ok(());
+            if matches!(self.purpose, Purpose::Locks | Purpose::Patience | Purpose::Looks) {
+                if !our_schema(&connection, &self.config.schema, only_looks).await? {
+                    return Ok(());
+                }
+                connection.prepare(&self.config.schema.quoted()).await?;
             }
-            connection.prepare(&self.config.schema.quoted()).await?;
-            if let Some(member) = &self.member {
-                member.greet(&connection).await?;
-                connection.keep_doing(Arc::clone(member).chores(Arc::downgrade(&connection)), tasks);
+            let Some(user) = self.user.clone() else { return Ok(()) };
+            if let Some(chores) = user.greet(Arc::clone(&connection)).await? {
+                connection.keep_doing(chores, tasks);
             }
             Ok(())
         };

@@ -9,7 +9,7 @@ use futures_util::{FutureExt, future};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
-use super::connection::{Connection, strange, value};
+use super::connection::{Chores, Connection, User, strange, value};
 use super::link::{Dialler, Purpose, apart};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Outcome, Result};
@@ -211,6 +211,23 @@ pub(super) fn kept_waiting(operation: &'static str, name: &Name, error: Error) -
     match (error.kind(), error.outcome()) {
         (ErrorKind::Unreachable, outcome) if outcome != Outcome::Unknown => kept(operation, name).with("cause", error),
         _ => error,
+    }
+}
+
+impl User for Member {
+    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move {
+            Self::greet(&self, &connection).await?;
+            Ok(Some(self.chores(Arc::downgrade(&connection))))
+        })
+    }
+
+    fn heard(&self, connection: u64, message: &[u8]) {
+        self.hub.heard(connection, message);
+    }
+
+    fn disconnected(&self, connection: u64) {
+        self.hub.disconnected(connection);
     }
 }
 

@@ -12,6 +12,7 @@ mod member;
 mod schema;
 mod server;
 mod setup;
+mod tables;
 mod url;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 pub use self::schema::{HOLD, Migration, Schema};
+use self::tables::Layout;
 use self::url::Config;
 use crate::error::Result;
 use crate::kit::served::{REPAIR, ServedStore};
@@ -33,7 +35,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "postgres://user:password@host:5432/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[],
+    layouts: &[("layout=distributed_lock", || tables::TUTORIAL.clone())],
     open: Some(open),
 };
 
@@ -62,8 +64,11 @@ static CAPABILITY: Capability = Capability {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let config = Arc::new(Config::from_url(url)?);
-        Ok(Arc::new(ServedStore::new(Postgres(config))) as Arc<dyn Store>)
+        let (layout, config) = Layout::and_config(url)?;
+        Ok(match layout {
+            Layout::Fair => Arc::new(ServedStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Table(table) => tables::new(config, table),
+        })
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::link::{Purpose, apart};
 use super::setup::{ddl, grants, make};
+use super::tables::{Layout, Table, make as make_table};
 use super::url::Config;
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
@@ -21,11 +22,13 @@ use crate::store::StoreUrl;
 /// It fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
 pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
 
-/// The schema in which a `postgres:` URL keeps its locks.
+/// The schema in which a `postgres:` URL keeps its locks, or the lock table of its layout.
 #[derive(Clone)]
 pub struct Schema {
     config: Arc<Config>,
     unlogged: bool,
+    /// A lock table of others that stands for it.
+    table: Option<Arc<Table>>,
 }
 
 /// What [`Schema::migrate`] found.
@@ -46,7 +49,12 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        Ok(Self { config: Arc::new(Config::from_url(url)?), unlogged: false })
+        let (layout, config) = Layout::and_config(url)?;
+        let table = match layout {
+            Layout::Fair => None,
+            Layout::Table(table) => Some(Arc::new(table)),
+        };
+        Ok(Self { config: Arc::new(config), unlogged: false, table })
     }
 
     /// Made with unlogged tables: acquiring and releasing hardly wait for the disk. The price is a crash of the server, which ends every lock; after it
@@ -59,6 +67,10 @@ impl Schema {
     /// The statements that make it, and let these roles use it: in the order in which they are to be run, in one transaction.
     #[must_use]
     pub fn statements(&self, roles: &[&str]) -> String {
+        if let Some(table) = &self.table {
+            let granted: String = roles.iter().map(|role| table.grant(role)).collect();
+            return format!("BEGIN;\n{}{granted}COMMIT;\n", table.ddl());
+        }
         let schema = &self.config.schema;
         let granted: String = roles.iter().map(|role| grants(schema, role)).collect();
         format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.unlogged))
@@ -77,6 +89,9 @@ impl Schema {
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, roles: &[&str]) -> Result<Migration> {
         let connection = apart(&self.config, Purpose::Migration, None).await?;
+        if let Some(table) = &self.table {
+            return make_table(&connection, table, self.unlogged, roles).await;
+        }
         let is_new = make(&connection, &self.config.schema, self.unlogged, roles).await?;
         Ok(if is_new { Migration::Made } else { Migration::UpToDate })
     }

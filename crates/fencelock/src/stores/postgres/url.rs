@@ -17,6 +17,9 @@ use crate::store::secret::{Secret, TWO_PASSWORDS};
 pub(super) const OPTIONS: &[&str] = &[
     "layout",
     "schema",
+    "table",
+    "columns",
+    "zone",
     "user",
     "password",
     "password_file",

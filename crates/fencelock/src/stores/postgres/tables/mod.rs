@@ -1,0 +1,306 @@
+//! Lock tables of others: a row is a lock, and the client that finds it missing or expired has it. Sessions, lines and tries are
+//! `kit/try_again/`; a layout is its statements (`table.rs`) and a capability.
+
+mod holder;
+mod table;
+mod url;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use hmac_sha256::Hash;
+use tokio::sync::mpsc;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use self::holder::{holder, request};
+use self::table::Statements;
+pub(super) use self::table::{Kind, Table};
+pub(super) use self::url::Layout;
+use super::connection::{Chores, Connection, User, strange};
+use super::link::{Dialler, Link, link_to_tables};
+use super::schema::Migration;
+use super::url::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::{Meaning, refused};
+use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{
+    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Pace, Page, PlaceId, Queue,
+    RequestId, SessionEvent, Store, Tokens, Waits,
+};
+use crate::time::Moment;
+
+pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| Capability {
+    layout: "distributed_lock (lock_key unique, lock_value, expire_time): a row that has not expired is held",
+    excludes: "programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value",
+    residue: "the row of a holder that crashed, until somebody takes that lock",
+    ..COMMON.clone()
+});
+
+static COMMON: LazyLock<Capability> = LazyLock::new(|| Capability {
+    order: Order::None,
+    tokens: Tokens::None,
+    liveness: Liveness::Lease,
+    certainty: "nobody changes the row but by the rules of its table, the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead",
+    detection_slack: Duration::from_millis(1100),
+    wake_bound: WAKE_BOUND,
+    pace: Pace::DEFAULT,
+    ..Capability::least("postgres", "a lock table")
+});
+
+/// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
+const ROW_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How many rows one request for names looks at.
+const NAMES_PER_CALL: i64 = 1000;
+
+const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
+
+const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
+
+/// The store with the locks of this table.
+pub(super) fn new(config: Config, table: Table) -> Arc<dyn Store> {
+    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
+}
+
+struct Tables {
+    config: Arc<Config>,
+    table: Arc<Table>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} (table {})", self.config, self.table.name.join("."))
+    }
+}
+
+/// Makes the lock table unless it is there, and lets these roles use it: whether it was made.
+pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool, roles: &[&str]) -> Result<Migration> {
+    if unlogged {
+        let message = "a lock table of others is a logged one: a crash of the server would empty it, and no holder would hear of that";
+        return Err(Error::new(ErrorKind::Config, "migrate", message));
+    }
+    let is_there = table.is_there(connection).await?;
+    let made = if is_there { String::new() } else { table.ddl() };
+    let granted: String = roles.iter().map(|role| table.grant(role)).collect();
+    // One message is one transaction.
+    connection.simple("migrate", &format!("{made}{granted}")).await?;
+    Ok(if is_there { Migration::UpToDate } else { Migration::Made })
+}
+
+/// What of the server's errors means something else than it does in the functions of our own.
+fn meant(code: &str) -> Option<Meaning> {
+    Some(match code {
+        "42501" => refused(ErrorKind::Denied, "the user may not do that with the lock table any more"),
+        "42P01" | "42703" | "42P10" | "42804" => {
+            refused(ErrorKind::Layout, "the lock table was changed, or is not there any more")
+        }
+        "22001" => {
+            refused(ErrorKind::Layout, "the lock table has no room for the name, or for what holders are known by")
+        }
+        "23502" => refused(
+            ErrorKind::Layout,
+            "the lock table has another column that every row must fill, and that has no default: give it one, or let it be empty",
+        ),
+        "23505" => refused(ErrorKind::Layout, "another unique key of the lock table keeps the row out"),
+        _ => return None,
+    })
+}
+
+/// Whether the server said that somebody else's transaction is at this row.
+fn is_others_turn(error: &Error) -> bool {
+    error.context().any(|(key, code)| key == "sqlstate" && matches!(code, "55P03" | "40001" | "40P01"))
+}
+
+impl Table {
+    fn known(&self, operation: &'static str) -> Result<&Statements> {
+        self.statements.get().ok_or_else(|| strange(operation))
+    }
+
+    fn milliseconds(time: Duration) -> i64 {
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What the server is asked for one session.
+pub(super) struct Asking {
+    table: Arc<Table>,
+    opening: Opening,
+}
+
+impl Asking {
+    async fn ask(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        sql: impl Fn(&Statements) -> &String,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>> {
+        connection.query(operation, sql(self.table.known(operation)?), parameters, &meant).await
+    }
+}
+
+/// Keys and holders of places, as two lists.
+fn lists(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
+    places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
+}
+
+impl Asks for Asking {
+    type Dial = Dialler;
+
+    fn check(&self, entry: &Entry) -> Result<String> {
+        if entry.claim != Claim::MUTEX {
+            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
+            return Err(error.with("name", &entry.name).with("claim", entry.claim));
+        }
+        let longest = self.table.known("enter")?.longest.unwrap_or(usize::MAX);
+        if entry.name.as_str().chars().count() > longest {
+            let message = "the name is longer than the column of the key in the lock table";
+            let error = Error::new(ErrorKind::InvalidName, "enter", message);
+            return Err(error.with("name", &entry.name).with("characters at most", longest));
+        }
+        Ok(String::new())
+    }
+
+    async fn take(&self, connection: &Connection, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let operation = if is_new { "enter" } else { "next" };
+        let (holder, ttl) = (holder(due.place.request), Table::milliseconds(self.opening.ttl));
+        let sent = self.opening.clock.now();
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&due.place.name.as_str(), Type::TEXT), (&holder, Type::TEXT), (&ttl, Type::INT8)];
+        let rows = match self.ask(connection, operation, |known| &known.take, &parameters).await {
+            Err(error) if is_others_turn(&error) => return Ok((Tried::Busy(None), sent)),
+            rows => rows?,
+        };
+        let read = || -> Option<(bool, Option<i64>)> {
+            let row = rows.first()?;
+            Some((row.try_get(0).ok()?, row.try_get(1).ok()?))
+        };
+        let (is_taken, left) = read().ok_or_else(|| strange(operation))?;
+        if is_taken {
+            return Ok((Tried::Granted(None), sent));
+        }
+        let left = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
+        Ok((Tried::Busy(left), sent))
+    }
+
+    async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Vec<usize>> {
+        let ((keys, holders), ttl) = (lists(places), Table::milliseconds(self.opening.ttl));
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY), (&ttl, Type::INT8)];
+        let rows = self.ask(connection, "renew", |known| &known.renew, &parameters).await?;
+        let mut is_kept = vec![false; places.len()];
+        for row in rows {
+            let number: i64 = row.try_get(0).map_err(|_| strange("renew"))?;
+            let index = usize::try_from(number - 1).ok();
+            *index.and_then(|index| is_kept.get_mut(index)).ok_or_else(|| strange("renew"))? = true;
+        }
+        Ok(is_kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
+    }
+
+    async fn leave(&self, connection: &Connection, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
+        let (keys, holders) = lists(places);
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY)];
+        Ok(self.ask(connection, operation, |known| &known.leave, &parameters).await?.len())
+    }
+}
+
+/// A session as its connections see it.
+struct SessionUser(Arc<Member<Asking>>);
+
+impl User for SessionUser {
+    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move {
+            let sent = self.0.opening.clock.now();
+            self.0.asks.table.meet(&connection, false).await?;
+            let wait = format!("SET lock_timeout = {}", ROW_TIMEOUT.as_millis());
+            connection.simple("open session", &wait).await?;
+            if !self.0.is_open() {
+                self.0.confirm(sent);
+            }
+            self.0.lines.connected();
+            Ok(Some(self.0.tries(&connection)))
+        })
+    }
+
+    fn disconnected(&self, _: u64) {
+        self.0.lines.disconnected();
+        self.0.lines.doubt();
+    }
+}
+
+/// Somebody who only looks.
+struct Reader(Arc<Table>);
+
+impl User for Reader {
+    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move { self.0.meet(&connection, true).await.map(|()| None) })
+    }
+}
+
+impl Server for Tables {
+    type Asks = Asking;
+    /// The last key that was looked at.
+    type Listed = String;
+
+    fn capability(&self) -> &Capability {
+        match self.table.kind {
+            Kind::Tutorial => &TUTORIAL,
+        }
+    }
+
+    fn member(
+        &self,
+        opening: Opening,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Result<(Arc<Member<Asking>>, Arc<Link>)> {
+        let asking = Asking { table: Arc::clone(&self.table), opening: opening.clone() };
+        let member = Member::new(asking, opening, TRYING, events);
+        let user = Arc::new(SessionUser(Arc::clone(&member)));
+        Ok((Arc::clone(&member), link_to_tables(&self.config, user, Some(&member.opening))))
+    }
+
+    fn reader(&self) -> Arc<Link> {
+        link_to_tables(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None)
+    }
+
+    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
+        let sql = &self.table.known("queue")?.show;
+        let rows = connection.query("queue", sql, &[(&name.as_str(), Type::TEXT)], &meant).await?;
+        let holders = rows.iter().map(contender).collect::<Result<_, _>>().map_err(|_| strange("queue"))?;
+        Ok(Queue::page_of(name.clone(), holders, page))
+    }
+
+    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
+        let sql = &self.table.known("names")?.names;
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&from, Type::TEXT), (&NAMES_PER_CALL, Type::INT8)];
+        let rows = connection.query("names", sql, &parameters, &meant).await?;
+        let keys: Vec<(String, bool)> = rows
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .collect::<Result<_, tokio_postgres::Error>>()
+            .map_err(|_| strange("names"))?;
+        let held = keys.iter().filter(|(key, is_held)| *is_held && key.starts_with(prefix));
+        let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
+        Ok((names, keys.into_iter().next_back().map(|(key, _)| key)))
+    }
+}
+
+/// Who holds the lock. What a holder is known by is not shown: whoever has it can end the lock.
+fn contender(row: &Row) -> Result<Contender, tokio_postgres::Error> {
+    let (by, left): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+    let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
+    let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));
+    if let Some(id) = request(&by) {
+        return Ok(Contender { grant, expiry, ..Contender::new(id, Claim::MUTEX) });
+    }
+    let digest = Hash::hash(by.as_bytes());
+    let part = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let id = RequestId { client: part(0), number: part(8) };
+    let foreign = Some(Foreign { what: "a row of another program", waits: Waits::Yes });
+    Ok(Contender { grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) })
+}

@@ -1,0 +1,134 @@
+//! What a `postgres:` URL may say of a layout of others.
+
+use super::super::url::{Config, bad};
+use super::table::{Kind, Table};
+use crate::error::Result;
+use crate::store::StoreUrl;
+
+/// How locks are kept.
+pub(in super::super) enum Layout {
+    /// In queues of our own.
+    Fair,
+    Table(Table),
+}
+
+/// The layouts that there are.
+const KNOWN: &str = "fair, distributed_lock";
+
+/// The longest name that the server keeps whole.
+const NAME_MOST: usize = 63;
+
+impl Layout {
+    /// What a URL says of the layout, and of the server.
+    pub(in super::super) fn and_config(mut url: StoreUrl) -> Result<(Self, Config)> {
+        let layout = Self::take(&mut url)?;
+        Ok((layout, Config::from_url(url)?))
+    }
+
+    /// Takes the layout out of a URL, and what is said of it.
+    fn take(url: &mut StoreUrl) -> Result<Self> {
+        let kind = match url.take("layout").as_deref() {
+            None | Some("fair") => {
+                if ["table", "columns", "zone"].iter().any(|option| url.take(option).is_some()) {
+                    return Err(bad(
+                        "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock`",
+                    ));
+                }
+                return Ok(Self::Fair);
+            }
+            Some("distributed_lock") => Kind::Tutorial,
+            Some(_) => return Err(bad("unknown layout").with("known", KNOWN)),
+        };
+        if url.take("schema").is_some() {
+            return Err(bad("`schema` is of our own tables: a lock table is named as in table=app.distributed_lock"));
+        }
+        let (table, columns) = kind.names();
+        let name = names(&url.take("table").unwrap_or_else(|| table.to_owned()), '.').filter(|name| name.len() <= 2);
+        let name = name.ok_or_else(|| {
+            bad("a lock table is named as it is, as in table=distributed_lock or table=app.distributed_lock")
+        })?;
+        let given = names(&url.take("columns").unwrap_or_else(|| columns.to_owned()), ',');
+        let columns = given.filter(|given| given.len() == columns.split(',').count()).ok_or_else(|| {
+            bad("the columns of a lock table are named in their order, with commas between").with("by default", columns)
+        })?;
+        let zone = url.take("zone");
+        if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
+            return Err(bad("a time zone is named as the server does, as in zone=UTC or zone=Europe/Berlin"));
+        }
+        Ok(Self::Table(Table { kind, name, columns, zone, statements: Default::default() }))
+    }
+}
+
+impl Kind {
+    /// How the table and its columns are called by default.
+    fn names(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tutorial => ("distributed_lock", "lock_key,lock_value,expire_time"),
+        }
+    }
+}
+
+/// Names with `between` between them, none twice.
+fn names(text: &str, between: char) -> Option<Vec<String>> {
+    let names: Vec<String> = text.split(between).map(str::to_owned).collect();
+    let is_name = |name: &String| !name.is_empty() && name.len() <= NAME_MOST && !name.contains(char::is_control);
+    let is_new = |index: usize| !names[..index].contains(&names[index]);
+    (names.iter().all(is_name) && (between == '.' || (0..names.len()).all(is_new))).then_some(names)
+}
+
+fn is_a_zone(zone: &str) -> bool {
+    !zone.is_empty() && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(options: &str) -> Result<Option<Table>> {
+        let mut url = StoreUrl::parse(&format!("postgres://me@localhost/app?{options}"))?;
+        Ok(match Layout::take(&mut url)? {
+            Layout::Fair => None,
+            Layout::Table(table) => Some(table),
+        })
+    }
+
+    #[test]
+    fn tables_and_columns_have_the_names_that_are_given_or_those_of_the_layout() {
+        let plain = table("layout=distributed_lock").unwrap().unwrap();
+        assert_eq!(
+            (plain.name, plain.columns.join(" ")),
+            (vec!["distributed_lock".into()], "lock_key lock_value expire_time".into())
+        );
+        let named =
+            table("layout=distributed_lock&table=App.Locks&columns=k,v%22,e&zone=Europe/Berlin").unwrap().unwrap();
+        assert!(
+            named
+                .ddl()
+                .starts_with("CREATE TABLE IF NOT EXISTS \"App\".\"Locks\" (\"k\" varchar(512) PRIMARY KEY, \"v\"\"\""),
+            "{}",
+            named.ddl()
+        );
+        assert_eq!(named.zone.as_deref(), Some("Europe/Berlin"));
+        assert!(table("layout=fair").unwrap().is_none() && table("").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_names_no_table_is_refused() {
+        for options in [
+            "layout=other",
+            "table=a",
+            "layout=fair&columns=a,b,c",
+            "zone=UTC",
+            "layout=distributed_lock&schema=a",
+            "layout=distributed_lock&table=",
+            "layout=distributed_lock&table=a.b.c",
+            "layout=distributed_lock&columns=a,b",
+            "layout=distributed_lock&columns=a,b,b",
+            "layout=distributed_lock&columns=a,b,",
+            "layout=distributed_lock&zone=",
+            "layout=distributed_lock&zone=U'TC",
+        ] {
+            assert_eq!(table(options).unwrap_err().kind(), crate::error::ErrorKind::Config, "{options}");
+        }
+    }
+}
