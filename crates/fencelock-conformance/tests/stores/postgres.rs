@@ -13,3 +13,13 @@ mod distributed_lock {
         laws = untimed
     );
 }
+
+/// By the keys of others in the server's memory: no order, no token, mutexes only, and the end of a connection ends the locks.
+mod advisory {
+    fencelock_conformance::suite!(
+        "postgres advisory",
+        || super::fixtures::postgres("layout=advisory&key=.net"),
+        only = mutexes,
+        laws = untimed
+    );
+}

@@ -3,6 +3,7 @@
 //!
 //! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
 
+mod advisory;
 mod hold;
 mod lab;
 mod rights;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use fencelock::postgres::{Migration, Schema};
 use fencelock::{Client, ErrorKind, Loss};
+use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
 use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
@@ -216,6 +217,10 @@ async fn a_table_of_other_names_and_types_is_made_by_migrate_granted_and_listed(
     let schema = Schema::of(&layout).unwrap();
     assert!(schema.clone().unlogged().migrate(&[]).await.unwrap_err().to_string().contains("logged"));
     assert_eq!(schema.migrate(&["fencelock"]).await.unwrap(), Migration::Made);
+    let other = Schema::of(&with(&url, "layout=distributed_lock&table=app.other")).unwrap();
+    for made in join_all((0..4).map(|_| other.migrate(&[]))).await {
+        made.unwrap();
+    }
     assert_eq!(schema.migrate(&[]).await.unwrap(), Migration::UpToDate);
     let user = connection(&url).await;
     user.batch_execute("ALTER TABLE app.\"Locks\" ALTER owner TYPE uuid USING owner::uuid; INSERT INTO app.\"Locks\" VALUES ('job/expired', gen_random_uuid(), now() - interval '1 s')").await.unwrap();

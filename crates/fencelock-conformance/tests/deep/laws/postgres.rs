@@ -21,3 +21,12 @@ mod distributed_lock {
         laws = timed
     );
 }
+
+mod advisory {
+    fencelock_conformance::suite!(
+        "postgres advisory",
+        || super::fixtures::postgres("layout=advisory&key=.net"),
+        only = mutexes,
+        laws = timed
+    );
+}

@@ -26,11 +26,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     fn capability(&self) -> &Capability;
 
     /// A session that is not open yet, and the way on which its first connection opens it.
-    fn member(
-        &self,
-        opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Self::Asks>>, Arc<Link<Self>>)>;
+    fn member(&self, opening: Opening, events: mpsc::UnboundedSender<SessionEvent>) -> Result<MemberOnLink<Self>>;
 
     /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
     fn learned(&self, _asks: &Self::Asks) -> Option<Arc<Capability>> {
@@ -66,6 +62,8 @@ fn no_records(operation: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, operation, message)
 }
 
+/// A session, and its way to the server.
+pub(crate) type MemberOnLink<S> = (Arc<Member<<S as Server>::Asks>>, Arc<Link<S>>);
 /// The way to the server.
 pub(crate) type Link<S> = Reconnect<<<S as Server>::Asks as Asks>::Dial>;
 /// What requests are sent on.

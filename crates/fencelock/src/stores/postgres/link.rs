@@ -67,10 +67,16 @@ pub(super) fn link(config: &Arc<Config>, member: Option<Arc<Member>>) -> Arc<Lin
     Reconnect::new(dialler, clock, patience)
 }
 
-/// The same to a server on which nothing of ours is needed.
-pub(super) fn link_to_tables(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Arc<Link> {
+/// The same to a server on which nothing of ours is needed; `silence` stands for how long a connection may be silent.
+pub(super) fn link_without_schema(
+    config: &Arc<Config>,
+    user: Option<Arc<dyn User>>,
+    opening: Option<&Opening>,
+    silence: Option<Duration>,
+) -> Arc<Link> {
     let purpose = if opening.is_some() { Purpose::Tables } else { Purpose::TableLooks };
-    let dialler = Dialler { user: Some(user), ..dialler(config, purpose, opening) };
+    let mut dialler = Dialler { user, ..dialler(config, purpose, opening) };
+    dialler.silence = silence.unwrap_or(dialler.silence);
     let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
     Reconnect::new(dialler, clock, patience)
 }

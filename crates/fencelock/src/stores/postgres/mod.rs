@@ -4,6 +4,7 @@
 //! A lock lives as long as the lease of its session does, one row that one statement renews for any number of locks, and only the
 //! server's clock judges that. `NOTES.md` beside this file has tables, functions, states, and the order of locks.
 
+mod advisory;
 mod connection;
 mod dial;
 mod fault;
@@ -35,7 +36,10 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "postgres://user:password@host:5432/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[("layout=distributed_lock", || tables::TUTORIAL.clone())],
+    layouts: &[
+        ("layout=distributed_lock", || tables::TUTORIAL.clone()),
+        ("layout=advisory&key=.net", || advisory::CAPABILITY.clone()),
+    ],
     open: Some(open),
 };
 
@@ -68,6 +72,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         Ok(match layout {
             Layout::Fair => Arc::new(ServedStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
             Layout::Table(table) => tables::new(config, table),
+            Layout::Advisory(keys) => advisory::new(config, keys),
         })
     })
 }

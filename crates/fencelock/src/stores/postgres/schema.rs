@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::link::{Purpose, apart};
 use super::setup::{ddl, grants, make};
 use super::tables::{Layout, Table, make as make_table};
-use super::url::Config;
+use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
 use crate::store::StoreUrl;
@@ -53,6 +53,9 @@ impl Schema {
         let table = match layout {
             Layout::Fair => None,
             Layout::Table(table) => Some(Arc::new(table)),
+            Layout::Advisory(_) => {
+                return Err(bad("advisory locks need nothing that is made: this is for the other layouts"));
+            }
         };
         Ok(Self { config: Arc::new(config), unlogged: false, table })
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) const VERSION: i32 = 3;
 
 /// The number of the advisory lock of whoever makes a schema: the beginning of the word.
-const MAKING: i64 = 7_378_415_037_781_730_660;
+pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;
 
 /// The oldest server that has all that the functions need.
 const OLDEST: u32 = 130_000;

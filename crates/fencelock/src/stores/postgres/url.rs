@@ -20,6 +20,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "table",
     "columns",
     "zone",
+    "key",
     "user",
     "password",
     "password_file",

@@ -20,8 +20,9 @@ use self::table::Statements;
 pub(super) use self::table::{Kind, Table};
 pub(super) use self::url::Layout;
 use super::connection::{Chores, Connection, User, strange};
-use super::link::{Dialler, Link, link_to_tables};
+use super::link::{Dialler, Link, link_without_schema};
 use super::schema::Migration;
+use super::setup::MAKING;
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
@@ -87,8 +88,9 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
     let is_there = table.is_there(connection).await?;
     let made = if is_there { String::new() } else { table.ddl() };
     let granted: String = roles.iter().map(|role| table.grant(role)).collect();
-    // One message is one transaction.
-    connection.simple("migrate", &format!("{made}{granted}")).await?;
+    // One message is one transaction; who makes it at the same time waits.
+    let alone = format!("SELECT pg_catalog.pg_advisory_xact_lock({MAKING});");
+    connection.simple("migrate", &format!("{alone}{made}{granted}")).await?;
     Ok(if is_there { Migration::UpToDate } else { Migration::Made })
 }
 
@@ -261,11 +263,11 @@ impl Server for Tables {
         let asking = Asking { table: Arc::clone(&self.table), opening: opening.clone() };
         let member = Member::new(asking, opening, TRYING, events);
         let user = Arc::new(SessionUser(Arc::clone(&member)));
-        Ok((Arc::clone(&member), link_to_tables(&self.config, user, Some(&member.opening))))
+        Ok((Arc::clone(&member), link_without_schema(&self.config, Some(user), Some(&member.opening), None)))
     }
 
     fn reader(&self) -> Arc<Link> {
-        link_to_tables(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None)
+        link_without_schema(&self.config, Some(Arc::new(Reader(Arc::clone(&self.table)))), None, None)
     }
 
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {

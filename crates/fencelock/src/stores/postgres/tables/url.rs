@@ -1,5 +1,6 @@
 //! What a `postgres:` URL may say of a layout of others.
 
+use super::super::advisory::Keys;
 use super::super::url::{Config, bad};
 use super::table::{Kind, Table};
 use crate::error::Result;
@@ -10,10 +11,19 @@ pub(in super::super) enum Layout {
     /// In queues of our own.
     Fair,
     Table(Table),
+    /// In the memory of the server, by keys of others.
+    Advisory(Keys),
 }
 
 /// The layouts that there are.
-const KNOWN: &str = "fair, distributed_lock";
+const KNOWN: &str = "fair, distributed_lock, advisory";
+
+/// The options of lock tables.
+const OF_TABLES: [&str; 3] = ["table", "columns", "zone"];
+
+const NOT_OF_TABLES: &str = "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock`";
+const NOT_OF_KEYS: &str = "`key` is an option of advisory locks: say `layout=advisory`";
+const NO_SCHEMA: &str = "`schema` is of our own tables: a lock table is named as in table=app.distributed_lock";
 
 /// The longest name that the server keeps whole.
 const NAME_MOST: usize = 63;
@@ -27,20 +37,24 @@ impl Layout {
 
     /// Takes the layout out of a URL, and what is said of it.
     fn take(url: &mut StoreUrl) -> Result<Self> {
-        let kind = match url.take("layout").as_deref() {
-            None | Some("fair") => {
-                if ["table", "columns", "zone"].iter().any(|option| url.take(option).is_some()) {
-                    return Err(bad(
-                        "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock`",
-                    ));
-                }
-                return Ok(Self::Fair);
-            }
+        let layout = url.take("layout");
+        let key = url.take("key");
+        let kind = match layout.as_deref() {
             Some("distributed_lock") => Kind::Tutorial,
+            None | Some("fair" | "advisory") if OF_TABLES.iter().any(|option| url.take(option).is_some()) => {
+                return Err(bad(NOT_OF_TABLES));
+            }
+            Some("advisory") if url.take("schema").is_some() => return Err(bad(NO_SCHEMA)),
+            Some("advisory") => return Keys::read(key.as_deref()).map(Self::Advisory),
+            None | Some("fair") if key.is_some() => return Err(bad(NOT_OF_KEYS)),
+            None | Some("fair") => return Ok(Self::Fair),
             Some(_) => return Err(bad("unknown layout").with("known", KNOWN)),
         };
+        if key.is_some() {
+            return Err(bad(NOT_OF_KEYS));
+        }
         if url.take("schema").is_some() {
-            return Err(bad("`schema` is of our own tables: a lock table is named as in table=app.distributed_lock"));
+            return Err(bad(NO_SCHEMA));
         }
         let (table, columns) = kind.names();
         let name = names(&url.take("table").unwrap_or_else(|| table.to_owned()), '.').filter(|name| name.len() <= 2);
@@ -87,8 +101,8 @@ mod tests {
     fn table(options: &str) -> Result<Option<Table>> {
         let mut url = StoreUrl::parse(&format!("postgres://me@localhost/app?{options}"))?;
         Ok(match Layout::take(&mut url)? {
-            Layout::Fair => None,
             Layout::Table(table) => Some(table),
+            Layout::Fair | Layout::Advisory(_) => None,
         })
     }
 
@@ -116,6 +130,11 @@ mod tests {
     fn what_names_no_table_is_refused() {
         for options in [
             "layout=other",
+            "layout=advisory",
+            "layout=advisory&key=.net&schema=a",
+            "layout=advisory&key=.net&table=a",
+            "layout=distributed_lock&key=.net",
+            "key=.net",
             "table=a",
             "layout=fair&columns=a,b,c",
             "zone=UTC",

@@ -1,0 +1,135 @@
+//! Advisory locks of the server, beside sessions of others that take them by key.
+
+use fencelock::postgres::Schema;
+use fencelock::{Client, ErrorKind, Loss};
+use fencelock_testbed::postgres::KIND;
+use fencelock_testbed::{Proxy, Way};
+
+use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+
+/// A session of others: it takes the lock, or finds that it is held.
+async fn takes(user: &tokio_postgres::Client, key: &str) -> bool {
+    user.query_one(&format!("SELECT pg_try_advisory_lock({key})"), &[]).await.unwrap().get(0)
+}
+
+async fn releases(user: &tokio_postgres::Client, key: &str) -> bool {
+    user.query_one(&format!("SELECT pg_advisory_unlock({key})"), &[]).await.unwrap().get(0)
+}
+
+/// How many advisory locks are held, and how many are waited for.
+async fn counts(user: &tokio_postgres::Client) -> (i64, i64) {
+    let counted = "SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted) FROM pg_locks WHERE locktype = 'advisory' \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let row = user.query_one(counted, &[]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+#[tokio::test]
+async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_keys() {
+    let (url, _) = database();
+    let user = connection(&format!("{url}?application_name=theirs")).await;
+    for (keys, name, key) in [
+        (".net", "job", "-708897793, -1"),
+        (".net", "nightly report", "-3493012053219155971"),
+        ("with_advisory_lock", "job", "2077810936, 0"),
+        ("bigint", "-42", "-42"),
+        ("int4", "-1,7", "-1, 7"),
+        ("bigint:9000000000", "job", "9000000000"),
+    ] {
+        let client = client(&with(&url, &format!("layout=advisory&key={keys}")), LONG).await;
+        let guard = acquire(&client, name).await;
+        assert!(!takes(&user, key).await, "{keys}: it is held beside ours");
+        guard.release().await.unwrap();
+        assert!(takes(&user, key).await, "{keys}: what was released is not free");
+        let error = soon(client.mutex(name).unwrap().try_acquire()).await.unwrap_err();
+        assert!(error.is_contention() && error.to_string().contains("theirs"), "{keys}: {error}");
+        let waiting = acquiring(&client, name);
+        assert!(releases(&user, key).await);
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(counts(&user).await, (0, 0), "{keys}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_never_has_one_key_twice_whatever_its_locks_are_called() {
+    let (url, _) = database();
+    let client = client(&with(&url, "layout=advisory&key=bigint:7"), LONG).await;
+    let user = connection(&url).await;
+    let guard = acquire(&client, "one").await;
+    for name in ["one", "other"] {
+        assert!(soon(client.mutex(name).unwrap().try_acquire()).await.unwrap_err().is_contention(), "{name}");
+    }
+    let takes_turns = async |name: &str| acquire(&client, name).await.release().await.unwrap();
+    let release = async { guard.release().await.unwrap() };
+    tokio::join!(takes_turns("other"), takes_turns("one"), takes_turns("other"), release);
+    assert!(takes(&user, "7").await, "it was taken more often than it was released");
+}
+
+#[tokio::test]
+async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_told_at_once() {
+    let (url, _) = database();
+    let client = client(&with(&url, "layout=advisory&key=.net"), LONG).await;
+    let user = connection(&url).await;
+    for _ in 0..3 {
+        let guard = acquire(&client, "job").await;
+        let waiting = acquiring(&client, "other");
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+        user.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+            .await
+            .unwrap();
+        assert_eq!(soon(guard.lost()).await, Loss::Expired);
+        guard.release().await.unwrap_err();
+        assert!(takes(&user, "-708897793, -1").await);
+        assert!(releases(&user, "-708897793, -1").await);
+    }
+    acquire(&client, "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_cut_off_is_told_before_the_server_ends_its_session_and_a_rival_is_granted() {
+    let (direct, name) = database();
+    let proxy = Proxy::start(KIND.shared().address()).unwrap();
+    let url = format!("postgres://fencelock:secret@{}/{name}?layout=advisory&key=.net", proxy.address());
+    let (client, user) = (client(&url, 6_000).await, connection(&direct).await);
+    let guard = acquire(&client, "job").await;
+    proxy.hole(Way::Both);
+    until("a rival is granted", async || takes(&user, "-708897793, -1").await).await;
+    guard.check().unwrap_err();
+    assert!(matches!(soon(guard.lost()).await, Loss::Expired | Loss::Unconfirmed));
+    assert!(releases(&user, "-708897793, -1").await);
+    proxy.heal();
+    acquire(&client, "job").await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn those_who_have_and_wait_for_a_lock_are_shown_and_names_as_far_as_keys_tell() {
+    let (url, _) = database();
+    let client = client(&with(&url, "layout=advisory&key=.net"), LONG).await;
+    let held = [acquire(&client, "job").await, acquire(&client, "jobs of the night").await];
+    let waits = connection(&format!("{url}?application_name=waits")).await;
+    let waiting = tokio::spawn(async move { waits.batch_execute("SELECT pg_advisory_lock(-708897793, -1)").await });
+    until("they wait", async || client.queue("job").await.unwrap().queued == 2).await;
+    let queue = client.queue("job").await.unwrap();
+    let shown: Vec<_> =
+        queue.contenders.iter().map(|shown| (shown.grant.is_some(), shown.owner.clone().unwrap().host)).collect();
+    assert!(shown[0].0 && shown[0].1.starts_with("fencelock"), "{shown:?}");
+    assert!(!shown[1].0 && shown[1].1.starts_with("waits"), "{shown:?}");
+    assert_eq!(client.names("", None, 10).await.unwrap().iter().map(ToString::to_string).collect::<Vec<_>>(), ["job"]);
+    let error = client.break_grant("job", &queue.contenders[0], "stuck").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    soon(waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_has_no_key_is_refused_and_nothing_is_to_be_made() {
+    let (url, _) = database();
+    let error = Client::connect(&with(&url, "layout=advisory")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("with_advisory_lock"), "{error}");
+    assert_eq!(Schema::of(&with(&url, "layout=advisory&key=.net")).unwrap_err().kind(), ErrorKind::Config);
+    let client = client(&with(&url, "layout=advisory&key=bigint"), LONG).await;
+    let error = client.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidName, "{error}");
+}
