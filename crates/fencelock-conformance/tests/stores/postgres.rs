@@ -23,3 +23,13 @@ mod advisory {
         laws = untimed
     );
 }
+
+/// On ShedLock's table, whose rows stay.
+mod shedlock {
+    fencelock_conformance::suite!(
+        "postgres shedlock",
+        || super::fixtures::postgres("layout=shedlock"),
+        only = mutexes,
+        laws = untimed
+    );
+}

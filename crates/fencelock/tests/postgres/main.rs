@@ -8,6 +8,7 @@ mod hold;
 mod lab;
 mod rights;
 mod schema;
+mod shedlock;
 mod tables;
 mod trouble;
 mod undone;

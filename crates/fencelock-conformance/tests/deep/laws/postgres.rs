@@ -30,3 +30,12 @@ mod advisory {
         laws = timed
     );
 }
+
+mod shedlock {
+    fencelock_conformance::suite!(
+        "postgres shedlock",
+        || super::fixtures::postgres("layout=shedlock"),
+        only = mutexes,
+        laws = timed
+    );
+}

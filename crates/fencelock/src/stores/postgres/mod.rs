@@ -38,6 +38,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     capability: Some(|| CAPABILITY.clone()),
     layouts: &[
         ("layout=distributed_lock", || tables::TUTORIAL.clone()),
+        ("layout=shedlock", || tables::SHEDLOCK.clone()),
         ("layout=advisory&key=.net", || advisory::CAPABILITY.clone()),
     ],
     open: Some(open),

@@ -21,6 +21,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "columns",
     "zone",
     "key",
+    "lock_at_least_for_ms",
     "user",
     "password",
     "password_file",

@@ -30,7 +30,7 @@ use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Try
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Pace, Page, PlaceId, Queue,
+    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Owner, Pace, Page, PlaceId, Queue,
     RequestId, SessionEvent, Store, Tokens, Waits,
 };
 use crate::time::Moment;
@@ -39,6 +39,13 @@ pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "distributed_lock (lock_key unique, lock_value, expire_time): a row that has not expired is held",
     excludes: "programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value",
     residue: "the row of a holder that crashed, until somebody takes that lock",
+    ..COMMON.clone()
+});
+
+pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| Capability {
+    layout: "shedlock (name unique, lock_until, locked_at, locked_by): a row whose lock_until is in the future is held",
+    excludes: "ShedLock's JDBC, R2DBC, jOOQ and Exposed providers with usingDbTime on that table",
+    residue: "one row for each name ever locked, for ever, as ShedLock needs",
     ..COMMON.clone()
 });
 
@@ -58,6 +65,9 @@ const ROW_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How many rows one request for names looks at.
 const NAMES_PER_CALL: i64 = 1000;
+
+/// How much of what ShedLock writes as its holder is shown, in characters.
+const SHOWN: usize = 64;
 
 const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
 
@@ -252,6 +262,7 @@ impl Server for Tables {
     fn capability(&self) -> &Capability {
         match self.table.kind {
             Kind::Tutorial => &TUTORIAL,
+            Kind::ShedLock { .. } => &SHEDLOCK,
         }
     }
 
@@ -273,7 +284,11 @@ impl Server for Tables {
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
         let sql = &self.table.known("queue")?.show;
         let rows = connection.query("queue", sql, &[(&name.as_str(), Type::TEXT)], &meant).await?;
-        let holders = rows.iter().map(contender).collect::<Result<_, _>>().map_err(|_| strange("queue"))?;
+        let holders = rows
+            .iter()
+            .map(|row| contender(row, &self.table.kind))
+            .collect::<Result<_, _>>()
+            .map_err(|_| strange("queue"))?;
         Ok(Queue::page_of(name.clone(), holders, page))
     }
 
@@ -292,8 +307,9 @@ impl Server for Tables {
     }
 }
 
-/// Who holds the lock. What a holder is known by is not shown: whoever has it can end the lock.
-fn contender(row: &Row) -> Result<Contender, tokio_postgres::Error> {
+/// Who holds the lock. What a holder of a tutorial's lock is known by is not shown: whoever has it can end the lock. ShedLock's is mostly
+/// the name of its host.
+fn contender(row: &Row, kind: &Kind) -> Result<Contender, tokio_postgres::Error> {
     let (by, left): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
     let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
     let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));
@@ -304,5 +320,9 @@ fn contender(row: &Row) -> Result<Contender, tokio_postgres::Error> {
     let part = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let id = RequestId { client: part(0), number: part(8) };
     let foreign = Some(Foreign { what: "a row of another program", waits: Waits::Yes });
-    Ok(Contender { grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) })
+    let owner = match kind {
+        Kind::Tutorial => None,
+        Kind::ShedLock { .. } => Some(Owner::new(id.client, by.chars().take(SHOWN).collect::<String>(), 0)),
+    };
+    Ok(Contender { owner, grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) })
 }

@@ -1,6 +1,7 @@
 //! A lock table of others: its statements, and whether the one that is there can be used.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -13,6 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub(in super::super) enum Kind {
     /// Of tutorials: a row that is there and has not expired is a lock that is held.
     Tutorial,
+    /// ShedLock's, whose rows stay. A lock is held for so long at least, whenever it is released.
+    ShedLock { at_least: Duration },
 }
 
 /// A table of locks.
@@ -21,7 +24,7 @@ pub(in super::super) struct Table {
     pub(super) kind: Kind,
     /// Its name, with that of its schema before it if one was given.
     pub(super) name: Vec<String>,
-    /// The columns of key, holder and end.
+    /// The columns of key, holder and end, and of ShedLock's beginning.
     pub(super) columns: Vec<String>,
     /// In which time zone the others write times without one.
     pub(super) zone: Option<String>,
@@ -51,6 +54,7 @@ const NO_ROOM: &str = "the column has no room for what a holder is known by, a U
 const NO_TEXT: &str = "the columns of key and holder are text or varchar, the holder's may be uuid";
 const NO_TIME: &str = "the column of the end is a timestamp";
 const NO_ZONE: &str = "the column of the end has no time zone, and which one the others mean who write it is theirs to say: give it as `zone=UTC`, or as the zone of their sessions (a database driver may set its program's); or make the column a timestamptz";
+const SHIFTED: &str = "ShedLock writes UTC into this column, which is a `timestamp` in its table: in a timestamptz each session reads another time";
 const A_ZONE: &str = "the column of the end has a time zone: leave the option `zone` out";
 const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, and whoever held a lock would not hear of it. ALTER TABLE … SET LOGGED changes that";
 const NO_RIGHTS: &str = "the user may not do with the lock table what this needs";
@@ -96,11 +100,15 @@ impl Table {
     /// The statement that makes it.
     pub(in super::super) fn ddl(&self) -> String {
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
-        let [key, holder, end, ..] = columns.as_slice() else { return String::new() };
+        let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };
         let table = self.quoted();
         match self.kind {
             Kind::Tutorial => format!(
                 "CREATE TABLE IF NOT EXISTS {table} ({key} varchar(512) PRIMARY KEY, {holder} varchar(64) NOT NULL, {end} timestamptz NOT NULL);\n"
+            ),
+            Kind::ShedLock { .. } => format!(
+                "CREATE TABLE IF NOT EXISTS {table} ({key} varchar(64) PRIMARY KEY, {end} timestamp NOT NULL, {} timestamp NOT NULL, {holder} varchar(255) NOT NULL);\n",
+                began.join("")
             ),
         }
     }
@@ -113,6 +121,7 @@ impl Table {
     fn rights(&self) -> &'static str {
         match self.kind {
             Kind::Tutorial => "SELECT, INSERT, UPDATE, DELETE",
+            Kind::ShedLock { .. } => "SELECT, INSERT, UPDATE",
         }
     }
 
@@ -189,7 +198,11 @@ impl Table {
             return Err(of(holder, NO_ROOM));
         }
         let now = self.now(end).map_err(|message| of(end, message))?;
-        Ok(self.statements(key, holder, end, &now))
+        let began = columns.get(3).copied();
+        if let Some(began) = began {
+            self.now(began).map_err(|message| of(began, message))?;
+        }
+        Ok(self.statements(key, holder, end, began, &now))
     }
 
     /// The time of the server, as the column of the end has it.
@@ -199,12 +212,14 @@ impl Table {
             (Kind::Tutorial, "timestamptz", Some(_)) => Err(A_ZONE),
             (Kind::Tutorial, "timestamp", Some(zone)) => Ok(format!("(clock_timestamp() AT TIME ZONE '{zone}')")),
             (Kind::Tutorial, "timestamp", None) => Err(NO_ZONE),
+            (Kind::ShedLock { .. }, "timestamp", _) => Ok("timezone('utc', clock_timestamp())".to_owned()),
+            (Kind::ShedLock { .. }, "timestamptz", _) => Err(SHIFTED),
             _ => Err(NO_TIME),
         }
     }
 
     /// Each compares with the clock once it has the row, however long it waited for that.
-    fn statements(&self, key: &Column, holder: &Column, end: &Column, now: &str) -> Statements {
+    fn statements(&self, key: &Column, holder: &Column, end: &Column, began: Option<&Column>, now: &str) -> Statements {
         let table = self.quoted();
         let (key_type, holder_type) = (&key.kind, &holder.kind);
         let longest = key.longest().and_then(|longest| usize::try_from(longest).ok());
@@ -220,9 +235,16 @@ impl Table {
         );
         let held = format!("(t.{end} > {now}) IS NOT FALSE");
         let mine = format!("t.{key} = w.k::{key_type} AND t.{holder}::text = w.v");
+        let began = began.map(|began| quoted(&began.name)).unwrap_or_default();
+        let (also, is, set) = match self.kind {
+            Kind::Tutorial => Default::default(),
+            Kind::ShedLock { .. } => {
+                (format!(", {began}"), format!(", {now}"), format!(", {began} = EXCLUDED.{began}"))
+            }
+        };
         let take = format!(
-            "WITH taken AS (INSERT INTO {table} AS t ({key}, {holder}, {end}) VALUES ($1::{key_type}, $2::{holder_type}, {until}) \
-             ON CONFLICT ({key}) DO UPDATE SET {holder} = EXCLUDED.{holder}, {end} = EXCLUDED.{end} WHERE t.{end} <= {now} OR t.{holder}::text = $2 RETURNING 1) \
+            "WITH taken AS (INSERT INTO {table} AS t ({key}, {holder}, {end}{also}) VALUES ($1::{key_type}, $2::{holder_type}, {until}{is}) \
+             ON CONFLICT ({key}) DO UPDATE SET {holder} = EXCLUDED.{holder}, {end} = EXCLUDED.{end}{set} WHERE t.{end} <= {now} OR t.{holder}::text = $2 RETURNING 1) \
              SELECT EXISTS (SELECT FROM taken), (SELECT {left} FROM {table} AS t WHERE t.{key} = $1::{key_type})"
         );
         let renew = format!(
@@ -232,6 +254,11 @@ impl Table {
         let leave = match self.kind {
             Kind::Tutorial => format!(
                 "DELETE FROM {table} AS t USING unnest($1::text[], $2::text[]) AS w (k, v) WHERE {mine} RETURNING 1"
+            ),
+            Kind::ShedLock { at_least } => format!(
+                "UPDATE {table} AS t SET {end} = GREATEST({now}, t.{began} + interval '{} milliseconds') FROM unnest($1::text[], $2::text[]) AS w (k, v) \
+                 WHERE {mine} AND t.{end} > {now} RETURNING 1",
+                at_least.as_millis()
             ),
         };
         let show =

@@ -16,12 +16,13 @@ pub(in super::super) enum Layout {
 }
 
 /// The layouts that there are.
-const KNOWN: &str = "fair, distributed_lock, advisory";
+const KNOWN: &str = "fair, distributed_lock, shedlock, advisory";
 
 /// The options of lock tables.
 const OF_TABLES: [&str; 3] = ["table", "columns", "zone"];
 
-const NOT_OF_TABLES: &str = "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock`";
+const NOT_OF_TABLES: &str =
+    "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
 const NOT_OF_KEYS: &str = "`key` is an option of advisory locks: say `layout=advisory`";
 const NO_SCHEMA: &str = "`schema` is of our own tables: a lock table is named as in table=app.distributed_lock";
 
@@ -38,9 +39,13 @@ impl Layout {
     /// Takes the layout out of a URL, and what is said of it.
     fn take(url: &mut StoreUrl) -> Result<Self> {
         let layout = url.take("layout");
-        let key = url.take("key");
+        let (key, at_least) = (url.take("key"), url.take_ms("lock_at_least_for_ms")?);
+        if at_least.is_some() && layout.as_deref() != Some("shedlock") {
+            return Err(bad("`lock_at_least_for_ms` is an option of `layout=shedlock`"));
+        }
         let kind = match layout.as_deref() {
             Some("distributed_lock") => Kind::Tutorial,
+            Some("shedlock") => Kind::ShedLock { at_least: at_least.unwrap_or_default() },
             None | Some("fair" | "advisory") if OF_TABLES.iter().any(|option| url.take(option).is_some()) => {
                 return Err(bad(NOT_OF_TABLES));
             }
@@ -65,7 +70,15 @@ impl Layout {
         let columns = given.filter(|given| given.len() == columns.split(',').count()).ok_or_else(|| {
             bad("the columns of a lock table are named in their order, with commas between").with("by default", columns)
         })?;
+        let columns = match kind {
+            Kind::Tutorial => columns,
+            // The end is the second of ShedLock's columns, and the holder the last.
+            Kind::ShedLock { .. } => [0, 3, 1, 2].map(|index: usize| columns[index].clone()).to_vec(),
+        };
         let zone = url.take("zone");
+        if zone.is_some() && kind != Kind::Tutorial {
+            return Err(bad("the times in ShedLock's table are UTC: leave `zone` out"));
+        }
         if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
             return Err(bad("a time zone is named as the server does, as in zone=UTC or zone=Europe/Berlin"));
         }
@@ -78,6 +91,7 @@ impl Kind {
     fn names(&self) -> (&'static str, &'static str) {
         match self {
             Self::Tutorial => ("distributed_lock", "lock_key,lock_value,expire_time"),
+            Self::ShedLock { .. } => ("shedlock", "name,lock_until,locked_at,locked_by"),
         }
     }
 }
@@ -123,6 +137,8 @@ mod tests {
             named.ddl()
         );
         assert_eq!(named.zone.as_deref(), Some("Europe/Berlin"));
+        let shed = table("layout=shedlock&columns=NAME,LOCK_UNTIL,LOCKED_AT,LOCKED_BY").unwrap().unwrap();
+        assert_eq!(shed.columns.join(" "), "NAME LOCKED_BY LOCK_UNTIL LOCKED_AT");
         assert!(table("layout=fair").unwrap().is_none() && table("").unwrap().is_none());
     }
 
@@ -138,6 +154,10 @@ mod tests {
             "table=a",
             "layout=fair&columns=a,b,c",
             "zone=UTC",
+            "layout=distributed_lock&lock_at_least_for_ms=1",
+            "layout=shedlock&zone=UTC",
+            "layout=shedlock&columns=a,b,c",
+            "layout=shedlock&lock_at_least_for_ms=x",
             "layout=distributed_lock&schema=a",
             "layout=distributed_lock&table=",
             "layout=distributed_lock&table=a.b.c",
