@@ -72,7 +72,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
             Layout::Fair => Arc::new(ServedStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
-            Layout::Table(table) => tables::new(config, table),
+            Layout::Table(table) => tables::new(config, *table),
             Layout::Advisory(keys) => advisory::new(config, keys),
         })
     })

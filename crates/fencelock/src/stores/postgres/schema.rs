@@ -52,7 +52,7 @@ impl Schema {
         let (layout, config) = Layout::and_config(url)?;
         let table = match layout {
             Layout::Fair => None,
-            Layout::Table(table) => Some(Arc::new(table)),
+            Layout::Table(table) => Some(Arc::from(table)),
             Layout::Advisory(_) => {
                 return Err(bad("advisory locks need nothing that is made: this is for the other layouts"));
             }

@@ -10,7 +10,7 @@ use crate::store::StoreUrl;
 pub(in super::super) enum Layout {
     /// In queues of our own.
     Fair,
-    Table(Table),
+    Table(Box<Table>),
     /// In the memory of the server, by keys of others.
     Advisory(Keys),
 }
@@ -82,7 +82,7 @@ impl Layout {
         if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
             return Err(bad("a time zone is named as the server does, as in zone=UTC or zone=Europe/Berlin"));
         }
-        Ok(Self::Table(Table { kind, name, columns, zone, statements: Default::default() }))
+        Ok(Self::Table(Box::new(Table { kind, name, columns, zone, statements: Default::default() })))
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     fn table(options: &str) -> Result<Option<Table>> {
         let mut url = StoreUrl::parse(&format!("postgres://me@localhost/app?{options}"))?;
         Ok(match Layout::take(&mut url)? {
-            Layout::Table(table) => Some(table),
+            Layout::Table(table) => Some(*table),
             Layout::Fair | Layout::Advisory(_) => None,
         })
     }
