@@ -53,6 +53,51 @@ async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
     assert_eq!(state(hold(&mut user, "job", token).await), "FL001");
 }
 
+/// The gap where the row would be, and the row of one who waits, would else stay locked.
+#[tokio::test]
+async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_nobody_waiting() {
+    let url = database();
+    let (one, other, mut user) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let waiting = acquiring(&other, "job");
+    until_queued(&one, "job", 2).await;
+    let waits: Option<i64> = user.query_first("SELECT MAX(seq) FROM fencelock_place").await.unwrap();
+    for (name, token) in [("gone", 123), ("job", waits.unwrap())] {
+        user.query_drop("BEGIN").await.unwrap();
+        assert_eq!(state(hold(&mut user, name, token).await), "FL001", "{name}");
+        assert_eq!(user.query_first::<u8, _>("SELECT @@in_transaction").await.unwrap(), Some(0), "{name}");
+        for number in 0..20 {
+            let free = one.mutex(format!("{name} {number}")).unwrap().try_acquire().await.unwrap();
+            free.release().await.unwrap();
+        }
+    }
+    guard.release().await.unwrap();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// A release that waits for a transaction has the row at once when it ends: nobody behind it reads that row with a lock.
+#[tokio::test]
+async fn a_reader_whose_grant_is_held_keeps_no_other_reader_waiting() {
+    let url = database();
+    let (one, other, mut user) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
+    let held = soon(one.rwlock("job").unwrap().read()).await.unwrap();
+    let mut admin = connection(&url).await;
+    let seq: Option<i64> = admin.query_first("SELECT seq FROM fencelock_place").await.unwrap();
+    user.query_drop("BEGIN").await.unwrap();
+    hold(&mut user, "job", seq.unwrap()).await.unwrap();
+    let releasing = tokio::spawn(held.release());
+    // The release waits at the server, on a connection of its own.
+    let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() \
+         AND (info LIKE 'CALL fencelock_await%' OR info LIKE '%FOR UPDATE%')";
+    crate::lab::until("the release waits", async || admin.query_first::<u64, _>(waits).await.unwrap() > Some(0)).await;
+    for _ in 0..20 {
+        soon(other.rwlock("job").unwrap().read()).await.unwrap().release().await.unwrap();
+    }
+    assert!(!releasing.is_finished());
+    user.query_drop("ROLLBACK").await.unwrap();
+    soon(releasing).await.unwrap().unwrap();
+}
+
 /// The plain reads of an old snapshot still see the grant.
 #[tokio::test]
 async fn a_grant_that_ended_since_the_snapshot_of_the_transaction_is_refused() {

@@ -100,8 +100,8 @@ async fn where_nobody_may_ring_waiters_look_and_get_the_lock() {
     server.sql("CREATE USER guest@'%'; GRANT EXECUTE ON fencelock.* TO guest@'%'").unwrap();
     let url = format!("mysql://guest@{}/fencelock", server.address());
     let (mut ear, mut user) = (connection(&url).await, connection(&url).await);
-    ear.query_drop("SELECT GET_LOCK('bell', 0)").await.unwrap();
-    let refused: Option<i64> = user.query_first("CALL fencelock_try_bell('bell')").await.unwrap();
+    ear.query_drop("SELECT GET_LOCK('fencelock_0123456789abcdef', 0)").await.unwrap();
+    let refused: Option<i64> = user.query_first("CALL fencelock_try_bell('fencelock_0123456789abcdef')").await.unwrap();
     assert_eq!(refused, Some(1095));
     let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
     for _ in 0..3 {
@@ -128,6 +128,57 @@ async fn connections_that_are_ended_at_the_server_cost_no_lock_and_no_wake_up() 
         soon(guard.release()).await.unwrap();
         soon(waiting).await.unwrap().unwrap().release().await.unwrap();
     }
+}
+
+/// The definer may do more than whoever calls: it must not end the query of a stranger who has a named lock.
+#[tokio::test]
+async fn a_bell_is_a_name_of_ours() {
+    let url = database();
+    drop(acquire(&client(&url, 60_000).await, "job").await);
+    let mut user = connection(&url).await;
+    user.query_drop("SET time_zone = '+00:00'").await.unwrap();
+    for bell in ["theirs", "fencelock_", "fencelock_0123456789abcde,", "fencelock_0123456789abcdef0"] {
+        assert_eq!(state(user.exec_drop("CALL fencelock_try_bell(?)", (bell,)).await), "FL004", "{bell}");
+        let opened = user.exec_drop("CALL fencelock_open(77, ?, 1000000, 'h', 1, 1)", (bell,)).await;
+        assert_eq!(state(opened), "FL004", "{bell}");
+    }
+}
+
+/// KILL QUERY may end a procedure between two of its statements, where it runs no handler.
+#[tokio::test]
+async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cost_no_lock() {
+    let server = Server::start(Settings::default()).unwrap();
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    let kept = acquire(&one, "kept").await;
+    let mut admin = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
+    let busy = "SELECT id FROM information_schema.processlist WHERE user = 'fencelock' AND info LIKE 'CALL%' AND info NOT LIKE '%listen%'";
+    let mutex = one.mutex("job").unwrap();
+    let cycles = tokio::spawn(async move {
+        let mut failed = Vec::new();
+        loop {
+            let released = async { mutex.acquire().await?.release().await.map_err(fencelock::Error::from) }.await;
+            failed.extend(released.err().filter(|error| !error.is_retryable()));
+            tokio::task::yield_now().await;
+            if !failed.is_empty() {
+                return failed;
+            }
+        }
+    });
+    let mut ended = 0;
+    until("enough requests were ended", async || {
+        for id in admin.query::<u64, _>(busy).await.unwrap() {
+            ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
+        }
+        ended > 200 || cycles.is_finished()
+    })
+    .await;
+    assert!(!cycles.is_finished(), "{:?}", cycles.await);
+    cycles.abort();
+    let open = "SELECT COUNT(*) FROM information_schema.innodb_trx";
+    until("no transaction is open", async || admin.query_first::<u64, _>(open).await.unwrap() == Some(0)).await;
+    kept.check().unwrap();
+    acquire(&other, "job").await.release().await.unwrap();
+    soon(kept.release()).await.unwrap();
 }
 
 #[tokio::test]
@@ -208,4 +259,19 @@ async fn where_the_memory_may_lack_a_holder_nobody_is_granted_and_tokens_rise_ov
     assert!(!waiting.is_finished());
     admin.query_drop("UPDATE fencelock_layout SET quiet_until = 0").await.unwrap();
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// One client of a day would else cost a day at each failover.
+#[tokio::test]
+async fn the_longest_ttl_of_a_session_that_is_gone_counts_for_one_failover() {
+    let url = database();
+    drop(acquire(&client(&url, 60_000).await, "job").await);
+    let mut admin = connection(&url).await;
+    admin
+        .query_drop("UPDATE fencelock_layout SET mark = 'another server', longest = 86400000000, quiet_until = 0")
+        .await
+        .unwrap();
+    let _next = client(&url, 60_000).await;
+    let after: Option<(i64, i64)> = admin.query_first("SELECT longest, quiet_for FROM fencelock_layout").await.unwrap();
+    assert_eq!(after, Some((60_000_000, 86_400_000_000)));
 }

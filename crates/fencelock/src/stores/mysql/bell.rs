@@ -11,7 +11,7 @@ use super::connection::{Connection, column};
 use super::link::patient;
 use super::member::Eye;
 use super::url::Config;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::over;
 use crate::kit::served::{REPAIR, portions};
 use crate::store::Opening;
@@ -143,6 +143,11 @@ async fn may_ring(ear: &Connection, bell: &Bell, main: &Weak<Connection>) -> Res
     for (connection, name) in [(ear, &bell.name), (&*main, &bell.pillow(main.number))] {
         match connection.simple("listen", &format!("SELECT GET_LOCK('{name}', 0)")).await {
             Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(1)) => {}
+            // An older connection of the session has it, until the server notices that it is gone.
+            Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(0)) => {
+                let message = "another connection of the session still has its named lock";
+                return Err(Error::new(ErrorKind::Unreachable, "listen", message).retryable());
+            }
             // A server that has no such locks, or forbids them.
             Err(error) if !connection.is_alive() => return Err(error),
             refused => {

@@ -11,7 +11,7 @@ use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::fault::{fault, not_sent};
+use super::fault::{cut_short, fault, not_sent};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
@@ -33,6 +33,9 @@ pub(super) trait User: Send + Sync {
 const TRIES: u32 = 8;
 /// How often one is sent that waited in vain for somebody's row (1205).
 const WAITS: u32 = 2;
+
+/// The procedure that sleeps, and opens no transaction.
+const SLEEP: &str = "CALL fencelock_listen";
 
 /// A request, and where its answer goes. It runs to its end whatever becomes of its caller: a driver's query that is dropped in its midst
 /// would cost the connection.
@@ -99,15 +102,16 @@ impl Connection {
         match self.send("CALL fencelock_version()".to_owned(), None).await {
             None => Err(not_sent("connect")),
             Some(Err(DriverError::Server(error))) if error.code == 1305 => Ok(None),
+            Some(Ok(rows)) if rows.is_empty() => Err(cut_short("connect")),
             Some(answer) => answer.map(Some).map_err(|error| fault("connect", &error)),
         }
     }
 
     /// Calls the procedure that sleeps; `None` where somebody ended its query, which is how it is woken.
     pub(super) async fn sleep(&self, arguments: Vec<Value>) -> Result<Option<Row>> {
-        let answer = self.send("CALL fencelock_listen(?,?,?,?)".to_owned(), Some(arguments)).await;
+        let answer = self.send(format!("{SLEEP}(?,?,?,?)"), Some(arguments)).await;
         match answer.ok_or_else(|| not_sent("listen"))? {
-            Ok(rows) => rows.into_iter().next().map(Some).ok_or_else(|| strange("listen")),
+            Ok(rows) => rows.into_iter().next().map(Some).ok_or_else(|| cut_short("listen")),
             Err(DriverError::Server(error)) if error.code == 1317 => Ok(None),
             Err(error) => Err(fault("listen", &error)),
         }
@@ -135,8 +139,23 @@ impl Connection {
 
     /// Calls a procedure that answers one row.
     pub(super) async fn ask(&self, operation: &'static str, procedure: &str, arguments: Vec<Value>) -> Result<Row> {
+        self.answered(operation, procedure, arguments).await.map(|mut rows| rows.swap_remove(0))
+    }
+
+    /// Calls a procedure that answers one row at least. Without one it was ended half way, which MariaDB may tell as a success; the
+    /// connection ends, for its transaction may be open.
+    pub(super) async fn answered(
+        &self,
+        operation: &'static str,
+        procedure: &str,
+        arguments: Vec<Value>,
+    ) -> Result<Vec<Row>> {
         let rows = self.call(operation, procedure, arguments).await?;
-        rows.into_iter().next().ok_or_else(|| strange(operation))
+        if rows.is_empty() {
+            self.task.abort();
+            return Err(cut_short(operation));
+        }
+        Ok(rows)
     }
 
     /// `None` where the connection ended before the request was sent.
@@ -196,6 +215,7 @@ async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Ar
         if job.reply.is_closed() {
             continue;
         }
+        let sleeps = job.sql.starts_with(SLEEP);
         let answer = {
             let mut asked = pin!(ask(&mut wire, job.sql, job.arguments));
             tokio::select! {
@@ -207,13 +227,19 @@ async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Ar
                 }
             }
         };
-        let is_over = answer.as_ref().is_err_and(DriverError::is_fatal);
+        let is_over = answer.as_ref().is_err_and(|error| error.is_fatal() || !sleeps && may_have_left_open(error));
         // Its caller may have gone.
         let _ = job.reply.send(answer);
         if is_over {
             return;
         }
     }
+}
+
+/// Whether the request may have left its transaction open, with the rows that it locked: a request that somebody ended between two
+/// statements of a procedure runs no handler. The server ends the transaction with the connection.
+fn may_have_left_open(error: &DriverError) -> bool {
+    matches!(error, DriverError::Server(error) if matches!(error.code, 1317 | 1028 | 3024 | 1969 | 1568))
 }
 
 async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<Vec<Row>, DriverError> {

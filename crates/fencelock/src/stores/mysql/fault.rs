@@ -22,6 +22,12 @@ pub(super) fn not_sent(operation: &'static str) -> Error {
     passing(ErrorKind::Unreachable, "the connection was lost before the request was sent").of(operation)
 }
 
+/// The error of a request that was ended half way and told as a success.
+pub(super) fn cut_short(operation: &'static str) -> Error {
+    Meaning { unknown: true, ..passing(ErrorKind::Unreachable, "somebody ended the request at the server") }
+        .of(operation)
+}
+
 /// What the server said. An error of a procedure has undone its transaction, so nothing was done, but for those that end the connection or
 /// the query.
 fn meant(said: &ServerError) -> Meaning {
@@ -47,7 +53,7 @@ fn meant(said: &ServerError) -> Meaning {
             Layout,
             "the tables are not what this release makes: they are damaged, or of another program (`fencelock migrate` makes them)",
         ),
-        (1568, _) => refused(Config, "the procedures of fencelock are not called inside of a transaction"),
+        (1568, _) => passing(Unreachable, "a request that somebody ended had left its transaction open"),
         (1665, _) => refused(Config, "the server's binlog_format is STATEMENT: locks need ROW or MIXED"),
         (1192 | 1099 | 1100, _) => refused(Config, "LOCK TABLES is in force on this connection"),
         (1690 | 1264, _) => refused(Exhausted, "the numbers are past the last fencing token"),

@@ -14,7 +14,7 @@ use super::connection::{Chores, Connection, User, column, strange};
 use super::link::{Dialler, apart};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::bucket::{BUCKETS, bucket_of};
+use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
     Broken, Enter, Hub, Lightened, Look, Looked, Over, Places, Seen, Served, Withdrawn, portions, repair,
 };
@@ -35,7 +35,7 @@ pub(super) struct Member {
     bell: Arc<Bell>,
     pub(super) opening: Opening,
     hub: Arc<Hub>,
-    /// Which bucket is cleared up next. Clients begin anywhere, so that together they soon have been everywhere.
+    /// Which bucket is cleared up next.
     swept: Arc<AtomicU64>,
     sweep: Arc<Notify>,
 }
@@ -57,7 +57,7 @@ impl Member {
             bell: Arc::new(Bell::new(bell)),
             opening,
             hub: Arc::new(hub),
-            swept: Arc::new(AtomicU64::new(session % u64::from(BUCKETS))),
+            swept: Arc::new(AtomicU64::new(first_to_clear(session).into())),
             sweep: Arc::new(Notify::new()),
         }
     }
@@ -98,7 +98,7 @@ impl Member {
     async fn reconcile(&self, connection: &Connection) -> Result<()> {
         let numbers: Vec<String> = self.hub.by_name().into_values().flatten().map(|id| id.number.to_string()).collect();
         let arguments = vec![self.session.into(), numbers.join(",").into()];
-        for row in connection.call("resume session", "unknown", arguments).await? {
+        for row in connection.answered("resume session", "unknown", arguments).await?.into_iter().skip(1) {
             let number = |at| column::<u64>("resume session", &row, at);
             let request = RequestId { client: number(1)?, number: number(2)? };
             let Ok(name) = Name::new(column::<String>("resume session", &row, 0)?) else { continue };
@@ -186,8 +186,9 @@ impl Member {
     async fn ask_to_renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<Vec<Option<Broken>>> {
         let heard: Vec<String> = known.iter().map(|(_, seq)| seq.to_string()).collect();
         let arguments = vec![self.session.into(), microseconds(self.opening.ttl), heard.join(",").into()];
-        let rows = connection.call("renew", "renew", arguments).await?;
-        rows.iter().map(read_broken).collect()
+        let rows = connection.answered("renew", "renew", arguments).await?;
+        let is_over = column::<i64>("renew", &rows[0], 0)? < 0;
+        rows[usize::from(!is_over)..].iter().map(read_broken).collect()
     }
 
     /// The same a while later, on another connection: on the first one, a request may wait for somebody else's transaction.
@@ -374,7 +375,7 @@ impl Served for Member {
                 self.hub.forget(request);
             }
         }
-        connection.call("close session", "close", vec![self.session.into()]).await.map(drop)
+        connection.answered("close session", "close", vec![self.session.into()]).await.map(drop)
     }
 }
 

@@ -106,6 +106,8 @@ BEGIN
             -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
             SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
             SET v_quiet_until = {us} + v_quiet_for;
+            -- What was the longest counts once: else one client of a day would cost a day at each change.
+            SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
         END IF;
         UPDATE fencelock_layout SET mark = v_mark, longest = GREATEST(v_longest, p_ttl), quiet_until = v_quiet_until, quiet_for = v_quiet_for WHERE one = 1;
     END IF;
@@ -119,7 +121,7 @@ DROP PROCEDURE IF EXISTS fencelock__bury
 CREATE PROCEDURE fencelock__bury(p_session BIGINT UNSIGNED, OUT o_dead BOOLEAN) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires BIGINT;
-    SET o_dead = NOT EXISTS (SELECT 1 FROM fencelock_session WHERE id = p_session);
+    SELECT COUNT(*) = 0 INTO o_dead FROM fencelock_session WHERE id = p_session;
     IF NOT o_dead THEN
         SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE SKIP LOCKED;
         IF v_expires <= {us} THEN
@@ -156,6 +158,8 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE v_first, v_boundary, v_quiet BIGINT;
     DECLARE v_now BIGINT DEFAULT {us};
+    -- The place is there already: an error would be taken for nothing done.
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION SET o_look_in = 100;
     CALL fencelock__front(p_b, p_name, p_head, v_first, v_boundary);
     SELECT quiet_until INTO v_quiet FROM fencelock_layout WHERE one = 1 AND quiet_until > v_now;
     SET v_boundary = LEAST(COALESCE(v_boundary, v_quiet), COALESCE(v_quiet, v_boundary));
@@ -241,12 +245,15 @@ BEGIN
 END
 //
 
--- A place of this name was removed.
+-- A place of this name was removed. When KILL QUERY ends a procedure that another one called, MariaDB lets the caller go on as if nothing were
+-- wrong: each statement of these procedures leaves a queue that is right.
 DROP PROCEDURE IF EXISTS fencelock__left
 //
 CREATE PROCEDURE fencelock__left(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT) SQL SECURITY DEFINER
 BEGIN
-    IF EXISTS (SELECT 1 FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head) THEN
+    DECLARE v_other BIGINT;
+    SELECT seq INTO v_other FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head ORDER BY seq LIMIT 1;
+    IF v_other IS NOT NULL THEN
         CALL fencelock__settle(p_b, p_name);
     ELSE
         DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
@@ -298,6 +305,17 @@ BEGIN
 END
 //
 
+-- Refuses a bell that is no name of ours: with the definer's rights, it would end the query of whoever has that named lock.
+DROP PROCEDURE IF EXISTS fencelock__allow
+//
+CREATE PROCEDURE fencelock__allow(p_bell VARBINARY(64)) SQL SECURITY DEFINER
+BEGIN
+    IF COALESCE(LEFT(p_bell, 10) <> 'fencelock_' OR LENGTH(p_bell) <> 26 OR LOCATE(',', p_bell) > 0, TRUE) THEN
+        SIGNAL SQLSTATE 'FL004' SET MESSAGE_TEXT = 'a bell is named fencelock_ and 16 digits';
+    END IF;
+END
+//
+
 -- Opens a session that nobody had before, or again when the answer was lost: its epoch.
 DROP PROCEDURE IF EXISTS fencelock_open
 //
@@ -305,6 +323,7 @@ CREATE PROCEDURE fencelock_open(
     p_session BIGINT UNSIGNED, p_bell VARBINARY(64), p_ttl BIGINT, p_host VARBINARY(512), p_pid BIGINT UNSIGNED, p_client BIGINT UNSIGNED
 ) SQL SECURITY DEFINER
 BEGIN
+    CALL fencelock__allow(p_bell);
     {begin}
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -341,17 +360,19 @@ BEGIN
 END
 //
 
--- Places of a session whose requests are not among these numbers.
+-- Places of a session whose requests are not among these numbers, behind a row without a name.
 DROP PROCEDURE IF EXISTS fencelock_unknown
 //
 CREATE PROCEDURE fencelock_unknown(p_session BIGINT UNSIGNED, p_numbers LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
+    SELECT '' AS name, CAST(0 AS UNSIGNED) AS client, CAST(0 AS UNSIGNED) AS number, CAST(0 AS SIGNED) AS seq
+    UNION ALL
     SELECT name, client, number, seq FROM fencelock_place WHERE session = p_session AND NOT FIND_IN_SET(number, p_numbers);
 END
 //
 
--- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
--- of a number below 0: the session is over.
+-- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. The number in
+-- the first row is 0, or below 0 when the session is over: no row at all says that the request was ended half way.
 DROP PROCEDURE IF EXISTS fencelock_renew
 //
 CREATE PROCEDURE fencelock_renew(p_session BIGINT UNSIGNED, p_ttl BIGINT, p_heard LONGTEXT) SQL SECURITY DEFINER
@@ -374,7 +395,9 @@ BEGIN
         COMMIT;
     END;
     IF v_lives THEN
-        SELECT seq, name, client, number, reason FROM fencelock_broken WHERE session = p_session AND told = FALSE ORDER BY id LIMIT 1000;
+        SELECT CAST(0 AS SIGNED) AS seq, '' AS name, CAST(0 AS UNSIGNED) AS client, CAST(0 AS UNSIGNED) AS number, '' AS reason
+        UNION ALL
+        (SELECT seq, name, client, number, reason FROM fencelock_broken WHERE session = p_session AND told = FALSE ORDER BY id LIMIT 1000);
     ELSE
         SELECT -1, '', 0, 0, '';
     END IF;
@@ -432,10 +455,17 @@ BEGIN
             IF v_head IS NOT NULL THEN
                 SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
                     WHERE b = v_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
+                IF v_granted IS NULL THEN
+                    -- Nobody is there: a departure was ended half way (KILL QUERY), see fencelock__left.
+                    DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name;
+                    SET v_head = NULL;
+                END IF;
+            END IF;
+            IF v_head IS NOT NULL THEN
                 IF v_capacity <> p_capacity THEN
                     -- Of the dead, none stands for a capacity.
                     CALL fencelock__clear(v_b, p_name, v_cleared);
-                    IF v_cleared > 0 THEN
+                    IF COALESCE(v_cleared, 1) > 0 THEN
                         CALL fencelock__settle(v_b, p_name);
                         SET v_answer = 6;
                     ELSE
@@ -445,8 +475,8 @@ BEGIN
                 END IF;
                 SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
                 IF v_admitted THEN
-                    SET v_admitted = p_weight + (SELECT SUM(weight) FROM fencelock_place
-                        WHERE b = v_b AND name = p_name AND seq >= v_head) <= p_capacity;
+                    SELECT p_weight + SUM(weight) <= p_capacity INTO v_admitted FROM fencelock_place
+                        WHERE b = v_b AND name = p_name AND seq >= v_head;
                 END IF;
             END IF;
             IF NOT v_admitted AND NOT p_wait THEN
@@ -470,7 +500,7 @@ BEGIN
         CALL fencelock__again(v_b, p_name, v_head, v_one, v_two);
     END IF;
     CALL fencelock__ring();
-    SELECT v_answer, v_one, v_two;
+    SELECT v_answer, v_one, IF(v_answer = 1, COALESCE(v_two, 100), v_two);
 END
 //
 
@@ -581,10 +611,10 @@ BEGIN
     DECLARE v_name VARBINARY(512);
     DECLARE v_b SMALLINT;
     DECLARE v_at, v_in INT DEFAULT 0;
-    DECLARE v_head, v_first, v_boundary, v_last, v_look_in, v_least BIGINT;
+    DECLARE v_head, v_first, v_boundary, v_last, v_used, v_look_in, v_least BIGINT;
     DECLARE v_granted, v_room BOOLEAN;
     {begin}
-    SET v_answer = EXISTS (SELECT 1 FROM fencelock_session WHERE id = p_session AND expires > {us});
+    SELECT COUNT(*) INTO v_answer FROM fencelock_session WHERE id = p_session AND expires > {us};
     IF v_answer = '0' THEN
         SET p_places = '[]';
     END IF;
@@ -604,7 +634,9 @@ BEGIN
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION READ WRITE;
                 SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
-                IF v_last IS NOT NULL AND EXISTS (SELECT 1 FROM fencelock_queue WHERE b = v_b AND name = v_name) THEN
+                SET v_used = NULL;
+                SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
+                IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
                     CALL fencelock__settle(v_b, v_name);
                 END IF;
                 COMMIT;
@@ -612,7 +644,7 @@ BEGIN
         END IF;
         SET v_least = JSON_EXTRACT(v_one, '$[1]');
         CALL fencelock__again(v_b, v_name, v_head, COALESCE(v_least, 0), v_look_in);
-        SET v_answer = CONCAT(v_answer, ',', v_look_in), v_at = v_at + 1, v_in = 1;
+        SET v_answer = CONCAT(v_answer, ',', COALESCE(v_look_in, 100)), v_at = v_at + 1, v_in = 1;
         WHILE v_in < JSON_LENGTH(v_one) DO
             SET v_granted = NULL;
             SELECT granted INTO v_granted FROM fencelock_place WHERE b = v_b AND name = v_name
@@ -634,7 +666,9 @@ DROP PROCEDURE IF EXISTS fencelock_listen
 CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_pillow VARBINARY(64), p_seconds INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_free BOOLEAN DEFAULT FALSE;
-    IF p_mark = (SELECT rung FROM fencelock_session WHERE id = p_session) THEN
+    DECLARE v_rung BIGINT;
+    SELECT rung INTO v_rung FROM fencelock_session WHERE id = p_session;
+    IF p_mark = v_rung THEN
         SET v_free = COALESCE(GET_LOCK(p_pillow, p_seconds), 0);
     END IF;
     IF v_free THEN
@@ -650,6 +684,7 @@ DROP PROCEDURE IF EXISTS fencelock_try_bell
 CREATE PROCEDURE fencelock_try_bell(p_bell VARBINARY(64)) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_error INT DEFAULT 0;
+    CALL fencelock__allow(p_bell);
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION GET DIAGNOSTICS CONDITION 1 v_error = MYSQL_ERRNO;
         KILL QUERY IS_USED_LOCK(p_bell);
@@ -713,7 +748,7 @@ CREATE PROCEDURE fencelock_break(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_answer, v_kept INT DEFAULT 0;
     DECLARE v_head, v_last, v_seq, v_taken BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
@@ -722,7 +757,8 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
         START TRANSACTION READ WRITE;
         SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
-        IF EXISTS (SELECT 1 FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record) THEN
+        SELECT COUNT(*) INTO v_kept FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
+        IF v_kept > 0 THEN
             SET v_answer = 1;
         ELSE
             SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
@@ -777,7 +813,7 @@ BEGIN
     DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
     DECLARE v_b, v_from SMALLINT;
     DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
-    DECLARE v_last BIGINT;
+    DECLARE v_last, v_used BIGINT;
     DECLARE v_looked, v_cleared INT DEFAULT 0;
     {begin}
     IF p_from = 0 THEN
@@ -803,7 +839,9 @@ BEGIN
             DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
             START TRANSACTION READ WRITE;
             SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
-            IF v_last IS NOT NULL AND EXISTS (SELECT 1 FROM fencelock_queue WHERE b = v_b AND name = v_name) THEN
+            SET v_used = NULL;
+            SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
+            IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
                 CALL fencelock__clear(v_b, v_name, v_cleared);
                 CALL fencelock__settle(v_b, v_name);
             END IF;
@@ -817,7 +855,8 @@ END
 
 -- For users' own transactions, of any isolation level and time zone. -----------------------------------------------------------------------
 
--- Fails unless this grant is current, and keeps it from ending until the transaction does: a release, an expiry and a break wait. The token
+-- Fails, and rolls the transaction back, unless this grant is current; keeps it from ending until the transaction does: a release, an expiry and
+-- a break wait. The token
 -- is that of the guard, as a number. A lock that is read sees what is committed, however old the transaction's snapshot is.
 DROP PROCEDURE IF EXISTS fencelock_hold
 //
@@ -827,6 +866,8 @@ BEGIN
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
     IF v_seq IS NULL THEN
+        -- Else the gap where the row would be, or the row of one who waits, stays locked for as long as the transaction goes on.
+        ROLLBACK;
         SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = 'the lock is not held under this token: it was released, broken or lost';
     END IF;
 END

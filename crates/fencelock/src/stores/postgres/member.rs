@@ -13,7 +13,7 @@ use super::connection::{Chores, Connection, User, strange, value};
 use super::link::{Dialler, Purpose, apart};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::kit::bucket::{BUCKETS, bucket_of};
+use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
     Broken, Enter, Hub, Lightened, Look, Looked, Over, Places, Seen, Served, Withdrawn, portions, repair,
 };
@@ -36,7 +36,7 @@ pub(super) struct Member {
     ttl: i64,
     pub(super) opening: Opening,
     pub(super) hub: Arc<Hub>,
-    /// Which bucket is cleared up next. Clients begin anywhere, so that together they soon have been everywhere.
+    /// Which bucket is cleared up next.
     swept: AtomicI32,
     sweep: Notify,
 }
@@ -56,8 +56,7 @@ impl Member {
             ttl,
             opening,
             hub: Arc::new(hub),
-            // Below 4096.
-            swept: AtomicI32::new((session % u64::from(BUCKETS)) as i32),
+            swept: AtomicI32::new(first_to_clear(session).into()),
             sweep: Notify::new(),
         }
     }
