@@ -58,8 +58,8 @@ impl MultiLock {
     /// The most locks that can be taken together.
     pub const MAX_LOCKS: usize = 1_000;
 
-    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores; all who take a name must take it in the same
-    /// store. Their own [`Mutex::timeout`] is not used, their other options are.
+    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores; all who take a lock must
+    /// take it by the same name in the same store, for the order of the names is what keeps callers from waiting for each other. Their own [`Mutex::timeout`] is not used, their other options are.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for no lock, more than 1,000, and a name that is given twice.

@@ -53,12 +53,12 @@ impl Once {
     /// [`Once::MAX_VALUE`] bytes.
     ///
     /// Where `make` fails, nothing is kept, and the next one who waits tries it: its failure is its caller's alone. A client that dies
-    /// while it makes something is followed by the next one as well. So `make` may run more than once, and never twice at a time, as far as a
-    /// lock can tell; what it writes elsewhere is best fenced.
+    /// while it makes something is followed by the next one as well. So `make` may run more than once. When the lock is lost, `make` is dropped at
+    /// its next await, before another client makes the value; what it writes elsewhere is best fenced.
     ///
     /// # Errors
-    /// What `make` returned; as [`Mutex::acquire`] and [`Guard::write_note`](crate::Guard::write_note), turned into `E`. Where the lock was
-    /// lost while `make` ran, nothing is kept.
+    /// What `make` returned; as [`Mutex::acquire`] and [`Guard::write_note`](crate::Guard::write_note), turned into `E`. [`ErrorKind::Lost`] where the lock
+    /// was lost while `make` ran: nothing is kept.
     ///
     /// # Cancel safety
     /// Dropping the future drops `make` and gives the lock back in the background.
@@ -77,7 +77,14 @@ impl Once {
             let _ = guard.release().await;
             return Ok(made);
         }
-        let value = make().await?;
+        let value = tokio::select! {
+            biased;
+            _ = guard.lost() => {
+                let message = "the lock was lost while the value was made, which is given up";
+                return Err(Error::new(ErrorKind::Lost, "once", message).with("name", self.lock.name()).into());
+            }
+            made = make() => made?,
+        };
         if value.len() > Self::MAX_VALUE {
             let message = format!("a value has {} bytes at most, and this one has {}", Self::MAX_VALUE, value.len());
             return Err(Error::new(ErrorKind::Config, "once", message).with("name", self.lock.name()).into());

@@ -98,6 +98,44 @@ fn who_fails_to_make_it_keeps_nothing_and_the_next_one_tries() {
 }
 
 #[test]
+fn who_loses_the_lock_while_it_makes_something_stops_before_the_next_one_begins() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await.client, world.process().await.client);
+        let (first, next) = (one.once("cache", "v1").unwrap(), other.once("cache", "v1").unwrap());
+        let made_at_once = Cell::new(0);
+        let make = async |forever: bool| {
+            made_at_once.set(made_at_once.get() + 1);
+            let _down = Down(&made_at_once);
+            assert_eq!(made_at_once.get(), 1);
+            settle().await;
+            if forever {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Error>(b"made".to_vec())
+        };
+        let breaks = async {
+            settle().await;
+            let name = fencelock::Name::new("cache").unwrap();
+            let front = other.queue(&name).await.unwrap().contenders[0].clone();
+            assert!(other.break_grant(&name, &front, "for the test").await.unwrap());
+            settle().await;
+            next.get_or_make(|| make(false)).await.unwrap()
+        };
+        let (lost, made) = tokio::join!(first.get_or_make(|| make(true)), breaks);
+        assert_eq!((lost.unwrap_err().kind(), &*made), (ErrorKind::Lost, &b"made"[..]));
+    });
+}
+
+struct Down<'a>(&'a Cell<usize>);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[test]
 fn what_is_too_long_is_refused() {
     on_one_thread(async {
         let world = World::new();
