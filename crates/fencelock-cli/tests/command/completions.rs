@@ -3,8 +3,9 @@
 use crate::common::{PROGRAM, Place, binary, code, ended, output, stderr, stdout};
 
 /// Those that somebody may give.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
     "run",
+    "elect",
     "ls",
     "show",
     "break",
