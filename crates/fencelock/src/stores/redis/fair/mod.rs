@@ -39,7 +39,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     // Their layouts keep no queue: the client that finds the key absent has it.
     excludes: "",
-    residue: "two numbers for each of at most 4096 buckets of names, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
+    residue: "two numbers for each of at most 4096 buckets of names, notes without a time until a holder deletes them, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
 };
