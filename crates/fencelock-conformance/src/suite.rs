@@ -30,6 +30,9 @@ pub struct Excuse {
     /// Whether the store breaks the law. Otherwise the law says nothing about it, or cannot be tried on it.
     #[serde(default)]
     pub broken: bool,
+    /// Whether chance decides if the store keeps the law: what comes first at its server, say.
+    #[serde(default)]
+    pub chance: bool,
 }
 
 /// Reads excuses: a TOML file of `[[excused]]` tables.
@@ -115,8 +118,9 @@ pub fn judge_by(
             Ok(())
         }
         (Err(Fault::Broken(why)), None) if offers_less && why.contains(NOT_OFFERED) => Ok(()),
-        (Err(Fault::Broken(_)), Some(excuse)) if excuse.broken => Ok(()),
-        (Err(Fault::Inapplicable(_)), Some(excuse)) if !excuse.broken => Ok(()),
+        (Err(Fault::Broken(_)), Some(excuse)) if excuse.broken || excuse.chance => Ok(()),
+        (Err(Fault::Inapplicable(_)), Some(excuse)) if !excuse.broken && !excuse.chance => Ok(()),
+        (Ok(()), Some(excuse)) if excuse.chance => Ok(()),
         (Ok(()), Some(excuse)) => Err(format!("{law} is kept, but excused: {}", excuse.reason)),
         (Err(fault), Some(excuse)) => Err(format!("{law} is {fault}; that is not the excuse: {}", excuse.reason)),
         (Err(fault), None) => Err(format!("{law} is {fault} (again: FENCELOCK_SEED={seed})")),
