@@ -59,7 +59,7 @@ struct StoreArguments {
     /// The store: file:///dir, or any URL that `fencelock stores` lists. Give credentials by FENCELOCK_STORE or a file.
     #[arg(long, global = true, value_name = "URL", value_parser = arguments::store())]
     store: Option<String>,
-    /// The configuration file, instead of fencelock.toml in its usual places: store = "URL", or the table [routes].
+    /// The configuration file, instead of fencelock.toml in its usual places: store = "URL", or the table routes.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "store")]
     config: Option<PathBuf>,
     /// Refuse to fall back to a directory on this host when no store is named.
