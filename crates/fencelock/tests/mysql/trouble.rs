@@ -169,7 +169,7 @@ async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cos
         for id in admin.query::<u64, _>(busy).await.unwrap() {
             ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
         }
-        ended > 200 || cycles.is_finished()
+        ended > 60 || cycles.is_finished()
     })
     .await;
     assert!(!cycles.is_finished(), "{:?}", cycles.await);

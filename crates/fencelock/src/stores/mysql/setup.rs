@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use mysql_async::Row;
+use mysql_async::prelude::FromValue;
+
 use super::connection::{Connection, column};
+use super::fault::cut_short;
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,7 +23,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     let facts = "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6)";
     let rows = connection.simple("connect", facts).await?;
     let row = rows.first().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect", NOT_ONE))?;
-    let (version, read_only) = (column::<String>("connect", row, 0)?, column::<String>("connect", row, 1)?);
+    let (version, read_only) = (told::<String>(row, 0)?, told::<String>(row, 1)?);
     let refuse =
         |kind, message: &'static str| Error::new(kind, "connect", message).with("server says", version.as_str());
     let is_mariadb = version.contains("MariaDB");
@@ -48,6 +52,14 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     connection.simple("connect", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
 }
 
+/// A column that is never NULL, unless somebody ended the request: MariaDB answers all the same then.
+fn told<T>(row: &Row, at: usize) -> Result<T>
+where
+    Option<T>: FromValue,
+{
+    column::<Option<T>>("connect", row, at)?.ok_or_else(|| cut_short("connect"))
+}
+
 /// Whether a server of this version has what the procedures need. Some say `5.5.5-` before it.
 fn is_known(version: &str) -> bool {
     let mut numbers = version.trim_start_matches("5.5.5-").split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -71,7 +83,7 @@ pub(super) async fn our_schema(connection: &Connection, config: &Config, only_lo
 async fn version(connection: &Connection, config: &Config) -> Result<bool> {
     let Some(rows) = connection.version().await? else { return Ok(false) };
     let Some(row) = rows.first() else { return Ok(false) };
-    let (found, strange) = (column::<i64>("connect", row, 0)?, column::<i64>("connect", row, 1)?);
+    let (found, strange) = (told::<i64>(row, 0)?, told::<i64>(row, 1)?);
     if found != VERSION {
         let message = "the tables have a layout that this release does not know: name another database, or use the release that made them";
         return Err(Error::new(ErrorKind::Layout, "connect", message)
