@@ -28,7 +28,7 @@ pub(crate) mod reconnect;
 pub(crate) mod record;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 #[cfg_attr(
-    not(all(feature = "memory", feature = "redis", feature = "postgres")),
+    not(all(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql")),
     allow(dead_code, unused_imports, reason = "a store may need a part of it")
 )]
 pub(crate) mod served;
