@@ -47,23 +47,31 @@ fn kinds(stores: &[StoreInfo]) -> String {
     table
 }
 
+/// A column for each family: schemes that promise the same share one.
 fn table(stores: &[StoreInfo]) -> String {
-    let mut rows: Vec<(&str, Vec<String>)> = ROWS.iter().map(|(title, _)| (*title, Vec::new())).collect();
-    let mut head = "| |".to_owned();
-    let mut rule = "|---|".to_owned();
+    let mut families: Vec<(Vec<&StoreInfo>, Capability)> = Vec::new();
     for info in stores {
         let Some(capability) = info.capability.map(|capability| capability()) else { continue };
-        let _ = write!(head, " `{}:` |", info.scheme);
-        rule.push_str("---|");
-        for ((_, cells), (_, cell)) in rows.iter_mut().zip(ROWS) {
-            cells.push(cell(info, &capability));
+        match families.last_mut() {
+            Some((family, promised)) if *promised == capability => family.push(info),
+            _ => families.push((vec![info], capability)),
         }
     }
-    let mut table = format!("{head}\n{rule}\n");
-    for (title, cells) in rows {
+    let heads: Vec<_> = families.iter().map(|(family, _)| each(family, |info| format!("`{}:`", info.scheme))).collect();
+    let mut table = format!("| | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    for (title, cell) in ROWS {
+        let cells: Vec<_> =
+            families.iter().map(|(family, capability)| each(family, |info| cell(info, capability))).collect();
         let _ = writeln!(table, "| {title} | {} |", cells.join(" | "));
     }
     table
+}
+
+/// What is said of a family: once what its members share, and after each other what they do not.
+fn each(family: &[&StoreInfo], cell: impl Fn(&StoreInfo) -> String) -> String {
+    let mut cells: Vec<String> = family.iter().map(|info| cell(info)).collect();
+    cells.dedup();
+    cells.join("<br>")
 }
 
 /// What other layouts promise, a line for each. The same store over TLS or a socket file has the same ones.
