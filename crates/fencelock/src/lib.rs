@@ -106,9 +106,18 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// That of the guide, too.
+/// Those of the documents, too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
+struct Library;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/1-a-first-lock.md")]
+#[doc = include_str!("../../../docs/guide/5-fencing.md")]
+#[doc = include_str!("../../../docs/guide/6-errors.md")]
+#[doc = include_str!("../../../docs/guide/7-several-locks.md")]
+#[doc = include_str!("../../../docs/guide/8-jobs-and-elections.md")]
+#[doc = include_str!("../../../docs/guide/9-tests.md")]
 struct Guide;
 
 pub mod blocking;
