@@ -5,4 +5,5 @@
 
 mod hold;
 mod lab;
+mod notes;
 mod trouble;

@@ -6,6 +6,7 @@
 mod advisory;
 mod hold;
 mod lab;
+mod notes;
 mod rights;
 mod schema;
 mod shedlock;

@@ -197,7 +197,14 @@ impl<S: Server> Store for ServedStore<S> {
     }
 
     fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
-        Box::pin(async move { self.server.note(&*self.connection().await?, name).await })
+        Box::pin(async move {
+            let connection = self.connection().await?;
+            let read = self.server.note(&connection, name).await;
+            if self.server.is_unused(&connection) {
+                self.reader().hang_up();
+            }
+            read
+        })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {

@@ -9,6 +9,7 @@ mod connection;
 mod fault;
 mod link;
 mod member;
+mod notes;
 mod schema;
 mod setup;
 mod show;
@@ -32,8 +33,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
-    Tokens,
+    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store,
+    StoreInfo, StoreUrl, Tokens,
 };
 
 /// What the registry knows of this store.
@@ -53,19 +54,19 @@ pub(crate) const MARIADB_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "mysql",
-    layout: "fencelock mysql fair layout 1",
+    layout: "fencelock mysql fair layout 2",
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
     certainty: "the server keeps what it committed (innodb_flush_log_at_trx_commit=1; a failover to a replica loses what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: true,
-    notes: false,
+    notes: true,
     // Who waits looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     excludes: "",
-    residue: "tables whose names begin with fencelock_, one of them with 4096 rows, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
+    residue: "tables whose names begin with fencelock_, one of them with 4096 rows, notes until their time is over or a holder deletes them, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -133,5 +134,13 @@ impl Server for Mysql {
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
         show::breaks(connection, name).await
+    }
+
+    async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
+        notes::write(connection, order).await
+    }
+
+    async fn note(&self, connection: &Connection, name: &Name) -> Result<NoteRead> {
+        notes::read(connection, name).await
     }
 }

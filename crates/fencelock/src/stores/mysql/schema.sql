@@ -1,4 +1,4 @@
--- Locks in MariaDB and MySQL, layout `fair`, version 1: tables that only the procedures below touch.
+-- Locks in MariaDB and MySQL, layout `fair`, version 2: tables that only the procedures below touch.
 --
 -- Statements end with a line of two slashes. `begin` in braces stands for the first statements of each procedure that has a transaction, and `us` for
 -- the time of the server in microseconds. NOTES.md beside this file says why each lock is taken in the order in which it is.
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT IGNORE INTO fencelock_layout VALUES (1, 1, NULL, 0, 0, 0)
+INSERT IGNORE INTO fencelock_layout VALUES (1, 2, NULL, 0, 0, 0)
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -79,6 +79,20 @@ CREATE TABLE IF NOT EXISTS fencelock_broken (
     told BOOLEAN NOT NULL,
     KEY (name, id),
     KEY (session, told)
+) ENGINE = InnoDB
+//
+
+-- `expires` is NULL for a note that stays until it is deleted.
+CREATE TABLE IF NOT EXISTS fencelock_note (
+    name VARBINARY(512) NOT NULL PRIMARY KEY,
+    value VARBINARY(4096) NOT NULL,
+    token BIGINT NOT NULL,
+    host VARBINARY(512) NOT NULL,
+    pid BIGINT UNSIGNED NOT NULL,
+    client BIGINT UNSIGNED NOT NULL,
+    written BIGINT NOT NULL,
+    expires BIGINT,
+    KEY (expires)
 ) ENGINE = InnoDB
 //
 
@@ -793,6 +807,50 @@ BEGIN
 END
 //
 
+-- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as
+-- fencelock_hold does it, so that the grant outlasts the commit; no bucket is. Who wrote it is said by the session.
+DROP PROCEDURE IF EXISTS fencelock_write_note
+//
+CREATE PROCEDURE fencelock_write_note(
+    p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_value VARBINARY(4096), p_ttl BIGINT
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_session, v_pid, v_client BIGINT UNSIGNED;
+    DECLARE v_host VARBINARY(512);
+    DECLARE v_now BIGINT;
+    DECLARE v_lives BOOLEAN DEFAULT FALSE;
+    DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    {begin}
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;
+        SELECT session INTO v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number LOCK IN SHARE MODE;
+        -- After the lock, which may have been waited for.
+        SET v_now = {us};
+        SELECT expires > v_now, host, pid, client INTO v_lives, v_host, v_pid, v_client FROM fencelock_session WHERE id = v_session;
+        IF v_lives AND p_value IS NULL THEN
+            DELETE FROM fencelock_note WHERE name = p_name;
+        ELSEIF v_lives THEN
+            REPLACE INTO fencelock_note VALUES (p_name, p_value, p_seq, v_host, v_pid, v_client, v_now, v_now + p_ttl);
+        END IF;
+        COMMIT;
+    END;
+    SELECT v_lives;
+END
+//
+
+-- The note on a lock, unless its time is over, and the time. One row; without a note all but the time is NULL.
+DROP PROCEDURE IF EXISTS fencelock_read_note
+//
+CREATE PROCEDURE fencelock_read_note(p_name VARBINARY(512)) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    DECLARE v_now BIGINT DEFAULT {us};
+    SELECT v_now, n.value, n.token, n.host, n.pid, n.client, n.written, n.expires FROM (SELECT 1 AS one) AS o
+        LEFT JOIN fencelock_note AS n ON n.name = p_name AND (n.expires IS NULL OR n.expires > v_now);
+END
+//
+
 -- Ends a session. What is still in its queues is dead from now on.
 DROP PROCEDURE IF EXISTS fencelock_close
 //
@@ -804,7 +862,7 @@ BEGIN
 END
 //
 
--- Clears away what the dead left in some buckets, and old records: where to go on. Each row and each name has a transaction of its own, and
+-- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. Each row and each name has a transaction of its own, and
 -- none waits for a bucket.
 DROP PROCEDURE IF EXISTS fencelock_clear_up
 //
@@ -823,6 +881,7 @@ BEGIN
         DELETE FROM fencelock_session WHERE expires <= {us} ORDER BY id LIMIT 100;
         DELETE FROM fencelock_broken WHERE at < {us} - 30 * 86400000000 ORDER BY id LIMIT 100;
     END IF;
+    DELETE FROM fencelock_note WHERE expires <= {us} ORDER BY expires LIMIT 100;
     SET v_from = p_from;
     walk: WHILE v_looked < 100 DO
         SET v_b = NULL, v_last = NULL, v_looked = v_looked + 1;
@@ -893,7 +952,7 @@ DROP PROCEDURE IF EXISTS fencelock_version
 CREATE PROCEDURE fencelock_version() SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     SELECT version, (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'
-        AND table_name IN ('fencelock_layout', 'fencelock_bucket', 'fencelock_queue', 'fencelock_place', 'fencelock_session')) FROM fencelock_layout WHERE one = 1;
+        AND table_name IN ('fencelock_layout', 'fencelock_bucket', 'fencelock_queue', 'fencelock_place', 'fencelock_session', 'fencelock_note')) FROM fencelock_layout WHERE one = 1;
 END
 //
 

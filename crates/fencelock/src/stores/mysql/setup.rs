@@ -11,7 +11,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";

@@ -10,6 +10,7 @@ mod dial;
 mod fault;
 mod link;
 mod member;
+mod notes;
 mod schema;
 mod server;
 mod setup;
@@ -50,19 +51,19 @@ pub(crate) const LONG_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",
-    layout: "fencelock postgres fair layout 3",
+    layout: "fencelock postgres fair layout 4",
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
     certainty: "the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead",
     shared_claims: true,
     permits: true,
-    notes: false,
+    notes: true,
     // Who waits looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     excludes: "",
-    residue: "a schema with 4096 rows and a sequence, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
+    residue: "a schema with 4096 rows and a sequence, notes until their time is over or a holder deletes them, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
     pace: Pace::DEFAULT,
     blocking: false,
 };

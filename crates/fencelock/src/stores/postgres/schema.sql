@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 3: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 4: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, and {check} for the refusal of every isolation level
 -- but read committed.
@@ -16,7 +16,7 @@ END $$;
 CREATE TABLE {schema}.layout (
     version integer NOT NULL, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (3, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (4, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -63,6 +63,20 @@ CREATE TABLE {schema}.broken (
 );
 CREATE INDEX ON {schema}.broken (name, id);
 CREATE INDEX ON {schema}.broken (session) WHERE NOT told;
+
+-- Notes outlive what they were written under, and a crash: they are logged wherever the places are not.
+CREATE TABLE {schema}.note (
+    name text COLLATE "C" PRIMARY KEY,
+    value bytea NOT NULL CHECK (octet_length(value) <= 4096),
+    token bigint NOT NULL,
+    host text NOT NULL,
+    pid bigint NOT NULL,
+    client bigint NOT NULL,
+    written timestamptz NOT NULL,
+    ttl_ms bigint,
+    expires timestamptz
+);
+CREATE INDEX ON {schema}.note (expires) WHERE expires IS NOT NULL;
 
 CREATE TABLE {schema}.fence (resource text COLLATE "C" PRIMARY KEY, token bigint NOT NULL);
 
@@ -719,6 +733,49 @@ BEGIN
     RETURN QUERY SELECT record FROM broken WHERE name = p_name ORDER BY id;
 END $$;
 
+-- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as hold()
+-- does it, so that the grant outlasts the commit. Who wrote it is said by the session.
+CREATE FUNCTION {schema}.write_note(p_name text, p_client bigint, p_number bigint, p_seq bigint, p_value bytea, p_ttl_ms bigint)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE
+    whose bigint;
+    moment timestamptz;
+    writer record;
+BEGIN
+    {check}
+    SELECT session INTO whose FROM place WHERE bucket = _home(p_name) AND name = p_name AND seq = p_seq AND granted
+        AND client = p_client AND number = p_number FOR KEY SHARE;
+    -- After the lock, which may have been waited for.
+    moment := clock_timestamp();
+    SELECT host, pid, client INTO writer FROM session WHERE id = whose AND expires > moment;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF p_value IS NULL THEN
+        DELETE FROM note WHERE name = p_name;
+        RETURN true;
+    END IF;
+    INSERT INTO note AS n VALUES (
+            p_name, p_value, p_seq, writer.host, writer.pid, writer.client, moment, p_ttl_ms, moment + p_ttl_ms * interval '1 millisecond')
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value, token = excluded.token, host = excluded.host, pid = excluded.pid,
+            client = excluded.client, written = excluded.written, ttl_ms = excluded.ttl_ms, expires = excluded.expires;
+    RETURN true;
+END $$;
+
+-- The note on a lock, unless its time is over, and the time. One row; without a note all but the time is null.
+CREATE FUNCTION {schema}.read_note(p_name text)
+RETURNS TABLE (
+    r_now_us bigint, r_value bytea, r_token bigint, r_host text, r_pid bigint, r_client bigint, r_written_us bigint, r_ttl_ms bigint
+) LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, {schema}, pg_temp AS $$
+DECLARE moment timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY SELECT floor(extract(epoch FROM moment) * 1000000)::bigint, n.value, n.token, n.host, n.pid, n.client,
+            floor(extract(epoch FROM n.written) * 1000000)::bigint, n.ttl_ms
+        FROM (VALUES (1)) AS one LEFT JOIN note AS n ON n.name = p_name AND (n.expires IS NULL OR n.expires > moment);
+END $$;
+
 -- Ends a session. What is still in its queues is dead from now on.
 CREATE FUNCTION {schema}.close(p_session bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
@@ -727,7 +784,7 @@ BEGIN
     DELETE FROM session WHERE id = p_session;
 END $$;
 
--- Clears away what the dead left in some buckets, and old records: where to go on. It waits for nobody.
+-- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. It waits for nobody.
 CREATE FUNCTION {schema}.clear_up(p_from integer) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
@@ -747,6 +804,8 @@ BEGIN
         DELETE FROM session WHERE id IN (SELECT id FROM session WHERE expires <= moment LIMIT 1000 FOR UPDATE SKIP LOCKED);
         DELETE FROM broken WHERE id IN (SELECT id FROM broken WHERE at < moment - interval '30 days' LIMIT 1000 FOR UPDATE SKIP LOCKED);
     END IF;
+    DELETE FROM note WHERE name = ANY (ARRAY(
+        SELECT name FROM note WHERE expires <= moment ORDER BY expires LIMIT 1000 FOR UPDATE SKIP LOCKED));
     PERFORM _bury(ARRAY(SELECT DISTINCT p.session FROM place AS p JOIN session AS s ON s.id = p.session
         WHERE p.bucket >= p_from AND p.bucket < upto AND s.expires <= moment LIMIT 1000));
     FOR left_over IN SELECT DISTINCT p.bucket, p.name FROM place AS p LEFT JOIN session AS s ON s.id = p.session

@@ -9,13 +9,16 @@ use tokio_postgres::Row;
 use super::connection::{Connection, strange, value};
 use super::link::{Link, Purpose, apart, link};
 use super::member::{Member, kept_waiting};
+use super::notes;
 use super::{CAPABILITY, Postgres};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Record};
 use crate::kit::served::{Hub, Server};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Break, Capability, Contender, Grant, Opening, Outline, Owner, Page, PlaceId, Queue, RequestId};
+use crate::store::{
+    Break, Capability, Contender, Grant, NoteOrder, NoteRead, Opening, Outline, Owner, Page, PlaceId, Queue, RequestId,
+};
 use crate::token::FencingToken;
 
 /// How many places one request for names looks at.
@@ -102,6 +105,14 @@ impl Server for Postgres {
         let rows = connection.call("breaks", "breaks", &[&name.as_str()]).await?;
         let text = |row: &Row| row.try_get::<_, String>(0).ok();
         Ok(rows.iter().filter_map(|row| record::read::<Record>(text(row)?.as_bytes())?.order(name)).collect())
+    }
+
+    async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
+        notes::write(connection, order).await
+    }
+
+    async fn note(&self, connection: &Connection, name: &Name) -> Result<NoteRead> {
+        notes::read(connection, name).await
     }
 }
 
