@@ -53,6 +53,12 @@ impl Server {
         let (directory, port) = (open_scratch()?, Port::reserve()?);
         fs::write(directory.path().join("users.sql"), users())?;
         run(Command::new("cp").arg("-a").arg(template()?).arg(directory.path().join("data")))?;
+        // A server that starts removes what others have in a directory for temporary tables that they share.
+        let temporary = directory.path().join("tmp");
+        fs::create_dir(&temporary)?;
+        if let Some((user, group)) = user()? {
+            chown(&temporary, Some(user), Some(group))?;
+        }
         let server = Self { settings, port, process: Mutex::default(), directory };
         server.restart()?;
         server.wait_until_serving()?;
@@ -77,6 +83,12 @@ impl Server {
     /// What the server says.
     pub fn sql(&self, statements: &str) -> io::Result<String> {
         sql_at(self.address(), statements)
+    }
+
+    /// The number of its process, while it has one.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.process().as_ref().map(Process::id)
     }
 
     /// Kills the server, as `kill -9` does. Repeatable.
@@ -119,6 +131,7 @@ impl Server {
         let mut command = bound(&words[0]);
         command.args(&words[1..]).arg("--no-defaults").current_dir("/");
         command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", data.join("s").display()));
+        command.arg(format!("--tmpdir={}", self.directory.path().join("tmp").display()));
         command.arg(format!("--pid-file={}", data.join("pid").display())).arg(format!("--port={}", self.port.number()));
         command.args(["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M", "--max-connections=600"]);
         command.arg(format!("--init-file={}", self.directory.path().join("users.sql").display()));

@@ -140,3 +140,43 @@ async fn a_fence_refuses_what_is_older_than_what_it_saw() {
         assert_eq!(said.is_err().then(|| state(said)).as_deref(), expected, "{token}");
     }
 }
+
+#[tokio::test]
+async fn a_trigger_refuses_what_is_older_than_the_last_write_of_the_row() {
+    let url = database();
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
+    drop(acquire(&one, "job").await);
+    for statement in [
+        "CREATE TABLE stock (item INT PRIMARY KEY, left_over INT, token BIGINT) ENGINE = InnoDB",
+        "CREATE TRIGGER stock_fenced BEFORE UPDATE ON stock FOR EACH ROW CALL fencelock_fenced(OLD.token, NEW.token)",
+        "INSERT INTO stock VALUES (42, 10, NULL)",
+        "CREATE TABLE printed (page INT, token BIGINT) ENGINE = InnoDB",
+        "CREATE TRIGGER printed_fenced BEFORE INSERT ON printed FOR EACH ROW CALL fencelock_fence('printer', NEW.token)",
+    ] {
+        user.query_drop(statement).await.unwrap();
+    }
+    let writes = ["UPDATE stock SET left_over = left_over - 1, token = ?", "INSERT INTO printed VALUES (1, ?)"];
+    for (token, expected) in [(Some(7_i64), None), (Some(9), None), (Some(8), Some("FL002")), (Some(9), None)] {
+        for write in writes {
+            let said = user.exec_drop(write, (token,)).await;
+            assert_eq!(said.is_err().then(|| state(said)).as_deref(), expected, "{write} {token:?}");
+        }
+    }
+    for write in writes {
+        assert_eq!(state(user.exec_drop(write, (None::<i64>,)).await), "FL002", "{write}");
+    }
+    // A write that was refused, or undone, leaves nothing: neither in the table nor among the tokens that were seen.
+    user.query_drop("BEGIN").await.unwrap();
+    for write in writes {
+        user.exec_drop(write, (20,)).await.unwrap();
+    }
+    user.query_drop("ROLLBACK").await.unwrap();
+    let after: Option<(i64, i64, i64)> =
+        user.query_first("SELECT left_over, token, (SELECT COUNT(*) FROM printed) FROM stock").await.unwrap();
+    assert_eq!(after, Some((7, 9, 3)));
+    for write in writes {
+        user.exec_drop(write, (9,)).await.unwrap();
+    }
+    let column = "CREATE TRIGGER wrong BEFORE UPDATE ON stock FOR EACH ROW CALL fencelock_fenced(OLD.tokn, NEW.tokn)";
+    assert_eq!(state(user.query_drop(column).await), "42S22");
+}

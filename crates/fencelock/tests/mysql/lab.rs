@@ -1,11 +1,14 @@
 //! What these tests share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Error, Guard, Name};
-use fencelock_testbed::mysql::KIND;
+use fencelock_testbed::mysql::{KIND, Server, Settings};
+use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Long enough for everything that is waited for, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -68,4 +71,58 @@ pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard,
 pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     let name = Name::new(name).unwrap();
     until(&format!("{count} queue"), async || client.queue(&name).await.unwrap().queued == count).await;
+}
+
+/// Ends so many requests of clients in the midst of their cycles (KILL QUERY), which may end a procedure between two of its statements,
+/// where it runs no handler. No lock is lost, nobody is admitted twice, only errors that another try helps with are told, and no
+/// transaction stays open.
+pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
+    let server = Server::start(Settings::default()).unwrap();
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    let kept = acquire(&one, "kept").await;
+    let inside: Arc<Vec<AtomicUsize>> = Arc::new((0..names).map(|_| AtomicUsize::new(0)).collect());
+    let mut cycles = JoinSet::new();
+    for number in 0..clients {
+        let mutex = client(&server.url(), 60_000).await.mutex(format!("job/{}", number % names)).unwrap();
+        let inside = Arc::clone(&inside);
+        cycles.spawn(async move {
+            loop {
+                let guard = match mutex.acquire().await {
+                    Ok(guard) => guard,
+                    Err(error) if error.is_retryable() => continue,
+                    Err(error) => return error.to_string(),
+                };
+                if inside[number % names].fetch_add(1, Ordering::SeqCst) > 0 {
+                    return "two holders".to_owned();
+                }
+                tokio::task::yield_now().await;
+                inside[number % names].fetch_sub(1, Ordering::SeqCst);
+                // One that fails is done in the background.
+                if let Err(error) = guard.release().await.map_err(Error::from)
+                    && !error.is_retryable()
+                {
+                    return error.to_string();
+                }
+            }
+        });
+    }
+    let mut admin = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
+    let busy = "SELECT id FROM information_schema.processlist WHERE user = 'fencelock' AND command <> 'Sleep' AND state <> 'User lock'";
+    let mut ended = 0;
+    while ended < kills {
+        for id in admin.query::<u64, _>(busy).await.unwrap() {
+            ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
+        }
+        let wrong = cycles.try_join_next();
+        assert!(wrong.is_none(), "after {ended}: {wrong:?}");
+        tokio::task::yield_now().await;
+    }
+    cycles.shutdown().await;
+    let open = "SELECT COUNT(*) FROM information_schema.innodb_trx";
+    until("no transaction is open", async || admin.query_first::<u64, _>(open).await.unwrap() == Some(0)).await;
+    kept.check().unwrap();
+    for name in 0..names {
+        acquire(&other, &format!("job/{name}")).await.release().await.unwrap();
+    }
+    soon(kept.release()).await.unwrap();
 }

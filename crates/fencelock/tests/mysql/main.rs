@@ -1,9 +1,10 @@
 //! The store `mysql:` on real servers: transactions that hold a lock, rights, servers in trouble, bad input. What kills servers or loads
-//! the machine is in `tests/deep/mysql.rs`.
+//! the machine is in `tests/deep/mysql`.
 //!
 //! Laws are in `fencelock-conformance`.
 
 mod hold;
 mod lab;
+mod limits;
 mod notes;
 mod trouble;

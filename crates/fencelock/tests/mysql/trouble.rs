@@ -144,43 +144,6 @@ async fn a_bell_is_a_name_of_ours() {
     }
 }
 
-/// KILL QUERY may end a procedure between two of its statements, where it runs no handler.
-#[tokio::test]
-async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cost_no_lock() {
-    let server = Server::start(Settings::default()).unwrap();
-    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
-    let kept = acquire(&one, "kept").await;
-    let mut admin = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
-    let busy = "SELECT id FROM information_schema.processlist WHERE user = 'fencelock' AND info LIKE 'CALL%' AND info NOT LIKE '%listen%'";
-    let mutex = one.mutex("job").unwrap();
-    let cycles = tokio::spawn(async move {
-        let mut failed = Vec::new();
-        loop {
-            let released = async { mutex.acquire().await?.release().await.map_err(fencelock::Error::from) }.await;
-            failed.extend(released.err().filter(|error| !error.is_retryable()));
-            tokio::task::yield_now().await;
-            if !failed.is_empty() {
-                return failed;
-            }
-        }
-    });
-    let mut ended = 0;
-    until("enough requests were ended", async || {
-        for id in admin.query::<u64, _>(busy).await.unwrap() {
-            ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
-        }
-        ended > 60 || cycles.is_finished()
-    })
-    .await;
-    assert!(!cycles.is_finished(), "{:?}", cycles.await);
-    cycles.abort();
-    let open = "SELECT COUNT(*) FROM information_schema.innodb_trx";
-    until("no transaction is open", async || admin.query_first::<u64, _>(open).await.unwrap() == Some(0)).await;
-    kept.check().unwrap();
-    acquire(&other, "job").await.release().await.unwrap();
-    soon(kept.release()).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_row_that_a_foreign_transaction_keeps_is_told_and_keeps_no_other_name_waiting() {
     let url = database();

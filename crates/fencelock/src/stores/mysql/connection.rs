@@ -67,7 +67,8 @@ impl Connection {
         silence: Duration,
         tasks: &Tasks,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
-        let options = config.options().await?.tcp_keepalive(Some(silence));
+        // The system counts in seconds, and knows no probe after less than one.
+        let options = config.options().await?.tcp_keepalive(Some(silence.max(Duration::from_secs(1))));
         let wire = Conn::new(options).await;
         let wire = wire.map_err(|error| fault("connect", &error).with("server", format_args!("{config:?}")))?;
         let (jobs, receiver) = mpsc::unbounded_channel();
