@@ -938,10 +938,24 @@ DROP PROCEDURE IF EXISTS fencelock_fence
 CREATE PROCEDURE fencelock_fence(p_resource VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_token BIGINT;
-    INSERT INTO fencelock_fenced VALUES (p_resource, p_token) ON DUPLICATE KEY UPDATE token = GREATEST(token, p_token);
-    SELECT token INTO v_token FROM fencelock_fenced WHERE resource = p_resource FOR UPDATE;
+    IF p_token IS NOT NULL THEN
+        INSERT INTO fencelock_fenced VALUES (p_resource, p_token) ON DUPLICATE KEY UPDATE token = GREATEST(token, p_token);
+        SELECT token INTO v_token FROM fencelock_fenced WHERE resource = p_resource FOR UPDATE;
+    END IF;
     IF p_token IS NULL OR v_token > p_token THEN
         SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is older than one that was seen for this resource';
+    END IF;
+END
+//
+
+-- Called by triggers of tables that keep the token of their last write in a column: BEFORE UPDATE ON … FOR EACH ROW
+-- CALL fencelock_fenced(OLD.token, NEW.token). MySQL has no trigger that takes the name of a column.
+DROP PROCEDURE IF EXISTS fencelock_fenced
+//
+CREATE PROCEDURE fencelock_fenced(p_before BIGINT, p_after BIGINT) SQL SECURITY DEFINER NO SQL
+BEGIN
+    IF p_before IS NOT NULL AND (p_after IS NULL OR p_after < p_before) THEN
+        SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is older than that by which the row was written';
     END IF;
 END
 //
