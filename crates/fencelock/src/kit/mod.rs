@@ -10,10 +10,14 @@ pub(crate) mod address;
 pub(crate) mod bell;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod database_url;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod fault;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod lock_table;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
 #[cfg_attr(
@@ -40,7 +44,7 @@ pub(crate) mod tls;
 #[cfg(all(any(feature = "redis", feature = "postgres"), not(any(feature = "redis-tls", feature = "postgres-tls"))))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 #[cfg_attr(
     not(all(feature = "redis", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "a layout may need a part of it")

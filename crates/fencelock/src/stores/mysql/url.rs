@@ -1,15 +1,15 @@
 //! What a `mysql:` URL may say.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use mysql_async::{OptsBuilder, SslOpts};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
+use crate::kit::database_url::{is_encrypted, login};
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::store::secret::Secret;
 use crate::stores::mysql_tls::encrypted;
 
 /// The options of a `mysql:` URL, besides those that every store takes.
@@ -46,12 +46,7 @@ impl Config {
             None | Some("fair") => {}
             Some(_) => return Err(bad("unknown layout").with("known", "fair")),
         }
-        let given = (url.take("user"), url.take("password"));
-        let (user, password) = credentials(url.credentials(), given)?;
-        let password = match (password, url.take_secret()?) {
-            (Some(_), Some(_)) => return Err(bad(TWO_PASSWORDS)),
-            (given, asked) => asked.or(given.map(Secret::Given)),
-        };
+        let (user, password) = login(&mut url, bad, "a user is named, as in mysql://user:password@host/database")?;
         let socket = url.take("socket");
         let server = server(url.authority(), socket)?;
         let database = url.path().trim_start_matches('/').to_owned();
@@ -98,26 +93,6 @@ impl fmt::Debug for Config {
     }
 }
 
-/// User and password before the host, or as options.
-fn credentials(
-    before: Option<&str>,
-    (user, password): (Option<String>, Option<String>),
-) -> Result<(String, Option<String>)> {
-    let (first, second) = match before.map(|before| before.split_once(':').unwrap_or((before, ""))) {
-        None => (None, None),
-        Some((user, password)) => (Some(user), Some(password)),
-    };
-    let of = |one: Option<&str>, other: Option<String>| match (
-        one.filter(|one| !one.is_empty()).map(str::to_owned),
-        other.filter(|other| !other.is_empty()),
-    ) {
-        (Some(_), Some(_)) => Err(bad("user and password are given before the host or as options, not both")),
-        (one, other) => Ok(one.or(other)),
-    };
-    let user = of(first, user)?.ok_or_else(|| bad("a user is named, as in mysql://user:password@host/database"))?;
-    Ok((user, of(second, password)?))
-}
-
 fn server(authority: &str, socket: Option<String>) -> Result<Address> {
     match socket {
         Some(_) if !authority.is_empty() => Err(bad("`socket` stands for the host of the URL: leave one of them out")),
@@ -138,25 +113,14 @@ fn server(authority: &str, socket: Option<String>) -> Result<Address> {
 fn is_here(server: &Address) -> bool {
     match server {
         Address::Unix(_) => true,
-        Address::Tcp(HostPort { host, .. }) => {
-            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
+        Address::Tcp(server) => server.is_here(),
     }
 }
 
 /// Encrypted and verified unless the server is on this host, or somebody said otherwise.
 fn tls(url: &mut StoreUrl, server: &Address) -> Result<Option<SslOpts>> {
-    let is_wanted = match url.take("sslmode").as_deref() {
-        None => !is_here(server),
-        Some("disable") => false,
-        Some("verify-full") => true,
-        Some(_) => return Err(bad("unknown sslmode").with("known", "disable verify-full")),
-    };
-    match (is_wanted, server) {
-        (true, Address::Unix(_)) => Err(bad("a socket file is not encrypted: leave sslmode out")),
-        (true, Address::Tcp(_)) => encrypted(url).map(Some),
-        (false, _) => Ok(None),
-    }
+    let is_wanted = is_encrypted(url, bad, is_here(server), matches!(server, Address::Unix(_)))?;
+    if is_wanted { encrypted(url).map(Some) } else { Ok(None) }
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! What a `postgres:` URL may say.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
+use crate::kit::database_url::{is_encrypted, login};
 use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::store::secret::Secret;
 
 /// The options of a `postgres:` URL, besides those that every store takes.
 pub(super) const OPTIONS: &[&str] = &[
@@ -89,16 +89,7 @@ pub(super) fn bad(message: &'static str) -> Error {
 
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
-        match url.take("layout").as_deref() {
-            None | Some("fair") => {}
-            Some(_) => return Err(bad("unknown layout").with("known", "fair")),
-        }
-        let given = (url.take("user"), url.take("password"));
-        let (user, password) = credentials(url.credentials(), given)?;
-        let password = match (password, url.take_secret()?) {
-            (Some(_), Some(_)) => return Err(bad(TWO_PASSWORDS)),
-            (given, asked) => asked.or(given.map(Secret::Given)),
-        };
+        let (user, password) = login(&mut url, bad, "a user is named, as in postgres://user:password@host/database")?;
         let (host, port) = (url.take("host"), url.take("port"));
         let servers = servers(&url, host, port)?;
         let database = match url.path().trim_start_matches('/') {
@@ -141,26 +132,6 @@ impl fmt::Debug for Config {
         }
         Ok(())
     }
-}
-
-/// User and password before the host, or as options.
-fn credentials(
-    before: Option<&str>,
-    (user, password): (Option<String>, Option<String>),
-) -> Result<(String, Option<String>)> {
-    let (first, second) = match before.map(|before| before.split_once(':').unwrap_or((before, ""))) {
-        None => (None, None),
-        Some((user, password)) => (Some(user), Some(password)),
-    };
-    let of = |one: Option<&str>, other: Option<String>| match (
-        one.filter(|one| !one.is_empty()).map(str::to_owned),
-        other.filter(|other| !other.is_empty()),
-    ) {
-        (Some(_), Some(_)) => Err(bad("user and password are given before the host or as options, not both")),
-        (one, other) => Ok(one.or(other)),
-    };
-    let user = of(first, user)?.ok_or_else(|| bad("a user is named, as in postgres://user:password@host/database"))?;
-    Ok((user, of(second, password)?))
 }
 
 fn servers(url: &StoreUrl, host: Option<String>, port: Option<String>) -> Result<Vec<Address>> {
@@ -206,31 +177,15 @@ fn schema(given: Option<String>) -> Result<Schema> {
 fn is_here(server: &Address) -> bool {
     match server {
         Address::Unix(..) => true,
-        Address::Tcp(HostPort { host, .. }) => {
-            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
+        Address::Tcp(server) => server.is_here(),
     }
 }
 
 /// Encrypted and verified unless the server is on this host, or somebody said otherwise.
 fn tls(url: &mut StoreUrl, servers: &[Address]) -> Result<Option<Tls>> {
-    let is_wanted = match url.take("sslmode").as_deref() {
-        None => !servers.iter().all(is_here),
-        Some("disable") => false,
-        Some("verify-full") => true,
-        Some("allow" | "prefer" | "require" | "verify-ca") => {
-            return Err(bad(
-                "this sslmode does not verify who the server is: sslmode is verify-full, or disable where the network is trusted",
-            ));
-        }
-        Some(_) => return Err(bad("unknown sslmode").with("known", "disable verify-full")),
-    };
     let is_socket = servers.iter().any(|server| matches!(server, Address::Unix(..)));
-    match is_wanted {
-        true if is_socket => Err(bad("a socket file is not encrypted: leave sslmode out")),
-        true => Tls::from_url(url).map(Some),
-        false => Ok(None),
-    }
+    let is_wanted = is_encrypted(url, bad, servers.iter().all(is_here), is_socket)?;
+    if is_wanted { Tls::from_url(url).map(Some) } else { Ok(None) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
-//! Lock tables of others: a row is a lock, and the client that finds it missing or expired has it. Sessions, lines and tries are
-//! `kit/try_again/`; a layout is its statements (`table.rs`) and a capability.
+//! Lock tables of others, by statements of PostgreSQL (`table.rs`). What is the same on every server is `kit/lock_table/`.
 
-mod holder;
 mod table;
 mod url;
 
@@ -10,14 +8,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use hmac_sha256::Hash;
 use tokio::sync::mpsc;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use self::holder::{holder, request};
 use self::table::Statements;
-pub(super) use self::table::{Kind, Table};
+pub(super) use self::table::Table;
 pub(super) use self::url::Layout;
 use super::connection::{Chores, Connection, User, strange};
 use super::link::{Dialler, Link, link_without_schema};
@@ -26,52 +22,18 @@ use super::setup::MAKING;
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND};
+use crate::kit::lock_table::{self, Asking, Kind, NAMES_PER_CALL, Rows, TRYING};
+use crate::kit::try_again::{Member, Server, Tried, TryAgainStore};
 use crate::name::Name;
-use crate::queue::Claim;
-use crate::store::{
-    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Owner, Pace, Page, PlaceId, Queue,
-    RequestId, SessionEvent, Store, Tokens, Waits,
-};
-use crate::time::Moment;
+use crate::store::{Capability, Opening, Page, Queue, SessionEvent, Store};
 
-pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "distributed_lock (lock_key unique, lock_value, expire_time): a row that has not expired is held",
-    excludes: "programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value",
-    residue: "the row of a holder that crashed, until somebody takes that lock",
-    ..COMMON.clone()
-});
+pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres", CERTAIN));
+pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres", CERTAIN));
 
-pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "shedlock (name unique, lock_until, locked_at, locked_by): a row whose lock_until is in the future is held",
-    excludes: "ShedLock's JDBC, R2DBC, jOOQ and Exposed providers with usingDbTime on that table",
-    residue: "one row for each name ever locked, for ever, as ShedLock needs",
-    ..COMMON.clone()
-});
-
-static COMMON: LazyLock<Capability> = LazyLock::new(|| Capability {
-    order: Order::None,
-    tokens: Tokens::None,
-    liveness: Liveness::Lease,
-    certainty: "nobody changes the row but by the rules of its table, the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead",
-    detection_slack: Duration::from_millis(1100),
-    wake_bound: WAKE_BOUND,
-    pace: Pace::DEFAULT,
-    ..Capability::least("postgres", "a lock table")
-});
+const CERTAIN: &str = "nobody changes the row but by the rules of its table, the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead";
 
 /// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
 const ROW_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// How many rows one request for names looks at.
-const NAMES_PER_CALL: i64 = 1000;
-
-/// How much of what ShedLock writes as its holder is shown, in characters.
-const SHOWN: usize = 64;
-
-const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
-
-const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
 /// The store with the locks of this table.
 pub(super) fn new(config: Config, table: Table) -> Arc<dyn Store> {
@@ -85,7 +47,7 @@ struct Tables {
 
 impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} (table {})", self.config, self.table.name.join("."))
+        write!(f, "{:?} (table {})", self.config, self.table.of.name.join("."))
     }
 }
 
@@ -133,18 +95,6 @@ impl Table {
         self.statements.get().ok_or_else(|| strange(operation))
     }
 
-    fn milliseconds(time: Duration) -> i64 {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-/// What the server is asked for one session.
-pub(super) struct Asking {
-    table: Arc<Table>,
-    opening: Opening,
-}
-
-impl Asking {
     async fn ask(
         &self,
         connection: &Connection,
@@ -152,40 +102,28 @@ impl Asking {
         sql: impl Fn(&Statements) -> &String,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>> {
-        connection.query(operation, sql(self.table.known(operation)?), parameters, &meant).await
+        connection.query(operation, sql(self.known(operation)?), parameters, &meant).await
     }
 }
 
-/// Keys and holders of places, as two lists.
-fn lists(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
-    places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
-}
-
-impl Asks for Asking {
+impl Rows for Table {
     type Dial = Dialler;
 
-    fn check(&self, entry: &Entry) -> Result<String> {
-        if entry.claim != Claim::MUTEX {
-            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
-            return Err(error.with("name", &entry.name).with("claim", entry.claim));
-        }
-        let longest = self.table.known("enter")?.longest.unwrap_or(usize::MAX);
-        if entry.name.as_str().chars().count() > longest {
-            let message = "the name is longer than the column of the key in the lock table";
-            let error = Error::new(ErrorKind::InvalidName, "enter", message);
-            return Err(error.with("name", &entry.name).with("characters at most", longest));
-        }
-        Ok(String::new())
+    fn longest(&self) -> Option<usize> {
+        self.statements.get()?.longest
     }
 
-    async fn take(&self, connection: &Connection, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
-        let operation = if is_new { "enter" } else { "next" };
-        let (holder, ttl) = (holder(due.place.request), Table::milliseconds(self.opening.ttl));
-        let sent = self.opening.clock.now();
+    async fn take(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        (key, holder): (&str, &str),
+        ttl: i64,
+    ) -> Result<Tried> {
         let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&due.place.name.as_str(), Type::TEXT), (&holder, Type::TEXT), (&ttl, Type::INT8)];
+            [(&key, Type::TEXT), (&holder, Type::TEXT), (&ttl, Type::INT8)];
         let rows = match self.ask(connection, operation, |known| &known.take, &parameters).await {
-            Err(error) if is_others_turn(&error) => return Ok((Tried::Busy(None), sent)),
+            Err(error) if is_others_turn(&error) => return Ok(Tried::Busy(None)),
             rows => rows?,
         };
         let read = || -> Option<(bool, Option<i64>)> {
@@ -193,42 +131,47 @@ impl Asks for Asking {
             Some((row.try_get(0).ok()?, row.try_get(1).ok()?))
         };
         let (is_taken, left) = read().ok_or_else(|| strange(operation))?;
-        if is_taken {
-            return Ok((Tried::Granted(None), sent));
-        }
         let left = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
-        Ok((Tried::Busy(left), sent))
+        Ok(if is_taken { Tried::Granted(None) } else { Tried::Busy(left) })
     }
 
-    async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Vec<usize>> {
-        let ((keys, holders), ttl) = (lists(places), Table::milliseconds(self.opening.ttl));
+    async fn renew(
+        &self,
+        connection: &Connection,
+        (keys, holders): (Vec<&str>, Vec<String>),
+        ttl: i64,
+    ) -> Result<Vec<bool>> {
         let parameters: [(&(dyn ToSql + Sync), Type); 3] =
             [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY), (&ttl, Type::INT8)];
         let rows = self.ask(connection, "renew", |known| &known.renew, &parameters).await?;
-        let mut is_kept = vec![false; places.len()];
+        let mut is_kept = vec![false; keys.len()];
         for row in rows {
             let number: i64 = row.try_get(0).map_err(|_| strange("renew"))?;
             let index = usize::try_from(number - 1).ok();
             *index.and_then(|index| is_kept.get_mut(index)).ok_or_else(|| strange("renew"))? = true;
         }
-        Ok(is_kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
+        Ok(is_kept)
     }
 
-    async fn leave(&self, connection: &Connection, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        let (keys, holders) = lists(places);
+    async fn leave(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        (keys, holders): (Vec<&str>, Vec<String>),
+    ) -> Result<usize> {
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY)];
         Ok(self.ask(connection, operation, |known| &known.leave, &parameters).await?.len())
     }
 }
 
 /// A session as its connections see it.
-struct SessionUser(Arc<Member<Asking>>);
+struct SessionUser(Arc<Member<Asking<Table>>>);
 
 impl User for SessionUser {
     fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             let sent = self.0.opening.clock.now();
-            self.0.asks.table.meet(&connection, false).await?;
+            self.0.asks.rows.meet(&connection, false).await?;
             let wait = format!("SET lock_timeout = {}", ROW_TIMEOUT.as_millis());
             connection.simple("open session", &wait).await?;
             if !self.0.is_open() {
@@ -255,12 +198,12 @@ impl User for Reader {
 }
 
 impl Server for Tables {
-    type Asks = Asking;
+    type Asks = Asking<Table>;
     /// The last key that was looked at.
     type Listed = String;
 
     fn capability(&self) -> &Capability {
-        match self.table.kind {
+        match self.table.of.kind {
             Kind::Tutorial => &TUTORIAL,
             Kind::ShedLock { .. } => &SHEDLOCK,
         }
@@ -270,8 +213,8 @@ impl Server for Tables {
         &self,
         opening: Opening,
         events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking>>, Arc<Link>)> {
-        let asking = Asking { table: Arc::clone(&self.table), opening: opening.clone() };
+    ) -> Result<(Arc<Member<Asking<Table>>>, Arc<Link>)> {
+        let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
         let member = Member::new(asking, opening, TRYING, events);
         let user = Arc::new(SessionUser(Arc::clone(&member)));
         Ok((Arc::clone(&member), link_without_schema(&self.config, Some(user), Some(&member.opening), None)))
@@ -284,11 +227,12 @@ impl Server for Tables {
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
         let sql = &self.table.known("queue")?.show;
         let rows = connection.query("queue", sql, &[(&name.as_str(), Type::TEXT)], &meant).await?;
-        let holders = rows
-            .iter()
-            .map(|row| contender(row, &self.table.kind))
-            .collect::<Result<_, _>>()
-            .map_err(|_| strange("queue"))?;
+        let contender = |row: &Row| {
+            let (by, left): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(self.table.of.contender(&by, left))
+        };
+        let holders =
+            rows.iter().map(contender).collect::<Result<_, tokio_postgres::Error>>().map_err(|_| strange("queue"))?;
         Ok(Queue::page_of(name.clone(), holders, page))
     }
 
@@ -305,24 +249,4 @@ impl Server for Tables {
         let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
         Ok((names, keys.into_iter().next_back().map(|(key, _)| key)))
     }
-}
-
-/// Who holds the lock. What a holder of a tutorial's lock is known by is not shown: whoever has it can end the lock. ShedLock's is mostly
-/// the name of its host.
-fn contender(row: &Row, kind: &Kind) -> Result<Contender, tokio_postgres::Error> {
-    let (by, left): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-    let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
-    let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));
-    if let Some(id) = request(&by) {
-        return Ok(Contender { grant, expiry, ..Contender::new(id, Claim::MUTEX) });
-    }
-    let digest = Hash::hash(by.as_bytes());
-    let part = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    let id = RequestId { client: part(0), number: part(8) };
-    let foreign = Some(Foreign { what: "a row of another program", waits: Waits::Yes });
-    let owner = match kind {
-        Kind::Tutorial => None,
-        Kind::ShedLock { .. } => Some(Owner::new(id.client, by.chars().take(SHOWN).collect::<String>(), 0)),
-    };
-    Ok(Contender { owner, grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) })
 }

@@ -1,33 +1,18 @@
 //! A lock table of others: its statements, and whether the one that is there can be used.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::connection::{Connection, strange};
 use crate::error::{Error, ErrorKind, Result};
-
-/// Which program's table it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum Kind {
-    /// Of tutorials: a row that is there and has not expired is a lock that is held.
-    Tutorial,
-    /// ShedLock's, whose rows stay. A lock is held for so long at least, whenever it is released.
-    ShedLock { at_least: Duration },
-}
+use crate::kit::lock_table::{HOLDER_LENGTH, Kind, LockTable};
 
 /// A table of locks.
 #[derive(Debug)]
 pub(in super::super) struct Table {
-    pub(super) kind: Kind,
-    /// Its name, with that of its schema before it if one was given.
-    pub(super) name: Vec<String>,
-    /// The columns of key, holder and end, and of ShedLock's beginning.
-    pub(super) columns: Vec<String>,
-    /// In which time zone the others write times without one.
-    pub(super) zone: Option<String>,
+    pub(super) of: LockTable,
     pub(super) statements: OnceLock<Statements>,
 }
 
@@ -42,9 +27,6 @@ pub(super) struct Statements {
     /// The longest key, in characters; `None` for any.
     pub(super) longest: Option<usize>,
 }
-
-/// The shortest column that has room for what a holder is known by.
-const HOLDER_LENGTH: i32 = 36;
 
 const NO_TABLE: &str = "the database has no such lock table: make it with `fencelock migrate` or with this statement, or name the one that there is (options `table` and `columns`)";
 const NO_COLUMN: &str =
@@ -92,17 +74,21 @@ impl Column {
 }
 
 impl Table {
+    pub(super) fn new(of: LockTable) -> Self {
+        Self { of, statements: OnceLock::new() }
+    }
+
     /// As it stands in a statement.
     fn quoted(&self) -> String {
-        self.name.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
+        self.of.name.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
     }
 
     /// The statement that makes it.
     pub(in super::super) fn ddl(&self) -> String {
-        let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
+        let columns: Vec<String> = self.of.columns.iter().map(|column| quoted(column)).collect();
         let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };
         let table = self.quoted();
-        match self.kind {
+        match self.of.kind {
             Kind::Tutorial => format!(
                 "CREATE TABLE IF NOT EXISTS {table} ({key} varchar(512) PRIMARY KEY, {holder} varchar(64) NOT NULL, {end} timestamptz NOT NULL);\n"
             ),
@@ -115,14 +101,7 @@ impl Table {
 
     /// The statement that lets a role use it.
     pub(in super::super) fn grant(&self, role: &str) -> String {
-        format!("GRANT {} ON {} TO {};\n", self.rights(), self.quoted(), quoted(role))
-    }
-
-    fn rights(&self) -> &'static str {
-        match self.kind {
-            Kind::Tutorial => "SELECT, INSERT, UPDATE, DELETE",
-            Kind::ShedLock { .. } => "SELECT, INSERT, UPDATE",
-        }
+        format!("GRANT {} ON {} TO {};\n", self.of.rights(), self.quoted(), quoted(role))
     }
 
     /// Whether it is there.
@@ -140,11 +119,11 @@ impl Table {
              c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r) \
              FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
-        let rights: Vec<&str> = self.rights().split(", ").collect();
+        let rights: Vec<&str> = self.of.rights().split(", ").collect();
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&table, Type::TEXT), (&rights, Type::TEXT_ARRAY)];
         let rows = connection.query("connect", asked, &parameters, &|_| None).await?;
         let met = self.judge(&rows, only_looks)?;
-        if let Some(zone) = &self.zone {
+        if let Some(zone) = &self.of.zone {
             let known = "SELECT EXISTS (SELECT FROM pg_catalog.pg_timezone_names WHERE name = $1)";
             let rows = connection.query("connect", known, &[(zone, Type::TEXT)], &|_| None).await?;
             if rows.first().and_then(|row| row.try_get(0).ok()) != Some(true) {
@@ -158,7 +137,7 @@ impl Table {
     }
 
     fn judge(&self, rows: &[Row], only_looks: bool) -> Result<Statements> {
-        let named = |error: Error| error.with("table", self.name.join("."));
+        let named = |error: Error| error.with("table", self.of.name.join("."));
         let Some(first) = rows.first() else {
             return Err(named(refuse(ErrorKind::Layout, NO_TABLE)).with("statement", self.ddl().trim_end()));
         };
@@ -167,7 +146,7 @@ impl Table {
             return Err(named(refuse(ErrorKind::Config, UNLOGGED)));
         }
         if !is(if only_looks { 5 } else { 6 })? {
-            let needed = if only_looks { "SELECT" } else { self.rights() };
+            let needed = if only_looks { "SELECT" } else { self.of.rights() };
             return Err(named(refuse(ErrorKind::Denied, NO_RIGHTS)).with("GRANT", needed));
         }
         let there: Vec<Column> =
@@ -179,7 +158,7 @@ impl Table {
             };
             there.iter().find(|column| column.name == *name).ok_or_else(missing)
         };
-        let columns: Vec<&Column> = self.columns.iter().map(find).collect::<Result<_>>()?;
+        let columns: Vec<&Column> = self.of.columns.iter().map(find).collect::<Result<_>>()?;
         let [key, holder, end, ..] = columns.as_slice() else { return Err(strange("connect")) };
         let of = |column: &Column, message| {
             named(refuse(ErrorKind::Layout, message)).with("column", &column.name).with("type", &column.kind)
@@ -207,7 +186,7 @@ impl Table {
 
     /// The time of the server, as the column of the end has it.
     fn now(&self, end: &Column) -> Result<String, &'static str> {
-        match (&self.kind, &*end.kind, &self.zone) {
+        match (&self.of.kind, &*end.kind, &self.of.zone) {
             (Kind::Tutorial, "timestamptz", None) => Ok("clock_timestamp()".to_owned()),
             (Kind::Tutorial, "timestamptz", Some(_)) => Err(A_ZONE),
             (Kind::Tutorial, "timestamp", Some(zone)) => Ok(format!("(clock_timestamp() AT TIME ZONE '{zone}')")),
@@ -236,7 +215,7 @@ impl Table {
         let held = format!("(t.{end} > {now}) IS NOT FALSE");
         let mine = format!("t.{key} = w.k::{key_type} AND t.{holder}::text = w.v");
         let began = began.map(|began| quoted(&began.name)).unwrap_or_default();
-        let (also, is, set) = match self.kind {
+        let (also, is, set) = match self.of.kind {
             Kind::Tutorial => Default::default(),
             Kind::ShedLock { .. } => {
                 (format!(", {began}"), format!(", {now}"), format!(", {began} = EXCLUDED.{began}"))
@@ -251,7 +230,7 @@ impl Table {
             "UPDATE {table} AS t SET {end} = {until} FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (k, v, i) \
              WHERE {mine} AND t.{end} > {now} RETURNING w.i"
         );
-        let leave = match self.kind {
+        let leave = match self.of.kind {
             Kind::Tutorial => format!(
                 "DELETE FROM {table} AS t USING unnest($1::text[], $2::text[]) AS w (k, v) WHERE {mine} RETURNING 1"
             ),

@@ -4,7 +4,7 @@ use crate::store::RequestId;
 
 /// The UUID of a request: of version 8, which leaves its bits to whoever makes it. Nobody knows it who cannot read the table, as the
 /// client's number in it is random.
-pub(super) fn holder(id: RequestId) -> String {
+pub(crate) fn holder(id: RequestId) -> String {
     let first = id.client >> 16;
     let second = 0x8000 | (id.client >> 4 & 0xfff);
     let last = 2 << 62 | (id.client & 0xf) << 58 | id.number & NUMBER;
@@ -21,7 +21,7 @@ pub(super) fn holder(id: RequestId) -> String {
 const NUMBER: u64 = (1 << 58) - 1;
 
 /// The request whose UUID this is; `None` for what another program wrote.
-pub(super) fn request(text: &str) -> Option<RequestId> {
+pub(crate) fn request(text: &str) -> Option<RequestId> {
     let digits: String = text.split('-').collect();
     let bits =
         Some(digits).filter(|digits| digits.len() == 32).and_then(|digits| u128::from_str_radix(&digits, 16).ok())?;

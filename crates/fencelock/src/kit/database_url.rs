@@ -1,0 +1,65 @@
+//! What the URLs of databases say in the same words: who connects, and whether what is sent is encrypted.
+
+use super::address::HostPort;
+use crate::error::{Error, Result};
+use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
+
+/// How a store says that its URL is wrong.
+pub(crate) type Bad = fn(&'static str) -> Error;
+
+/// Takes user and password, before the host or as options, and `password_file`. Without a user it says `unnamed`.
+pub(crate) fn login(url: &mut StoreUrl, bad: Bad, unnamed: &'static str) -> Result<(String, Option<Secret>)> {
+    let given = [url.take("user"), url.take("password")];
+    let before = url.credentials().map(|before| before.split_once(':').unwrap_or((before, "")));
+    let [user, password] = match before {
+        None => given,
+        Some((user, password)) => {
+            let [other_user, other_password] = given;
+            [one_of(user, other_user, bad)?, one_of(password, other_password, bad)?]
+        }
+    }
+    .map(|given| given.filter(|given| !given.is_empty()));
+    let user = user.ok_or_else(|| bad(unnamed))?;
+    match (password, url.take_secret()?) {
+        (Some(_), Some(_)) => Err(bad(TWO_PASSWORDS)),
+        (given, asked) => Ok((user, asked.or(given.map(Secret::Given)))),
+    }
+}
+
+fn one_of(before: &str, option: Option<String>, bad: Bad) -> Result<Option<String>> {
+    match option.filter(|option| !option.is_empty()) {
+        Some(_) if !before.is_empty() => {
+            Err(bad("user and password are given before the host or as options, not both"))
+        }
+        Some(option) => Ok(Some(option)),
+        None => Ok(Some(before.to_owned())),
+    }
+}
+
+/// Whether connections are to be encrypted, and the server's name verified: unless all servers are on this host, or somebody said
+/// otherwise. A socket file never is.
+pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socket: bool) -> Result<bool> {
+    let is_wanted = match url.take("sslmode").as_deref() {
+        None => !is_here,
+        Some("disable") => false,
+        Some("verify-full") => true,
+        Some("allow" | "prefer" | "require" | "verify-ca") => {
+            return Err(bad(
+                "this sslmode does not verify who the server is: sslmode is verify-full, or disable where the network is trusted",
+            ));
+        }
+        Some(_) => return Err(bad("unknown sslmode").with("known", "disable verify-full")),
+    };
+    if is_wanted && is_socket {
+        return Err(bad("a socket file is not encrypted: leave sslmode out"));
+    }
+    Ok(is_wanted)
+}
+
+impl HostPort {
+    /// Whether what is sent there stays on this host.
+    pub(crate) fn is_here(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}

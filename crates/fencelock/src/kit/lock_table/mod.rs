@@ -1,0 +1,254 @@
+//! Lock tables of others: a row is a lock, and the client that finds it missing or expired has it. Which table is meant, what a holder is
+//! known by, and what is seen of one are here; a store brings its statements ([`Rows`]). Sessions, lines and tries are `kit/try_again/`.
+
+mod holder;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hmac_sha256::Hash;
+
+use self::holder::{holder, request};
+use super::database_url::Bad;
+use super::reconnect::Dial;
+use super::try_again::{Asks, Tried, Try, Trying, WAKE_BOUND, Wire};
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Claim;
+use crate::store::{
+    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Owner, Pace, PlaceId, RequestId,
+    StoreUrl, Tokens, Waits,
+};
+use crate::time::Moment;
+
+/// The table of tutorials.
+pub(crate) fn tutorial(store: &'static str, certainty: &'static str) -> Capability {
+    Capability {
+        layout: "distributed_lock (lock_key unique, lock_value, expire_time): a row that has not expired is held",
+        excludes: "programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value",
+        residue: "the row of a holder that crashed, until somebody takes that lock",
+        ..common(store, certainty)
+    }
+}
+
+pub(crate) fn shedlock(store: &'static str, certainty: &'static str) -> Capability {
+    Capability {
+        layout: "shedlock (name unique, lock_until, locked_at, locked_by): a row whose lock_until is in the future is held",
+        excludes: "ShedLock's JDBC, R2DBC, jOOQ and Exposed providers with usingDbTime on that table",
+        residue: "one row for each name ever locked, for ever, as ShedLock needs",
+        ..common(store, certainty)
+    }
+}
+
+fn common(store: &'static str, certainty: &'static str) -> Capability {
+    Capability {
+        order: Order::None,
+        tokens: Tokens::None,
+        liveness: Liveness::Lease,
+        certainty,
+        detection_slack: Duration::from_millis(1100),
+        wake_bound: WAKE_BOUND,
+        pace: Pace::DEFAULT,
+        ..Capability::least(store, "a lock table")
+    }
+}
+
+pub(crate) const TRYING: Trying =
+    Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
+
+/// How many rows one request for names looks at.
+pub(crate) const NAMES_PER_CALL: i64 = 1000;
+
+/// How much of what ShedLock writes as its holder is shown, in characters.
+const SHOWN: usize = 64;
+/// The longest name that servers keep whole.
+const NAME_MOST: usize = 63;
+/// The shortest column that has room for what a holder is known by.
+pub(crate) const HOLDER_LENGTH: i32 = 36;
+
+/// The options of lock tables.
+const OPTIONS: [&str; 3] = ["table", "columns", "zone"];
+
+const NOT_OF_TABLES: &str =
+    "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
+const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
+
+/// Which program's table it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of tutorials: a row that is there and has not expired is a lock that is held.
+    Tutorial,
+    /// ShedLock's, whose rows stay. A lock is held for so long at least, whenever it is released.
+    ShedLock { at_least: Duration },
+}
+
+/// A lock table, as a URL names it.
+#[derive(Debug, Clone)]
+pub(crate) struct LockTable {
+    pub(crate) kind: Kind,
+    /// Its name, with that of its schema before it if one was given.
+    pub(crate) name: Vec<String>,
+    /// The columns of key, holder and end, and of ShedLock's beginning.
+    pub(crate) columns: Vec<String>,
+    /// In which time zone the others write times without one.
+    pub(crate) zone: Option<String>,
+}
+
+impl LockTable {
+    /// Takes what a URL of this layout says of a lock table; `None` for a layout without one.
+    pub(crate) fn take(url: &mut StoreUrl, layout: Option<&str>, bad: Bad) -> Result<Option<Self>> {
+        let at_least = url.take_ms("lock_at_least_for_ms")?;
+        if at_least.is_some() && layout != Some("shedlock") {
+            return Err(bad("`lock_at_least_for_ms` is an option of `layout=shedlock`"));
+        }
+        let (kind, table, columns) = match layout {
+            Some("distributed_lock") => (Kind::Tutorial, "distributed_lock", "lock_key,lock_value,expire_time"),
+            Some("shedlock") => {
+                let kind = Kind::ShedLock { at_least: at_least.unwrap_or_default() };
+                (kind, "shedlock", "name,lock_until,locked_at,locked_by")
+            }
+            _ if OPTIONS.iter().any(|option| url.take(option).is_some()) => return Err(bad(NOT_OF_TABLES)),
+            _ => return Ok(None),
+        };
+        let name = names(&url.take("table").unwrap_or_else(|| table.to_owned()), '.').filter(|name| name.len() <= 2);
+        let name = name.ok_or_else(|| {
+            bad("a lock table is named as it is, as in table=distributed_lock or table=app.distributed_lock")
+        })?;
+        let given = names(&url.take("columns").unwrap_or_else(|| columns.to_owned()), ',');
+        let columns = given.filter(|given| given.len() == columns.split(',').count()).ok_or_else(|| {
+            bad("the columns of a lock table are named in their order, with commas between").with("by default", columns)
+        })?;
+        let columns = match kind {
+            Kind::Tutorial => columns,
+            // The end is the second of ShedLock's columns, and the holder the last.
+            Kind::ShedLock { .. } => [0, 3, 1, 2].map(|index: usize| columns[index].clone()).to_vec(),
+        };
+        let zone = url.take("zone");
+        if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
+            return Err(bad("a time zone is named as the server does, as in zone=UTC or zone=Europe/Berlin"));
+        }
+        Ok(Some(Self { kind, name, columns, zone }))
+    }
+
+    pub(crate) fn rights(&self) -> &'static str {
+        match self.kind {
+            Kind::Tutorial => "SELECT, INSERT, UPDATE, DELETE",
+            Kind::ShedLock { .. } => "SELECT, INSERT, UPDATE",
+        }
+    }
+
+    /// Who holds the lock, and for how many milliseconds it does. What a holder of a tutorial's lock is known by is not shown: whoever has
+    /// it can end the lock. ShedLock's is mostly the name of its host.
+    pub(crate) fn contender(&self, by: &str, left: Option<i64>) -> Contender {
+        let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
+        let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));
+        if let Some(id) = request(by) {
+            return Contender { grant, expiry, ..Contender::new(id, Claim::MUTEX) };
+        }
+        let digest = Hash::hash(by.as_bytes());
+        let part = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let id = RequestId { client: part(0), number: part(8) };
+        let foreign = Some(Foreign { what: "a row of another program", waits: Waits::Yes });
+        let owner = match self.kind {
+            Kind::Tutorial => None,
+            Kind::ShedLock { .. } => Some(Owner::new(id.client, by.chars().take(SHOWN).collect::<String>(), 0)),
+        };
+        Contender { owner, grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) }
+    }
+}
+
+/// Names with `between` between them, none twice.
+fn names(text: &str, between: char) -> Option<Vec<String>> {
+    let names: Vec<String> = text.split(between).map(str::to_owned).collect();
+    let is_name = |name: &String| !name.is_empty() && name.len() <= NAME_MOST && !name.contains(char::is_control);
+    let is_new = |index: usize| !names[..index].contains(&names[index]);
+    (names.iter().all(is_name) && (between == '.' || (0..names.len()).all(is_new))).then_some(names)
+}
+
+fn is_a_zone(zone: &str) -> bool {
+    !zone.is_empty() && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-' | ':'))
+}
+
+/// The rows of a lock table, as one server is asked about them.
+pub(crate) trait Rows: Send + Sync + 'static {
+    type Dial: Dial;
+
+    /// The longest key, in characters; `None` for any, or before the table is met.
+    fn longest(&self) -> Option<usize>;
+
+    /// Makes the row of this key ours for so many milliseconds, if it is missing, has expired or is ours.
+    fn take(
+        &self,
+        connection: &<Self::Dial as Dial>::Connection,
+        operation: &'static str,
+        row: (&str, &str),
+        ttl_ms: i64,
+    ) -> impl Future<Output = Result<Tried>> + Send;
+
+    /// Prolongs those of these rows that are ours and have not expired: which they are.
+    fn renew(
+        &self,
+        connection: &<Self::Dial as Dial>::Connection,
+        rows: (Vec<&str>, Vec<String>),
+        ttl_ms: i64,
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
+
+    /// Gives up those of these rows that are ours: how many there were.
+    fn leave(
+        &self,
+        connection: &<Self::Dial as Dial>::Connection,
+        operation: &'static str,
+        rows: (Vec<&str>, Vec<String>),
+    ) -> impl Future<Output = Result<usize>> + Send;
+}
+
+/// What the server is asked for one session.
+pub(crate) struct Asking<R> {
+    pub(crate) rows: Arc<R>,
+    pub(crate) opening: Opening,
+}
+
+impl<R> Asking<R> {
+    fn ttl_ms(&self) -> i64 {
+        i64::try_from(self.opening.ttl.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Keys and holders of places.
+fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
+    places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
+}
+
+impl<R: Rows> Asks for Asking<R> {
+    type Dial = R::Dial;
+
+    fn check(&self, entry: &Entry) -> Result<String> {
+        if entry.claim != Claim::MUTEX {
+            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
+            return Err(error.with("name", &entry.name).with("claim", entry.claim));
+        }
+        let longest = self.rows.longest().unwrap_or(usize::MAX);
+        if entry.name.as_str().chars().count() > longest {
+            let message = "the name is longer than the column of the key in the lock table";
+            let error = Error::new(ErrorKind::InvalidName, "enter", message);
+            return Err(error.with("name", &entry.name).with("characters at most", longest));
+        }
+        Ok(String::new())
+    }
+
+    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let operation = if is_new { "enter" } else { "next" };
+        let (holder, sent) = (holder(due.place.request), self.opening.clock.now());
+        let tried = self.rows.take(connection, operation, (due.place.name.as_str(), &holder), self.ttl_ms()).await?;
+        Ok((tried, sent))
+    }
+
+    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
+        let kept = self.rows.renew(connection, rows(places), self.ttl_ms()).await?;
+        Ok(kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
+    }
+
+    async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
+        self.rows.leave(connection, operation, rows(places)).await
+    }
+}
