@@ -10,12 +10,10 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::boot::Boot;
 use super::fault::fault;
 use super::files::{open_file, read, replace_file};
 use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::bucket::{BUCKETS, digest};
 use crate::kit::number::{PER_SECOND, clock_number};
 use crate::token::FencingToken;
 
@@ -35,7 +33,7 @@ pub(super) enum Drawn {
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Limits {
-    boot: Boot,
+    boot: String,
     floor: u64,
     ceiling: u64,
 }
@@ -49,7 +47,7 @@ impl Limits {
         let mut lines = text.split_terminator('\n');
         let limits = (lines.next()? == FORMAT).then(|| {
             Some(Self {
-                boot: Boot::parse(lines.next()?.strip_prefix("boot ")?)?,
+                boot: lines.next()?.strip_prefix("boot ")?.to_owned(),
                 floor: lines.next()?.strip_prefix("floor ")?.parse().ok()?,
                 ceiling: lines.next()?.strip_prefix("ceiling ")?.parse().ok()?,
             })
@@ -61,28 +59,21 @@ impl Limits {
 /// The ceiling, as this process last saw it.
 #[derive(Debug)]
 pub(super) struct Ceiling {
-    /// The id of this boot, where it is known.
-    boot: Option<String>,
+    /// The id of this boot.
+    boot: String,
+    /// Floor and ceiling; zero before the file was read.
     known: Mutex<(u64, u64)>,
-    /// How often it was not known whether the file is on disk.
-    #[cfg(test)]
-    pub(super) syncs: std::sync::atomic::AtomicU64,
 }
 
 impl Ceiling {
-    pub(super) fn new(boot: Option<String>) -> Self {
+    pub(super) fn new(boot: String) -> Self {
         // Nothing is below a ceiling of 0, so the first draw reads the file.
-        Self {
-            boot,
-            known: Mutex::new((0, 0)),
-            #[cfg(test)]
-            syncs: Default::default(),
-        }
+        Self { boot, known: Mutex::new((0, 0)) }
     }
 
     /// What a new directory starts with.
-    pub(super) fn first(boot: Option<String>) -> String {
-        Limits { boot: Boot::current(boot, SystemTime::now()), floor: 0, ceiling: 0 }.encode()
+    pub(super) fn first(boot: &str) -> String {
+        Limits { boot: boot.to_owned(), floor: 0, ceiling: 0 }.encode()
     }
 
     /// The number after `last` in a bucket whose lock the caller holds, if the ceiling need not be moved soon: that waits
@@ -144,14 +135,27 @@ impl Ceiling {
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(failed(errno)),
         }
-        let raised = self.raise_locked(path, root, number);
+        let raised = self.raise_locked(path, root, number, known.1 > 0);
         unlock(&root.sessions);
-        let limits = raised?.map_err(failed)?;
+        let (limits, is_synced) = raised?.map_err(failed)?;
+        if !is_synced {
+            // The process that wrote it may have been killed before it was synced. Outside of the lock: a sync takes long.
+            let file = open_file(&root.fd, CEILING, OFlags::RDONLY);
+            file.and_then(rustix::fs::fsync).and_then(|()| rustix::fs::fsync(&root.fd)).map_err(failed)?;
+        }
         *known = (limits.floor, limits.ceiling);
         Ok(true)
     }
 
-    fn raise_locked(&self, path: &str, root: &Root, number: u64) -> Result<rustix::io::Result<Limits>> {
+    /// The limits, and whether they are on disk. What was written since this process read the file first (`is_known`) is of
+    /// its own boot.
+    fn raise_locked(
+        &self,
+        path: &str,
+        root: &Root,
+        number: u64,
+        is_known: bool,
+    ) -> Result<rustix::io::Result<(Limits, bool)>> {
         let text = match read(&root.fd, CEILING) {
             Ok(text) => text.unwrap_or_default(),
             Err(errno) => return Ok(Err(errno)),
@@ -164,33 +168,17 @@ impl Ceiling {
             )
             .with("path", format_args!("{path}/{CEILING}")));
         };
-        // Looked at anew each time: where only the clock tells the boot, everybody must go by the same clock.
-        let boot = Boot::current(self.boot.clone(), SystemTime::now());
-        let is_same = limits.boot.is_same(&boot);
+        let is_same = is_known || limits.boot == self.boot;
         if is_same && number < limits.ceiling {
-            return Ok(self.make_sure(root, &text).map(|()| limits));
+            return Ok(Ok((limits, false)));
         }
         if !is_same {
-            limits = Limits { boot, floor: limits.ceiling, ceiling: limits.ceiling };
+            limits.floor = limits.ceiling;
         }
+        limits.boot.clone_from(&self.boot);
         limits.ceiling = number.max(limits.floor).saturating_add(AHEAD);
-        let text = limits.encode();
-        let replaced = replace_file(&root.fd, CEILING, text.as_bytes(), root.modes);
-        Ok(replaced.map(|()| note_synced(root, &text)).map(|()| limits))
-    }
-
-    /// Makes sure that the file is on disk: the process that wrote it may have been killed before it was synced. That is noted, for a
-    /// sync takes long, and each process that comes would do it anew, the others waiting.
-    fn make_sure(&self, root: &Root, text: &str) -> rustix::io::Result<()> {
-        if is_noted(root, text) {
-            return Ok(());
-        }
-        #[cfg(test)]
-        self.syncs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        rustix::fs::fsync(open_file(&root.fd, CEILING, OFlags::RDONLY)?)?;
-        rustix::fs::fsync(&root.fd)?;
-        note_synced(root, text);
-        Ok(())
+        let replaced = replace_file(&root.fd, CEILING, limits.encode().as_bytes(), root.modes);
+        Ok(replaced.map(|()| (limits, true)))
     }
 }
 
@@ -205,25 +193,6 @@ fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
     clock_number(wall).max(last.saturating_add(1)).max(floor)
 }
 
-/// Where in the file of the counters it is noted which content of the file `ceiling` is on disk: behind counters and marks.
-const NOTED_AT: u64 = 2 * 8 * BUCKETS as u64;
-
-/// Stands for one content, which names the boot: so a note that outlived a boot says nothing in the next one.
-fn note_of(text: &str) -> [u8; 8] {
-    let digest = digest(text);
-    std::array::from_fn(|at| digest[at])
-}
-
-fn note_synced(root: &Root, text: &str) {
-    // Without the note the next process syncs again.
-    let _ = rustix::io::pwrite(&root.counters, &note_of(text), NOTED_AT);
-}
-
-fn is_noted(root: &Root, text: &str) -> bool {
-    let mut found = [0; 8];
-    rustix::io::pread(&root.counters, &mut found, NOTED_AT) == Ok(8) && found == note_of(text)
-}
-
 /// Gives a short internal lock back. It cannot fail on an open descriptor; closing it would do the same.
 pub(super) fn unlock(fd: &OwnedFd) {
     let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
@@ -236,7 +205,7 @@ mod tests {
 
     #[test]
     fn limits_are_read_back_and_damage_is_noticed() {
-        let limits = Limits { boot: Boot::parse("b-1 7").unwrap(), floor: 7, ceiling: 9 };
+        let limits = Limits { boot: "b-1".to_owned(), floor: 7, ceiling: 9 };
         let text = limits.encode();
         assert_eq!(Limits::decode(&text), Some(limits));
         assert_eq!(Limits::decode("fencelock ceiling 2\nboot b\nfloor 1\nceiling 2\n"), None);

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use rustix::fs::{FlockOperation, Stat};
 use rustix::io::Errno;
 
-use super::boot::Boot;
 use super::bucket::Bucket;
 use super::ceiling::Ceiling;
 use super::config::Config;
@@ -77,8 +76,9 @@ impl Directory {
     }
 
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
-        let boot = config.boot.clone().or_else(Boot::id);
-        let root = Root::prepare(config, fd, &Ceiling::first(boot.clone()))?;
+        // Where the kernel tells no boot, each opening counts as one, which only skips some numbers.
+        let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
+        let root = Root::prepare(config, fd, &Ceiling::first(&boot))?;
         // systemd-tmpfiles leaves a directory alone that somebody has locked, and all in it. Nothing else goes by this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         let directory = Self {
@@ -188,19 +188,10 @@ impl Directory {
 
     /// The error for a short lock that another process kept for longer than the request deadline.
     pub(super) fn stuck(&self, operation: &'static str, path: &str) -> Error {
-        let file = rustix::fs::statat(&self.root.fd, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-        let holder = file.ok().and_then(|stat| platform::lock_holder(stat.st_dev, stat.st_ino));
-        let error = Error::new(
-            ErrorKind::Unreachable,
-            operation,
-            "another process is inside a short lock of the directory and does not go on; was it stopped?",
-        )
-        .with("path", format_args!("{}/{path}", self.path))
-        .retryable();
-        match holder {
-            Some(pid) => error.with("pid", pid),
-            None => error,
-        }
+        let message = "another process is inside a short lock of the directory and does not go on; was it stopped? `lslocks` names the process that locks this path";
+        Error::new(ErrorKind::Unreachable, operation, message)
+            .with("path", format_args!("{}/{path}", self.path))
+            .retryable()
     }
 }
 

@@ -3,7 +3,6 @@
 //! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive.
 //! `NOTES.md` beside this file has the layout, and what a crash, a power cut and a restored backup do.
 
-mod boot;
 mod breaks;
 mod bucket;
 mod ceiling;
@@ -260,7 +259,7 @@ impl FileStoreBuilder {
     }
 
     /// How long the short internal locks of the directory are tried before
-    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) names the process that is inside one; at most nine tenths
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) is the answer; at most nine tenths
     /// of the client's [`request_deadline`](crate::ClientBuilder::request_deadline). Default: 3 s.
     #[must_use]
     pub fn request_deadline(mut self, deadline: Duration) -> Self {

@@ -1,10 +1,9 @@
-//! Linux: inotify, `getdents64`, the boot id, `/proc/locks`.
+//! Linux: inotify, `getdents64`, the boot id.
 
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
 use tokio::net::unix::pipe::Receiver;
@@ -72,12 +71,6 @@ pub(in super::super) fn boot_id() -> Option<String> {
     Some(id.trim().to_owned())
 }
 
-/// How long ago the machine was booted, suspended or not.
-pub(in super::super) fn uptime() -> Option<Duration> {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Some(Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?))
-}
-
 /// Calls `each` with the name of every entry of the directory, from its start, until it breaks off; names that are not
 /// UTF-8 are left out.
 pub(in super::super) fn list_until(
@@ -101,39 +94,6 @@ pub(in super::super) fn list_until(
 /// Renames within a directory, and fails with `EXIST` rather than replace anything.
 pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE)
-}
-
-/// How often `/proc/locks` is read at most: it comes in portions, and where locks of earlier ones are given back meanwhile, others are left
-/// out. Of a list that changes all the time every twentieth or so was.
-const READS: u32 = 8;
-
-/// The process that holds a lock on the file with this device and inode number, if `/proc/locks` tells. Where a file
-/// system reports other devices than the kernel's (subvolumes of btrfs), nobody is named.
-pub(in super::super) fn lock_holder(device: u64, inode: u64) -> Option<u32> {
-    holder_among(|| std::fs::read_to_string("/proc/locks").ok(), device, inode)
-}
-
-/// Reads again where nobody is named, unless the list is the same as before.
-fn holder_among(mut read: impl FnMut() -> Option<String>, device: u64, inode: u64) -> Option<u32> {
-    let mut before = None;
-    for _ in 0..READS {
-        let locks = read()?;
-        let holder = holder_in(&locks, device, inode);
-        if holder.is_some() || before.as_ref() == Some(&locks) {
-            return holder;
-        }
-        before = Some(locks);
-    }
-    None
-}
-
-fn holder_in(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    let wanted = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-    locks.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(1).filter(|field| *field != "->");
-        let (kind, pid, file) = (fields.next()?, fields.nth(2)?, fields.next()?);
-        (kind == "FLOCK" && file == wanted).then(|| pid.parse().ok()).flatten()
-    })
 }
 
 /// The kernel's events about files, on the runtime that it was made on. To tokio it is something to read, like a pipe.
@@ -214,36 +174,6 @@ fn parse(events: &[u8]) -> Option<(Event, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_holder_of_a_lock_is_told_by_device_and_inode() {
-        let locks = "1: FLOCK  ADVISORY  WRITE 11 08:01:77 0 EOF\n\
-                     2: POSIX  ADVISORY  WRITE 12 fe:10:77 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 13 fe:10:77 0 EOF\n\
-                     3: -> FLOCK  ADVISORY  WRITE 14 fe:10:77 0 EOF\n";
-        assert_eq!(holder_in(locks, rustix::fs::makedev(0xfe, 0x10), 77), Some(13));
-        assert_eq!(holder_in(locks, rustix::fs::makedev(8, 1), 77), Some(11));
-        assert_eq!(holder_in(locks, rustix::fs::makedev(8, 2), 77), None);
-    }
-
-    #[test]
-    fn a_list_that_left_the_holder_out_is_read_again_unless_it_is_the_same() {
-        let row = |number: u32| format!("{number}: FLOCK  ADVISORY  WRITE {number} fe:10:{number} 0 EOF\n");
-        let mut read = 0;
-        let changing = || {
-            read += 1;
-            Some(row(if read == 3 { 77 } else { read }))
-        };
-        assert_eq!(holder_among(changing, rustix::fs::makedev(0xfe, 0x10), 77), Some(77));
-        let mut read = 0;
-        let same = || {
-            read += 1;
-            Some(row(1))
-        };
-        assert_eq!(holder_among(same, rustix::fs::makedev(0xfe, 0x10), 77), None);
-        assert_eq!(read, 2);
-        assert_eq!(holder_among(|| None, 0, 77), None);
-    }
 
     #[test]
     fn events_are_taken_apart_with_and_without_names() {

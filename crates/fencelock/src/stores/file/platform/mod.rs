@@ -7,13 +7,9 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{
-    KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime,
-};
+pub(super) use linux::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, rename_new};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{
-    KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, lock_holder, rename_new, uptime,
-};
+pub(super) use other::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, rename_new};
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;

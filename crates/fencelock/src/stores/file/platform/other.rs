@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
@@ -19,11 +18,6 @@ pub(in super::super) fn check_file_system(_: &OwnedFd) -> rustix::io::Result<Res
 
 /// Unknown here: every opening of the directory counts as a new boot, which only skips some numbers.
 pub(in super::super) fn boot_id() -> Option<String> {
-    None
-}
-
-/// Unknown as well.
-pub(in super::super) fn uptime() -> Option<Duration> {
     None
 }
 
@@ -52,11 +46,6 @@ pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) ->
         Ok(_) => Err(Errno::EXIST),
         Err(_) => rustix::fs::renameat(directory, from, directory, to),
     }
-}
-
-/// Nobody knows here.
-pub(in super::super) fn lock_holder(_: u64, _: u64) -> Option<u32> {
-    None
 }
 
 /// There are no events.

@@ -189,23 +189,6 @@ async fn who_waits_for_a_short_lock_says_so_and_takes_it_back() {
 }
 
 #[tokio::test]
-async fn a_process_that_comes_syncs_nothing_unless_the_one_before_was_killed_before_it_did() {
-    let directory = directory();
-    let enter_anew = async || {
-        let store = store(&directory);
-        Client::on(&store).enter("job", Claim::MUTEX).await.leave().await.unwrap();
-        store.directory().ceiling.syncs.load(Ordering::SeqCst)
-    };
-    for _ in 0..3 {
-        assert_eq!(enter_anew().await, 0);
-    }
-    let counters = std::fs::OpenOptions::new().write(true).open(directory.path().join("counters")).unwrap();
-    counters.set_len(8 * 4096).unwrap();
-    assert_eq!(enter_anew().await, 1, "nothing says that the ceiling is on disk");
-    assert_eq!(enter_anew().await, 0);
-}
-
-#[tokio::test]
 async fn a_try_that_meets_a_dead_crowd_gets_the_lock_and_removes_a_bounded_number() {
     let directory = directory();
     let stores = [store(&directory), store(&directory), store(&directory)];
