@@ -397,7 +397,7 @@ impl ClientBuilder {
     /// | `redlocks://host,host2,host3` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `postgres://user:password@host[:5432],host2/database` | `layout` (`fair`), `schema`, `user`, `password`, `host`, `port`, `sslmode` (`verify-full`, `disable`), `application_name`, `tls_ca`, `tls_cert`, `tls_key` |
     /// | `mysql://user:password@host[:3306]/database` | `layout` (`fair`), `user`, `password`, `socket`, `sslmode` (`verify-full`, `disable`), `tls_ca`, `tls_cert`, `tls_key` |
-    /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`), `trust` (a user id, `anyone`) |
+    /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`) |
     /// | `memory:name` | none; clients of one process and name share it |
     ///
     /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole

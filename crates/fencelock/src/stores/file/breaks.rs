@@ -134,7 +134,7 @@ impl Directory {
     fn open_breaks(&self) -> rustix::io::Result<OwnedFd> {
         let modes = self.root.modes;
         loop {
-            // Not made and opened at once: the kernel refuses that for another user's file in a sticky directory.
+            // Not made and opened at once: it is never seen without its permissions.
             match open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND) {
                 Err(Errno::NOENT) => make_file(&self.root.fd, BREAKS, b"", modes)?,
                 opened => return opened,

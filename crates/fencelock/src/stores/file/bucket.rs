@@ -319,17 +319,8 @@ impl BucketState {
 }
 
 impl Directory {
-    /// Opens a bucket's directory, and makes it if it is not there. [`Errno::PERM`] when strangers could remove tickets
-    /// from it although the directory is sticky.
+    /// Opens a bucket's directory, and makes it if it is not there.
     fn open_bucket(&self, index: u16) -> rustix::io::Result<OwnedFd> {
-        let (bucket, modes) = (self.open_or_make_bucket(index)?, self.root.modes);
-        if modes.sticky && (modes.is_strange(&bucket)? || modes.is_wider(&bucket, modes.directory)?) {
-            return Err(Errno::PERM);
-        }
-        Ok(bucket)
-    }
-
-    fn open_or_make_bucket(&self, index: u16) -> rustix::io::Result<OwnedFd> {
         let path = Self::bucket_path(index);
         let open = || self.opening(|| rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()));
         match open() {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::trust::Trust;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreUrl;
 
 /// The options of a `file:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["create", "inherit", "trust"];
+pub(crate) const OPTIONS: &[&str] = &["create", "inherit"];
 
 /// How a directory is opened and used.
 #[derive(Debug, Clone)]
@@ -18,8 +17,6 @@ pub(super) struct Config {
     pub(super) create: bool,
     /// Child processes inherit the session, and keep its locks alive after this process died.
     pub(super) inherit: bool,
-    /// Whose directories are used, besides root's and our own.
-    pub(super) trust: Trust,
     /// How long the short internal locks of the directory are tried.
     pub(super) request_deadline: Duration,
     /// Takes this for the boot of the machine; for tests.
@@ -44,7 +41,6 @@ impl Config {
             path: if trimmed.is_empty() { "/" } else { trimmed }.to_owned(),
             create: true,
             inherit: false,
-            trust: Trust::default(),
             request_deadline: Self::REQUEST_DEADLINE,
             boot: None,
             apart: false,
@@ -62,13 +58,6 @@ impl Config {
         let mut config = Self::new(url.path().as_ref())?;
         config.create = flag(&mut url, "create")?.unwrap_or(config.create);
         config.inherit = flag(&mut url, "inherit")?.unwrap_or(config.inherit);
-        config.trust = match url.take("trust").as_deref() {
-            None => config.trust,
-            Some("anyone") => Trust::Anyone,
-            Some(owner) => Trust::Owner(owner.parse().map_err(|_| {
-                bad("this option is the user id of the directory's owner, or `anyone`").with("option", "trust")
-            })?),
-        };
         url.refuse_other_options(OPTIONS)?;
         Ok(config)
     }
@@ -102,14 +91,12 @@ mod tests {
         }
         let options = config("file:///x?inherit=true&create=false").unwrap();
         assert!(options.inherit && !options.create);
-        assert_eq!(config("file:///x?trust=1000").unwrap().trust, Trust::Owner(1000));
-        assert_eq!(config("file:///x?trust=anyone").unwrap().trust, Trust::Anyone);
     }
 
     #[test]
     fn what_a_directory_cannot_be_is_refused() {
         let paths = ["file:locks", "file:", "file://host/x", "file://me:pw@/x"];
-        let options = ["file:///x?inherit=yes", "file:///x?trust=me", "file:///x?y=1"];
+        let options = ["file:///x?inherit=yes", "file:///x?trust=anyone", "file:///x?y=1"];
         for url in paths.into_iter().chain(options) {
             let error = config(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");

@@ -59,21 +59,7 @@ pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: 
     if renamed.is_err() {
         let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
     }
-    match renamed {
-        // In a sticky directory (as /tmp is) nobody may replace the file of another user.
-        Err(Errno::PERM | Errno::ACCESS) => overwrite(parent, name, content),
-        renamed => renamed.and_then(|()| rustix::fs::fsync(parent)),
-    }
-}
-
-/// Writes over a file of one block in one call.
-fn overwrite(parent: &OwnedFd, name: &str, content: &[u8]) -> rustix::io::Result<()> {
-    let file = open_file(parent, name, OFlags::WRONLY)?;
-    if rustix::io::pwrite(&file, content, 0)? != content.len() {
-        return Err(Errno::NOSPC);
-    }
-    rustix::fs::ftruncate(&file, content.len() as u64)?;
-    rustix::fs::fsync(&file)
+    renamed.and_then(|()| rustix::fs::fsync(parent))
 }
 
 fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {

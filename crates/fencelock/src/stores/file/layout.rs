@@ -12,7 +12,7 @@ use super::fault::fault;
 use super::files::{READ_DIRECTORY, make_directory, make_file, open_file, read};
 use super::notes::NOTES;
 use super::platform;
-use super::trust::Modes;
+use super::trust::{self, Modes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
 
@@ -86,7 +86,7 @@ impl Root {
                 .with("allowed", allowed));
         }
         let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-        config.trust.check(path, &stat)?;
+        trust::check(path, &stat)?;
         let modes = Modes::of(&stat);
         if !check_layout(path, &fd)? {
             refuse_strangers(path, &fd)?;
@@ -98,38 +98,15 @@ impl Root {
             {
                 return Err(incomplete(path, name));
             }
-            let checked = opened.and_then(|part| Ok((check_part(&part, name, modes, mode)?, part)));
-            let (is_safe, part) = checked.map_err(|errno| fault("open", format_args!("{path}/{name}"), errno))?;
-            if is_safe { Ok(part) } else { Err(strange(path, name)) }
+            let tightened = opened.and_then(|part| modes.tighten(&part, mode).map(|()| part));
+            tightened.map_err(|errno| fault("open", format_args!("{path}/{name}"), errno))
         };
         let listed = |name: &'static str| rustix::fs::openat(&fd, name, READ_DIRECTORY, Mode::empty());
         let sessions = part(SESSIONS, modes.directory, listed(SESSIONS))?;
         let counters = part(COUNTERS, modes.file, open_file(&fd, COUNTERS, OFlags::RDWR))?;
-        part(BUCKETS, modes.buckets, listed(BUCKETS))?;
+        part(BUCKETS, modes.directory, listed(BUCKETS))?;
         Ok(Self { sessions, counters, modes, identity: identity(&stat), fd })
     }
-}
-
-/// Whether a part of the directory is safe in its people's hands. What gives more than the directory does now is made
-/// tighter, where this user may.
-fn check_part(part: &OwnedFd, name: &str, modes: Modes, mode: Mode) -> rustix::io::Result<bool> {
-    if modes.is_strange(part)? {
-        return Ok(false);
-    }
-    if !modes.is_wider(part, mode)? {
-        return Ok(true);
-    }
-    if modes.sticky && name == BUCKETS && modes.may_set_up() {
-        make_buckets(part, modes)?;
-    }
-    // Without the sticky bit those who may write are trusted with everything, and others must pass the directory itself.
-    Ok(modes.apply(part, mode).is_ok() || !modes.sticky)
-}
-
-/// The error for a part of a sticky directory in which a stranger could remove what others put there.
-fn strange(path: &str, part: impl std::fmt::Display) -> Error {
-    let message = "in a sticky directory this part must belong to the directory's owner or to root, and be sticky: the owner should open the directory once, or remove the part while nobody uses it";
-    Error::new(ErrorKind::Denied, "open", message).with("path", format_args!("{path}/{part}"))
 }
 
 /// The error for a directory of ours without one of its parts. To make that anew would let two processes go by two of them.
@@ -176,13 +153,9 @@ fn refuse_strangers(path: &str, root: &OwnedFd) -> Result<()> {
 
 /// The layout comes last: who sees it sees everything. Two processes may do this at the same time.
 fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Result<()> {
-    if !modes.may_set_up() {
-        let message = "who sets up a sticky directory could remove everybody's locks, so its owner has to be the first to open it";
-        return Err(Error::new(ErrorKind::Denied, "set up", message).with("path", path));
-    }
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
     make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
-    make_directory(root, BUCKETS, modes, modes.buckets).map_err(inside(BUCKETS))?;
+    make_directory(root, BUCKETS, modes, modes.directory).map_err(inside(BUCKETS))?;
     // In this order: whoever sets it up beside us makes the counters before anything is in those two.
     let was_used =
         is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
@@ -193,10 +166,6 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
-    if modes.sticky {
-        let buckets = rustix::fs::openat(root, BUCKETS, READ_DIRECTORY, Mode::empty());
-        buckets.and_then(|buckets| make_buckets(&buckets, modes)).map_err(inside(BUCKETS))?;
-    }
     // On disk before the layout is, whatever order the file system likes.
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
@@ -219,14 +188,4 @@ fn is_missing(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
         Err(Errno::NOENT) => Ok(true),
         Err(errno) => Err(errno),
     }
-}
-
-/// Every bucket of a sticky directory, whose owner makes them all: nobody else may. Some may be there from before it was.
-fn make_buckets(buckets: &OwnedFd, modes: Modes) -> rustix::io::Result<()> {
-    (0..bucket::BUCKETS).try_for_each(|index| {
-        let name = format!("{index:03x}");
-        make_directory(buckets, &name, modes, modes.directory)?;
-        let bucket = rustix::fs::openat(buckets, name.as_str(), READ_DIRECTORY, Mode::empty())?;
-        modes.apply(bucket, modes.directory)
-    })
 }

@@ -118,13 +118,13 @@ impl FilePlace {
     }
 
     /// Whether the session of `ticket` said that it held everything before it went, so that nobody need be looked for who was
-    /// ahead of it. In a sticky directory a stranger may say so who could remove nobody's ticket.
+    /// ahead of it.
     fn was_last(&self, ticket: Ticket) -> bool {
         let said = |target: &Target| match &target.departure {
             Some(News::Mail(asked)) => target.ticket == ticket && asked.was_last(),
             _ => false,
         };
-        !self.core.directory.root.modes.sticky && self.targets.iter().any(said)
+        self.targets.iter().any(said)
     }
 
     /// Whether the kernel tells of the end of that place and of its session.

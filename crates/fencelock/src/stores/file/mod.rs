@@ -45,7 +45,6 @@ use self::config::Config;
 use self::directory::Directory;
 use self::session::{Core, FileSession};
 use self::show::NameList;
-use self::trust::Trust;
 use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
@@ -119,8 +118,7 @@ impl FileStore {
     /// Opens the directory `path`, which is absolute. If it is missing it is made, with mode 0700; its parent is not.
     ///
     /// Everything inside takes its permissions from the directory, so one that a group may write works for the group. One
-    /// that everybody may write has to be sticky, as `/tmp` is: its owner opens it first, and nobody can remove what
-    /// others put there. One that belongs to another user than root or this one is refused.
+    /// that everybody may write, or that belongs to another user than root or this one, is refused.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a path that cannot be a lock directory, `Denied` without
@@ -240,21 +238,6 @@ impl FileStoreBuilder {
     #[must_use]
     pub fn inherit(mut self, inherit: bool) -> Self {
         self.config.inherit = inherit;
-        self
-    }
-
-    /// Uses the directory although it belongs to this user, who then can end every lock in it. Root's directories and our
-    /// own need no such word.
-    #[must_use]
-    pub fn trust_owner(mut self, owner: u32) -> Self {
-        self.config.trust = Trust::Owner(owner);
-        self
-    }
-
-    /// Uses the directory of any owner, and although everybody may write in it: every user who may can end every lock.
-    #[must_use]
-    pub fn trust_anyone(mut self) -> Self {
-        self.config.trust = Trust::Anyone;
         self
     }
 

@@ -152,11 +152,7 @@ impl Directory {
             return Ok(folder);
         }
         let modes = self.root.modes;
-        // As with buckets: who owns a folder may remove what others put in it, sticky or not.
-        if !modes.may_set_up() {
-            return Err(Errno::ACCESS);
-        }
-        make_directory(&self.root.fd, NOTES, modes, modes.buckets)?;
+        make_directory(&self.root.fd, NOTES, modes, modes.directory)?;
         let notes = rustix::fs::openat(&self.root.fd, NOTES, READ_DIRECTORY, Mode::empty())?;
         make_directory(&notes, &format!("{bucket:03x}"), modes, modes.directory)?;
         self.folder(bucket)?.ok_or(Errno::NOENT)
@@ -187,7 +183,7 @@ fn clear(folder: &OwnedFd, mut known: Vec<(String, Version)>, now_ms: u64, gone:
     }
 }
 
-/// Whether the file is gone now: in a sticky directory those of other users stay.
+/// Whether the file is gone now.
 fn remove(folder: &OwnedFd, file: &str) -> bool {
     matches!(rustix::fs::unlinkat(folder, file, AtFlags::empty()), Ok(()) | Err(Errno::NOENT))
 }

@@ -1,8 +1,7 @@
 //! Who may write in a lock directory, and what that gives to everything inside.
 //!
 //! A user who may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner,
-//! the group if it may write, and in a directory that everybody may write, everybody. The last is refused unless the
-//! sticky bit keeps each from removing what belongs to others.
+//! who is root or this user, and the group if it may write. A directory that everybody may write is refused.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,39 +9,26 @@ use rustix::fs::{Gid, Mode, Stat};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whose directories are used, besides root's and our own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Trust {
-    /// Nobody else's.
-    #[default]
-    Ourselves,
-    /// Those of this user.
-    Owner(u32),
-    /// Anybody's, and those that everybody may write.
-    Anyone,
-}
-
-impl Trust {
-    /// Refuses a directory in which people could end our locks whom nobody trusted with that.
-    pub(super) fn check(self, path: &str, root: &Stat) -> Result<()> {
-        let me = rustix::process::geteuid().as_raw();
-        let owner = root.st_uid;
-        let trusted = owner == 0 || owner == me || self == Self::Owner(owner) || self == Self::Anyone;
-        let refused = |message| Err(Error::new(ErrorKind::Denied, "open", message).with("path", path));
-        if !trusted {
-            let error = refused(
-                "the directory belongs to another user, who can end every lock in it; use one of root's or of this user's, or say `trust=` and the owner's user id in the URL",
-            );
-            return error.map_err(|error: Error| error.with("owner", owner).with("this user", me));
-        }
-        let mode = Mode::from_raw_mode(root.st_mode);
-        if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) && self != Self::Anyone {
-            return refused(
-                "every user may write in the directory, and so end every lock in it; take that away (chmod o-w), set the sticky bit (chmod +t), name a new directory inside it, or say `trust=anyone` in the URL",
-            );
-        }
-        Ok(())
+/// Refuses a directory in which people could end our locks whom nobody trusted with that.
+pub(super) fn check(path: &str, root: &Stat) -> Result<()> {
+    let (me, owner) = (rustix::process::geteuid().as_raw(), root.st_uid);
+    let refused = |message| Error::new(ErrorKind::Denied, "open", message).with("path", path);
+    if owner != 0 && owner != me {
+        let message = "the directory belongs to another user, who can end every lock in it; use one of root's or of this user's, which a group may write";
+        return Err(refused(message).with("owner", owner).with("this user", me));
     }
+    let mode = Mode::from_raw_mode(root.st_mode);
+    if mode.contains(Mode::WOTH) {
+        return Err(refused(
+            "every user may write in the directory, and so end every lock in it; take that away (chmod o-w), or name a new directory inside it",
+        ));
+    }
+    if mode.contains(Mode::SVTX | Mode::WGRP) {
+        return Err(refused(
+            "in a sticky directory the members of the group cannot replace each other's files; take the bit away (chmod -t)",
+        ));
+    }
+    Ok(())
 }
 
 /// The permission bits of everything inside, taken from the directory itself.
@@ -53,13 +39,6 @@ impl Trust {
 pub(super) struct Modes {
     pub(super) file: Mode,
     pub(super) directory: Mode,
-    /// The directory of the buckets. In a sticky directory only the owner makes buckets: who owns one may remove what
-    /// others put in it, sticky or not.
-    pub(super) buckets: Mode,
-    /// Whether nobody may remove what others made.
-    pub(super) sticky: bool,
-    /// Who owns the whole directory.
-    owner: u32,
     /// The group that everything inside belongs to, when it is more than a name.
     group: Option<Gid>,
 }
@@ -74,17 +53,7 @@ impl Modes {
             file |= Mode::RGRP | Mode::WGRP;
             directory |= Mode::RWXG;
         }
-        let others = bits.contains(Mode::WOTH | Mode::XOTH);
-        if others {
-            file |= Mode::ROTH | Mode::WOTH;
-            directory |= Mode::RWXO;
-        }
-        let sticky = bits.contains(Mode::SVTX) && (group || others);
-        let buckets = if sticky { directory & !(Mode::WGRP | Mode::WOTH) } else { directory };
-        if sticky {
-            directory |= Mode::SVTX;
-        }
-        Self { file, directory, buckets, sticky, owner: root.st_uid, group: group.then(|| Gid::from_raw(root.st_gid)) }
+        Self { file, directory, group: group.then(|| Gid::from_raw(root.st_gid)) }
     }
 
     /// Gives an open file or directory the group and then the mode, since a change of the group takes bits away.
@@ -98,23 +67,14 @@ impl Modes {
         rustix::fs::fchmod(&fd, mode)
     }
 
-    /// Whether this user may set up the directory. In a sticky one, what it is made of must belong to its owner.
-    pub(super) fn may_set_up(&self) -> bool {
-        let me = rustix::process::geteuid().as_raw();
-        !self.sticky || me == self.owner || me == 0
-    }
-
-    /// Whether a part of a sticky directory belongs to a stranger, who could remove what others put there.
-    pub(super) fn is_strange(&self, part: &OwnedFd) -> rustix::io::Result<bool> {
-        let owner = rustix::fs::fstat(part)?.st_uid;
-        Ok(self.sticky && owner != self.owner && owner != 0)
-    }
-
-    /// Whether a part gives more to people than `mode` does: the directory gave more when it was made.
-    pub(super) fn is_wider(&self, part: &OwnedFd, mode: Mode) -> rustix::io::Result<bool> {
+    /// Takes away what a part gives to more people than `mode` does, as far as this user may: the directory gave more when
+    /// the part was made. Who could use that must still pass the directory itself.
+    pub(super) fn tighten(&self, part: &OwnedFd, mode: Mode) -> rustix::io::Result<()> {
         let found = Mode::from_raw_mode(rustix::fs::fstat(part)?.st_mode);
-        let people = Mode::RWXG | Mode::RWXO;
-        Ok(!mode.contains(found & people) || (mode.contains(Mode::SVTX) && !found.contains(Mode::SVTX)))
+        if !mode.contains(found & (Mode::RWXG | Mode::RWXO)) {
+            let _ = self.apply(part, mode);
+        }
+        Ok(())
     }
 }
 
@@ -122,50 +82,42 @@ impl Modes {
 mod tests {
     use super::*;
 
-    /// The directory with this mode, and what is in it: files, directories, and the one of the buckets.
-    fn inside(mode: u32) -> [u32; 3] {
+    fn stat(owner: u32, mode: u32) -> Stat {
         let mut stat = rustix::fs::stat("/").unwrap();
-        stat.st_mode = mode;
-        let modes = Modes::of(&stat);
-        [modes.file, modes.directory, modes.buckets].map(|mode| mode.bits())
+        (stat.st_uid, stat.st_mode) = (owner, mode);
+        stat
     }
 
     #[test]
     fn only_those_who_may_write_get_anything() {
         let table = [
-            (0o700, [0o600, 0o700, 0o700]),
-            (0o755, [0o600, 0o700, 0o700]),
-            (0o770, [0o660, 0o770, 0o770]),
-            (0o2775, [0o660, 0o2770, 0o2770]),
-            (0o777, [0o666, 0o777, 0o777]),
-            (0o1777, [0o666, 0o1777, 0o755]),
-            (0o3770, [0o660, 0o3770, 0o2750]),
-            (0o1755, [0o600, 0o700, 0o700]),
+            (0o700, [0o600, 0o700]),
+            (0o755, [0o600, 0o700]),
+            (0o770, [0o660, 0o770]),
+            (0o2775, [0o660, 0o2770]),
+            (0o1755, [0o600, 0o700]),
         ];
         for (root, expected) in table {
-            assert_eq!(inside(root), expected, "{root:o}");
+            let modes = Modes::of(&stat(0, root));
+            assert_eq!([modes.file, modes.directory].map(|mode| mode.bits()), expected, "{root:o}");
         }
     }
 
     #[test]
-    fn a_directory_of_another_user_or_of_everybody_is_refused_unless_it_is_named() {
+    fn a_directory_of_another_user_or_of_everybody_is_refused() {
         let me = rustix::process::geteuid().as_raw();
         let table = [
-            (me, 0o700, Trust::Ourselves, true),
-            (me, 0o777, Trust::Ourselves, false),
-            (me, 0o777, Trust::Anyone, true),
-            (me, 0o1777, Trust::Ourselves, true),
-            (0, 0o2770, Trust::Ourselves, true),
-            (me + 7, 0o700, Trust::Ourselves, false),
-            (me + 7, 0o770, Trust::Owner(me + 7), true),
-            (me + 7, 0o777, Trust::Owner(me + 7), false),
-            (me + 7, 0o770, Trust::Owner(me + 8), false),
-            (me + 7, 0o777, Trust::Anyone, true),
+            (me, 0o700, true),
+            (me, 0o777, false),
+            (me, 0o1777, false),
+            (me, 0o1755, true),
+            (0, 0o2770, true),
+            (0, 0o3770, false),
+            (me + 7, 0o700, false),
+            (me + 7, 0o770, false),
         ];
-        for (owner, mode, trust, expected) in table {
-            let mut stat = rustix::fs::stat("/").unwrap();
-            (stat.st_uid, stat.st_mode) = (owner, mode);
-            assert_eq!(trust.check("/locks", &stat).is_ok(), expected, "{owner} {mode:o} {trust:?}");
+        for (owner, mode, expected) in table {
+            assert_eq!(check("/locks", &stat(owner, mode)).is_ok(), expected, "{owner} {mode:o}");
         }
     }
 }
