@@ -128,7 +128,7 @@ const VERSIONS: &[Version] = &[
         without: &[
             // Settings and rules that 7.0 brought.
             "who_only_looks_sees_locks_where_none_can_be_taken",
-            "a_server_in_protected_mode_says_how_to_leave_it",
+            "a_server_in_protected_mode_is_named_as_such",
             "users_who_may_not_do_what_locks_need_are_denied_when_they_connect",
             "a_server_that_reads_its_data",
             // It is built without TLS.

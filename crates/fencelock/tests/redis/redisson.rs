@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, ErrorKind, Guard, Loss, Name};
-use fencelock_testbed::redis::{Reply, Settings};
+use fencelock_testbed::redis::Reply;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, server, soon, until};
+use crate::lab::{acquired, acquiring, client, soon, until};
 use crate::theirs::*;
 
 #[tokio::test]
@@ -176,18 +176,16 @@ async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays
 }
 
 #[tokio::test]
-async fn who_heard_nothing_is_served_by_trying_on_a_server_that_knows_the_older_protocol_too() {
-    for line in ["save \"\"", "rename-command HELLO \"\""] {
-        let server = server(Settings::default().with(line));
-        let client = client(&format!("redis://{}?layout=redisson", server.address()), 60_000).await;
-        for told in [true, false] {
-            assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
-            let waits = acquiring(&client, "job");
-            until("it waits", async || is_heard(&server)).await;
-            // A spin lock, or a release of hand, tells nobody.
-            unlocks(&server, "job", THREAD, if told { CHANNEL } else { "elsewhere" });
-            acquired(waits).await.release().await.unwrap();
-        }
+async fn who_heard_nothing_is_served_by_trying() {
+    let (server, url) = redisson();
+    let client = client(&url, 60_000).await;
+    for told in [true, false] {
+        assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
+        let waits = acquiring(&client, "job");
+        until("it waits", async || is_heard(&server)).await;
+        // A spin lock, or a release of hand, tells nobody.
+        unlocks(&server, "job", THREAD, if told { CHANNEL } else { "elsewhere" });
+        acquired(waits).await.release().await.unwrap();
     }
 }
 

@@ -1,9 +1,9 @@
-//! The ways to a server: TLS, a socket file, a database, the older protocol.
+//! The ways to a server: TLS, a socket file, a database; and the older protocol, which is refused.
 
 use std::fs;
 use std::path::Path;
 
-use fencelock::{Client, ErrorKind};
+use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Settings, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
@@ -142,45 +142,24 @@ async fn databases_are_apart() {
     first.release().await.unwrap();
 }
 
-/// A server that knows the older protocol only, in both ways in which there are such.
-async fn hands_over_in_the_older_protocol(settings: Settings, who: &str) {
-    let server = server(settings);
-    let url = format!("redis://{who}{}", server.address());
-    let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
-    for _round in 0..5 {
-        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
-        let waiting = acquiring(&waiter, "job");
-        until_queued(&holder, "job", 2).await;
-        guard.release().await.unwrap();
-        acquired(waiting).await.release().await.unwrap();
-    }
-}
-
 #[tokio::test]
-async fn a_server_without_the_newer_protocol_hands_over_too() {
-    hands_over_in_the_older_protocol(Settings::default().with("rename-command HELLO \"\""), "").await;
-}
-
-#[tokio::test]
-async fn a_user_who_may_not_ask_for_the_newer_protocol_is_handed_over_to() {
-    let settings = Settings::default().with_user("old", "on >p ~* &* +@all -hello");
-    hands_over_in_the_older_protocol(settings, "old:p@").await;
-}
-
-#[tokio::test]
-async fn a_subscription_of_its_own_that_ends_is_made_again_and_nobody_is_forgotten() {
+async fn a_server_that_knows_only_the_older_protocol_is_refused_with_what_to_use() {
     let server = server(Settings::default().with("rename-command HELLO \"\""));
-    let (holder, waiter) = (client(&server.url(), 60_000).await, Client::connect(&server.url()).await.unwrap());
-    for _round in 0..3 {
-        let mut guard = holder.mutex("job").unwrap().acquire().await.unwrap();
-        let waiting = acquiring(&waiter, "job");
-        until_queued(&holder, "job", 2).await;
-        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
-        // The holder's ended too, and the connection beside it: an answer may be lost.
-        while let Err(failed) = guard.release().await {
-            assert!(failed.error().is_retryable(), "{failed}");
-            guard = failed.into_guard();
-        }
-        acquired(waiting).await.release().await.unwrap();
+    for layout in ["fair", "plain", "redisson"] {
+        let error = refused(&format!("redis://{}?layout={layout}", server.address())).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unsupported, false), "{error}");
+        assert!(error.to_string().contains("Redis 6.0") && error.to_string().contains("Valkey"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_user_whose_rules_do_not_name_hello_hands_over() {
+    let server = server(Settings::default().with_user("old", "on >p ~* &* +@all -hello"));
+    let url = format!("redis://old:p@{}", server.address());
+    let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let waiting = acquiring(&waiter, "job");
+    until_queued(&holder, "job", 2).await;
+    guard.release().await.unwrap();
+    acquired(waiting).await.release().await.unwrap();
 }

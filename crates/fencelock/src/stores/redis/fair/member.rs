@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use futures_util::future;
-use redis::RedisError;
+use redis::{RedisError, Value};
 
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
-use super::refusal::{self, NEEDED, NEEDED_TO_LOOK};
+use super::refusal;
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
@@ -16,7 +16,7 @@ use crate::kit::served::{Enter, HeldIn, Hub, Lightened, Over, Places, Served, Wi
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, Run, Script, Server, forbidden};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
 
 /// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
 /// takes in a few of these at a time, at 8 KiB and a millisecond each.
@@ -48,7 +48,12 @@ impl LinkUser for Reader {
         server: &'a Server,
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async {
-            probe(&self.layout, 0, connection, true).await?;
+            let version = connection.command("connect", &scripts::version(&self.layout)).await?;
+            if let Value::BulkString(found) = version
+                && found != VERSION.as_bytes()
+            {
+                return Err(unknown_layout(String::from_utf8_lossy(&found).into_owned()));
+            }
             if server.is_replica() {
                 tracing::warn!(server = %connection.server_name(), "this is a replica: what it shows is as old as its copy");
             }
@@ -69,8 +74,7 @@ pub(super) struct Member {
     pub(super) opening: Opening,
     pub(super) hub: Arc<Hub>,
     pub(super) janitor: Arc<Janitor>,
-    /// Which run of the server it met last.
-    run: Run,
+    restarts: RestartWatch,
 }
 
 impl Member {
@@ -81,20 +85,19 @@ impl Member {
             opening,
             hub: Arc::new(hub),
             janitor: Arc::new(Janitor::new(session)),
-            run: Run::default(),
+            restarts: RestartWatch::default(),
         }
     }
 
-    /// Whether the server says which run of it this is.
-    pub(super) fn knows_the_run(&self) -> bool {
-        self.run.is_known()
+    pub(super) fn sees_restarts(&self) -> bool {
+        self.restarts.sees_restarts()
     }
 
-    /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: nothing of the session
-    /// can be relied on any more. Nor where nobody may ask whether it was.
-    fn has_run_since(&self, server: &Server, connection: &Connection) {
+    /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: the session ends.
+    /// It also ends where nobody may ask whether the server was started anew.
+    fn end_if_restarted(&self, server: &Server, connection: &Connection) {
         let ago = self.opening.clock.now().since(self.hub.confirmed());
-        let Some(loss) = self.run.met(server, ago).filter(|_| self.hub.epoch() != 0) else { return };
+        let Some(loss) = self.restarts.met(server, ago).filter(|_| self.hub.epoch() != 0) else { return };
         tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
         self.hub.end(Over::Here, loss);
     }
@@ -248,8 +251,7 @@ impl LinkUser for Member {
         server: &'a Server,
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async move {
-            probe(&self.layout, self.session, connection, false).await?;
-            self.has_run_since(server, connection);
+            self.end_if_restarted(server, connection);
             self.open_or_resume(connection).await?;
             self.hub.connected(connection.number);
             Ok(Some(self.chores(connection)))
@@ -274,16 +276,6 @@ impl LinkUser for Member {
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
         refusal::meaning(error)
     }
-}
-
-/// Refuses a layout that is not ours, and a user who may not do all that scripts do, or what those do that only look, before
-/// anything is written.
-pub(super) async fn probe(layout: &Layout, session: u64, connection: &Connection, only_looks: bool) -> Result<()> {
-    let probed = connection.run("connect", &scripts::probe(layout, session, only_looks)).await?;
-    if probed.version != VERSION {
-        return Err(unknown_layout(probed.version));
-    }
-    forbidden(&probed.refused, if only_looks { NEEDED_TO_LOOK } else { NEEDED }).map_or(Ok(()), Err)
 }
 
 fn unknown_layout(found: String) -> Error {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::layout::{LAYOUT_NAME, Layout};
-use self::member::{Member, Reader, probe};
+use self::member::{Member, Reader};
 use self::show::Listed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
@@ -80,7 +80,7 @@ impl Server for Fair {
     }
 
     fn learned(&self, member: &Member) -> Option<Arc<Capability>> {
-        (!member.knows_the_run()).then(|| Arc::new(without_info(&CAPABILITY)))
+        (!member.sees_restarts()).then(|| Arc::new(without_info(&CAPABILITY)))
     }
 
     fn reader(&self) -> Arc<Link> {
@@ -100,8 +100,6 @@ impl Server for Fair {
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
-        // A client that only looked until now may not be allowed to write all of it.
-        probe(&self.layout, 0, connection, false).await?;
         show::break_grant(connection, &self.layout, order).await
     }
 

@@ -1,4 +1,4 @@
-//! Why the layout's scripts refuse, and what its users must be allowed to do.
+//! Why the layout's scripts refuse.
 
 use redis::RedisError;
 
@@ -37,12 +37,6 @@ fn raised(refusal: Refusal) -> Meaning {
     };
     Meaning { unknown: true, ..refused(kind, message) }
 }
-
-/// What every user needs, as it is written in an access control list, for the default prefix.
-pub(super) const NEEDED: &str = "~fencelock:* resetchannels &fencelock:* -@all +evalsha +script|load +subscribe +publish +ping +info +select +time +get +set +del +exists +pttl +pexpire +hget +hmget +hgetall +hlen +hscan +hset +hincrby +hdel +zrange +zrank +zcount +zcard +zadd +zrem +lrange +rpush +ltrim";
-
-/// What a user needs who only looks.
-pub(super) const NEEDED_TO_LOOK: &str = "~fencelock:* -@all +evalsha +script|load +ping +info +select +time +get +pttl +hget +hmget +hscan +zrange +zrank +zcount +lrange";
 
 /// The server answered with something that no release of ours makes it answer with.
 pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error {

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
-pub(super) use self::answers::{InShort, Named, Open, Page, Probed, Renewed, Shown, Swept};
+pub(super) use self::answers::{InShort, Named, Open, Page, Renewed, Shown, Swept};
 use super::layout::{Layout, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
@@ -46,7 +46,6 @@ scripts! {
     JANITOR = "janitor" of "start" "queue" "rule" "write" "janitor";
     NOTE_WRITE = "note_write" of "start" "queue" "note_write";
     NOTE_READ = "note_read" of "start" "note_read";
-    PROBE = "probe" of "probe";
 }
 
 /// Milliseconds, at least one: a shorter ttl would delete the session.
@@ -54,10 +53,19 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 11).clamp(1, u64::MAX >> 11)
 }
 
-/// Opens a session that nobody had before, or again when the answer was lost.
+/// The version of the layout that is in the server, or nothing before the first session.
+pub(super) fn version(layout: &Layout) -> Cmd {
+    let mut command = redis::cmd("GET");
+    command.arg(layout.layout_key());
+    command
+}
+
+/// Opens a session that nobody had before, or again when the answer was lost. Refuses a user who may not run all commands that write.
 pub(super) fn open(layout: &Layout, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
-    let keys = [layout.session_key(session), layout.layout_key()];
-    Call::new(&OPEN, &[&keys[0], &keys[1]], replies::open)
+    let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
+    let layout_key = layout.layout_key();
+    let keys = [&session, &layout_key, &bucket, &order, &breaks].map(String::as_str);
+    Call::new(&OPEN, &keys, replies::open)
         .arg(VERSION)
         .arg(milliseconds(ttl))
         .arg(owner.host.as_str())
@@ -274,15 +282,6 @@ pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
     keys.extend((from.bucket..upto).map(|bucket| layout.bucket_key(bucket)));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
-}
-
-/// What the user of a connection may not do, of all that scripts do, or, with `only_looks`, of what those do that write nothing.
-pub(super) fn probe(layout: &Layout, session: u64, only_looks: bool) -> Call<Probed> {
-    let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
-    let layout_key = layout.layout_key();
-    let keys = [&session, &bucket, &order, &breaks, &layout_key].map(String::as_str);
-    let call = Call::new(&PROBE, &keys, replies::probed).arg(VERSION);
-    if only_looks { call.arg("looks") } else { call }
 }
 
 /// A moment that a script wrote down: seconds, `:`, microseconds.

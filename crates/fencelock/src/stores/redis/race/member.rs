@@ -13,7 +13,7 @@ use crate::kit::fault::Meaning;
 use crate::kit::try_again::{Asks, Lines, Member, Next, Tried, Try, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, Run, Script, Server};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -42,7 +42,7 @@ impl LinkUser for Reader {
 pub(super) struct Asking {
     pub(super) dialect: Arc<Dialect>,
     pub(super) opening: Opening,
-    pub(super) run: Run,
+    pub(super) restarts: RestartWatch,
 }
 
 impl Asks for Asking {
@@ -124,8 +124,7 @@ impl LinkUser for RaceUser {
         self.0.asks.dialect.scripts.all()
     }
 
-    /// One on which nobody speaks: it tells whether the user may subscribe, and keeps a second connection for messages, where one is
-    /// needed, ready for the channels of names.
+    /// One on which nobody speaks: it tells whether the user may subscribe.
     fn channel(&self) -> Option<String> {
         let channel = self.0.asks.dialect.channel?;
         Some(channel(&format!("fencelock:{:016x}", self.0.opening.owner.client), Claim::MUTEX))
@@ -138,7 +137,7 @@ impl LinkUser for RaceUser {
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async move {
             let (confirmed, sent) = (self.0.confirmed(), self.0.opening.clock.now());
-            let loss = self.0.asks.run.met(server, sent.since(confirmed));
+            let loss = self.0.asks.restarts.met(server, sent.since(confirmed));
             if let Some(loss) = loss.filter(|_| self.0.is_open()) {
                 tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
                 self.0.lines.end(loss);

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
 use self::member::{Asking, RaceUser, Reader};
-use super::wire::{Config, Connection, Link, LinkUser, Run, link, without_info};
+use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
 use crate::error::Result;
 pub(super) use crate::kit::try_again::WAKE_BOUND;
 use crate::kit::try_again::{Member, Server, TryAgainStore};
@@ -59,7 +59,7 @@ impl Server for Race {
         events: mpsc::UnboundedSender<SessionEvent>,
     ) -> Result<(Arc<Member<Asking>>, Arc<Link>)> {
         let (dialect, trying) = (Arc::clone(&self.dialect), self.dialect.trying());
-        let asking = Asking { dialect, opening: opening.clone(), run: Run::default() };
+        let asking = Asking { dialect, opening: opening.clone(), restarts: RestartWatch::default() };
         let member = Member::new(asking, opening, trying, events);
         let user = Arc::new(RaceUser(Arc::clone(&member))) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&member.opening));
@@ -67,7 +67,7 @@ impl Server for Race {
     }
 
     fn learned(&self, asking: &Asking) -> Option<Arc<Capability>> {
-        (!asking.run.is_known()).then(|| Arc::new(without_info(self.dialect.capability)))
+        (!asking.restarts.sees_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
     }
 
     fn reader(&self) -> Arc<Link> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -22,8 +22,6 @@ use crate::time::Clock;
 /// One connection to the server. Dropped, it is closed, whatever is on its way.
 pub(crate) struct Connection {
     wire: MultiplexedConnection,
-    /// Where channels are subscribed to that a second connection hears.
-    apart: Option<PubSubSink>,
     traffic: Arc<Traffic>,
     task: AbortHandle,
     user: Arc<dyn LinkUser>,
@@ -44,26 +42,15 @@ impl Connection {
         tasks: &Tasks,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
         let subscription = Subscription::of(user, number);
-        let shaken = shake_hands(config, subscription.as_ref(), &**clock).await?;
-        // RESP2 needs a second connection for messages, which is subscribed already. RESP3 subscribes on this one.
-        let apart = shaken.messages.as_ref().map(|(sink, _)| sink.clone());
-        let wire = shaken.requests.clone();
+        let channel = subscription.as_ref().map(|subscription| subscription.channel.clone());
+        let (wire, driver) = shake_hands(config, subscription.as_ref(), &**clock).await?;
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
-        let channel = subscription.as_ref().map(|subscription| subscription.channel.clone());
-        let task = drive(
-            shaken,
-            receiver,
-            (Arc::clone(user), number),
-            subscription,
-            Arc::clone(&traffic),
-            Arc::clone(clock),
-            silence,
-        );
-        let (task, user, server_name) = (tasks.spawn(task), Arc::clone(user), format!("{config:?}"));
-        let connection = Self { wire, apart, traffic, task, user, server_name, number };
-        // What hears messages apart is subscribed already.
-        if let Some(channel) = channel.filter(|_| connection.apart.is_none()) {
+        let (user, served) = (Arc::clone(user), (Arc::clone(user), number));
+        let task = drive((wire.clone(), driver), receiver, served, Arc::clone(&traffic), Arc::clone(clock), silence);
+        let connection =
+            Self { wire, traffic, task: tasks.spawn(task), user, server_name: format!("{config:?}"), number };
+        if let Some(channel) = channel {
             connection.subscribe(&channel).await?;
         }
         Ok((connection, chores))
@@ -71,18 +58,12 @@ impl Connection {
 
     /// Hears one more channel until it is unsubscribed or the connection ends. Only for users who have a channel from the start.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<()> {
-        match self.apart.clone() {
-            Some(mut sink) => sink.subscribe(channel).await.map_err(|error| self.fault("subscribe", &error)),
-            None => self.command("subscribe", redis::cmd("SUBSCRIBE").arg(channel)).await.map(drop),
-        }
+        self.command("subscribe", redis::cmd("SUBSCRIBE").arg(channel)).await.map(drop)
     }
 
     /// Hears that channel no more.
     pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<()> {
-        match self.apart.clone() {
-            Some(mut sink) => sink.unsubscribe(channel).await.map_err(|error| self.fault("unsubscribe", &error)),
-            None => self.command("unsubscribe", redis::cmd("UNSUBSCRIBE").arg(channel)).await.map(drop),
-        }
+        self.command("unsubscribe", redis::cmd("UNSUBSCRIBE").arg(channel)).await.map(drop)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -103,7 +84,7 @@ impl Connection {
             Err(error) if error.code() == Some("NOPERM") && self.user.only_looks() => Ok(Server::default()),
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(
-                    "the user may not run INFO: whether the server evicts keys is not seen, and every new connection counts as a restart, which costs the locks"
+                    "The user may not run INFO. Nobody can see whether the server evicts keys, and every new connection counts as a restart, which costs the locks."
                 );
                 Ok(Server::default())
             }

@@ -4,7 +4,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::config::{Address, Config};
-use super::meter::Metered;
 use crate::error::Result;
 use crate::kit::dial::unreachable;
 use crate::time::Clock;
@@ -15,20 +14,20 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Connects, without a word to the server but those of TLS, and has `greet` say the first ones; where a name has several addresses, the
-/// first greeting that is answered wins. A reply that is too large is an error of the connection.
+/// first greeting that is answered wins.
 pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
     config: &Config,
     clock: &dyn Clock,
-    greet: impl Fn(Metered<Box<dyn Stream>>) -> F,
+    greet: impl Fn(Box<dyn Stream>) -> F,
 ) -> Result<T> {
     let shown = format!("{config:?}");
     match &config.address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
-            greet(Metered::new(Box::new(stream))).await
+            greet(Box::new(stream)).await
         }
         Address::Tcp(server) => {
-            let greet = async |stream| greet(Metered::new(encrypted(config, &server.host, stream).await?)).await;
+            let greet = async |stream| greet(encrypted(config, &server.host, stream).await?).await;
             config.addresses.dial(server, &shown, clock, greet).await
         }
     }

@@ -20,28 +20,27 @@ pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meani
     meaning.of(operation).with("cause", told(error))
 }
 
-/// What a user may not do of what a layout does: each command with what the server says. `needed` is how an access control list gives all
-/// of it.
-pub(crate) fn forbidden(denied: &[(String, String)], needed: &'static str) -> Option<Error> {
-    let is = |said: &str, words: &[&str]| words.iter().any(|word| said.contains(word));
-    let named = |words: &[&str]| {
-        let commands: Vec<&str> =
-            denied.iter().filter(|(_, said)| is(said, words)).map(|(command, _)| &**command).collect();
-        (!commands.is_empty()).then(|| commands.join(" "))
-    };
-    if let Some(commands) = named(DENIED_WORDS) {
-        return Some(Error::new(ErrorKind::Denied, "connect", DENIED).with("refused", commands).with("needed", needed));
+/// What became of a greeting that failed with `error`. Nothing was asked for yet that could have taken effect.
+pub(super) fn no_greeting(error: &RedisError) -> Error {
+    if is_old_protocol(error) {
+        return meant("connect", error, &refused(ErrorKind::Unsupported, OLD_PROTOCOL));
     }
-    let commands = named(UNKNOWN_WORDS)?;
-    Some(Error::new(ErrorKind::Unsupported, "connect", UNKNOWN).with("unknown", commands))
+    if error.kind() == Wire::Io {
+        return meant("connect", error, &passing(ErrorKind::Unreachable, HUNG_UP));
+    }
+    fault("connect", error)
 }
+
+const OLD_PROTOCOL: &str =
+    "the server knows only the older protocol, RESP2: use Redis 6.0 or newer, or Valkey, and leave HELLO its name";
+const HUNG_UP: &str = "the server closed the connection before it answered: it may be starting or stopping, have as many clients as it takes (maxclients), or be in protected mode";
 
 /// How servers say, of a command inside a script, that the user may not run it, or not on these keys or channels.
 const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script", "ACL failure in script"];
 /// How servers say that they do not know a command inside a script: it was renamed, or the server is another one.
 const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];
 
-const DENIED: &str = "the access control list does not allow it: the user needs scripts, the commands in them, PUBLISH and SUBSCRIBE, on the keys and channels of the prefix";
+const DENIED: &str = "the access control list does not allow it: docs/stores.md has the rules that a user needs";
 const UNKNOWN: &str = "the server does not know a command that this store needs";
 
 /// The script is not known to the server (any more).
@@ -71,7 +70,7 @@ fn word_of_a_script(detail: &str) -> Option<&'static str> {
 }
 
 /// The server knows the older protocol only.
-pub(super) fn is_old_protocol(error: &RedisError) -> bool {
+fn is_old_protocol(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
     let unknown = detail.contains("unknown command") && detail.contains("hello");
     error.kind() == Wire::RESP3NotSupported || error.code() == Some("NOPROTO") || unknown
@@ -145,7 +144,7 @@ fn happened(kind: Wire) -> Meaning {
         Wire::Io => lost("the connection was lost before the answer came"),
         Wire::Parse => lost("what answered does not speak as a Redis server does"),
         Wire::AuthenticationFailed => refused(ErrorKind::Denied, "the server refused the user or the password"),
-        Wire::RESP3NotSupported => refused(ErrorKind::Unsupported, "the server knows the older protocol only"),
+        Wire::RESP3NotSupported => refused(ErrorKind::Unsupported, OLD_PROTOCOL),
         Wire::InvalidClientConfig | Wire::Client => refused(ErrorKind::Config, "the client refused the request"),
         _ => Meaning {
             unknown: true,

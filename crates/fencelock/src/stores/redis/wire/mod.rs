@@ -8,19 +8,18 @@ mod driver;
 mod fault;
 mod handshake;
 mod link;
-mod meter;
-mod run;
+mod restart;
 mod script;
 mod server;
 mod user;
 
 pub(super) use self::config::{Config, bad};
 pub(super) use self::connection::Connection;
+pub(super) use self::fault::is_denied;
 #[cfg(test)]
 pub(super) use self::fault::is_of_a_replica;
-pub(super) use self::fault::{forbidden, is_denied};
 pub(super) use self::link::{Dialler, Link, link};
-pub(super) use self::run::{Run, without_info};
+pub(super) use self::restart::{RestartWatch, without_info};
 pub(super) use self::script::{Call, Script};
 pub(super) use self::server::Server;
 pub(super) use self::user::{Chores, LinkUser};

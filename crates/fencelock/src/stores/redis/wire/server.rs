@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The oldest release that runs our scripts: they ask for the time before they write.
-const OLDEST: (u32, u32) = (5, 0);
+/// The oldest release that speaks RESP3.
+const OLDEST: (u32, u32) = (6, 0);
 
 /// What `INFO` says. What it does not say is `None`: it may be forbidden.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Server {
             _ => {}
         }
         if let Some(version) = self.version.filter(|version| *version < OLDEST) {
-            let message = "the server is too old: Redis 5.0 or newer, or Valkey, runs the scripts";
+            let message = "the server is too old: use Redis 6.0 or newer, or Valkey";
             let version = format!("{}.{}", version.0, version.1);
             return Err(refuse(ErrorKind::Unsupported, message).with("version", version));
         }
@@ -168,7 +168,7 @@ mod tests {
             (&[("standalone", "sentinel")][..], ErrorKind::Unsupported, "primary"),
             (&[("standalone", "cluster")], ErrorKind::Unsupported, "server of its own"),
             (&[("redis_mode:standalone", "server_mode:cluster")], ErrorKind::Unsupported, "server of its own"),
-            (&[("7.0.15", "4.0.14")], ErrorKind::Unsupported, "5.0"),
+            (&[("7.0.15", "5.0.14")], ErrorKind::Unsupported, "6.0"),
             (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
             (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Denied, "p:6380"),
             (&[("maxmemory:0", "maxmemory:9")], ErrorKind::Config, "noeviction"),

@@ -68,16 +68,12 @@ impl Subscription {
         Some(Self { user: Arc::clone(user), channel, connection })
     }
 
-    /// What the server sent unasked on a connection that serves requests, too.
+    /// What the server sent unasked.
     pub(super) fn pushed(&self, push: &PushInfo) {
         if push.kind == PushKind::Message
             && let [Value::BulkString(channel), Value::BulkString(message), ..] = push.data.as_slice()
         {
-            self.heard(channel, message);
+            self.user.heard(self.connection, channel, message);
         }
-    }
-
-    pub(super) fn heard(&self, channel: &[u8], message: &[u8]) {
-        self.user.heard(self.connection, channel, message);
     }
 }

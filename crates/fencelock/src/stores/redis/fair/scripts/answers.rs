@@ -100,12 +100,3 @@ pub(in crate::stores::redis::fair) struct Swept {
     /// Where the next bucket was left off, as the server says it.
     pub(in crate::stores::redis::fair) cursor: String,
 }
-
-/// What a user may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Probed {
-    /// The version of the layout that is there, or that we begin with.
-    pub(in crate::stores::redis::fair) version: String,
-    /// Commands, and why the server refuses them.
-    pub(in crate::stores::redis::fair) refused: Vec<(String, String)>,
-}

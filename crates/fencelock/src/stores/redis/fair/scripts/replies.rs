@@ -1,10 +1,10 @@
-//! Answers of the scripts, taken apart. RESP2 and RESP3 bring the same.
+//! Answers of the scripts, taken apart.
 
 use std::time::Duration;
 
 use redis::Value;
 
-use super::answers::{InShort, LostBucket, Named, Open, Page, Probed, Renewed, Shown, Swept};
+use super::answers::{InShort, LostBucket, Named, Open, Page, Renewed, Shown, Swept};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn, place_id, request_id};
 use crate::name::Name;
@@ -241,20 +241,6 @@ pub(super) fn swept(answer: Value) -> Result<Swept> {
     let read = |answer| match items(answer)?.as_slice() {
         [through, cursor] => Some(Swept { bucket: number(through)?, cursor: text(cursor)?.to_owned() }),
         _ => None,
-    };
-    read(answer).ok_or_else(strange)
-}
-
-pub(super) fn probed(answer: Value) -> Result<Probed> {
-    let refused = |pair: &[Value]| match pair {
-        [command, said] => Some((text(command)?.to_owned(), text(said)?.to_owned())),
-        _ => None,
-    };
-    let read = |answer| {
-        let answer = items(answer)?;
-        let (version, pairs) = answer.split_first()?;
-        let refused = pairs.chunks(2).map(refused).collect::<Option<_>>()?;
-        Some(Probed { version: text(version)?.to_owned(), refused })
     };
     read(answer).ok_or_else(strange)
 }

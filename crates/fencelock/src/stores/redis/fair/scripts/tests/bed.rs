@@ -48,17 +48,16 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// On the server that tests share, by RESP3 if asked for.
-    pub(super) fn new(resp3: bool) -> Self {
-        let url = format!("{}{}", shared().url(), if resp3 { "?protocol=resp3" } else { "" });
-        Self::at(&url)
+    /// On the server that tests share.
+    pub(super) fn new() -> Self {
+        Self::at(&shared().url())
     }
 
     /// On a server of one's own.
     pub(super) fn at(url: &str) -> Self {
-        let client = redis::Client::open(url).unwrap();
+        let client = redis::Client::open(format!("{url}?protocol=resp3")).unwrap();
         let layout = Layout::new(&format!("test-{:016x}", getrandom::u64().unwrap()));
-        let plain = redis::Client::open(url.replace("?protocol=resp3", "")).unwrap();
+        let plain = redis::Client::open(url).unwrap();
         let mut bed = Self {
             connection: client.get_connection().unwrap(),
             layout,

@@ -15,7 +15,7 @@ fn permits(weight: u32, capacity: u32) -> Claim {
 
 #[test]
 fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_everybody() {
-    let (mut bed, name) = (Bed::new(true), name("survivor"));
+    let (mut bed, name) = (Bed::new(), name("survivor"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     bed.hold(dies, &name, Claim::WRITER);
     let (id, seq, _) = bed.wait(lives, &name, Claim::WRITER);
@@ -34,7 +34,7 @@ fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_everybody() {
 
 #[test]
 fn a_capacity_that_only_the_dead_believe_in_is_no_conflict_however_many_they_are() {
-    let (mut bed, name) = (Bed::new(true), name("creed"));
+    let (mut bed, name) = (Bed::new(), name("creed"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
     for _ in 0..2500 {
@@ -50,7 +50,7 @@ fn a_capacity_that_only_the_dead_believe_in_is_no_conflict_however_many_they_are
 
 #[test]
 fn a_lock_is_not_said_to_be_busy_when_nobody_alive_was_found() {
-    let (mut bed, name) = (Bed::new(true), name("graveyard"));
+    let (mut bed, name) = (Bed::new(), name("graveyard"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     for _ in 0..2500 {
         bed.hold(dies, &name, permits(1, 2500));
@@ -65,7 +65,7 @@ fn a_lock_is_not_said_to_be_busy_when_nobody_alive_was_found() {
 
 #[test]
 fn a_page_of_a_queue_of_the_dead_is_cut_and_the_next_one_goes_on() {
-    let (mut bed, name) = (Bed::new(true), name("pages"));
+    let (mut bed, name) = (Bed::new(), name("pages"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, _) = bed.hold(lives, &name, Claim::MUTEX);
     let (first, ..) = bed.wait(lives, &name, Claim::MUTEX);
@@ -93,7 +93,7 @@ fn a_page_of_a_queue_of_the_dead_is_cut_and_the_next_one_goes_on() {
 
 #[test]
 fn tries_find_the_dead_behind_a_living_crowd_however_far_apart_they_are() {
-    let (mut bed, name) = (Bed::new(true), name("far apart"));
+    let (mut bed, name) = (Bed::new(), name("far apart"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let sessions: Vec<_> = (0..2999).map(|_| bed.session(LONG)).collect();
     for session in &sessions {
@@ -115,7 +115,7 @@ fn tries_find_the_dead_behind_a_living_crowd_however_far_apart_they_are() {
 
 #[test]
 fn tries_of_all_weights_find_the_dead_in_front_of_a_living_crowd_once_they_were_at_its_end() {
-    let (mut bed, name) = (Bed::new(true), name("round"));
+    let (mut bed, name) = (Bed::new(), name("round"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     bed.hold(lives, &name, permits(1, 3000));
     bed.hold(dies, &name, permits(1, 3000));
@@ -168,7 +168,7 @@ fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
 
 #[test]
 fn a_light_waiter_looks_again_when_the_heavy_one_ahead_of_it_could_be_dead() {
-    let (mut bed, name) = (Bed::new(true), name("light"));
+    let (mut bed, name) = (Bed::new(), name("light"));
     let (long, heavy, light) = (bed.session(LONG), bed.session(LONG / 2), bed.session(LONG));
     for _ in 0..10 {
         bed.hold(long, &name, permits(1, 10));

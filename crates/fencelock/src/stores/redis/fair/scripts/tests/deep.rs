@@ -19,11 +19,6 @@ impl Bed {
 }
 
 #[test]
-fn the_scripts_answer_as_the_rule_does_in_a_thousand_queues_by_resp2() {
-    the_scripts_answer_as_the_rule_does(false, 1000);
-}
-
-#[test]
-fn the_scripts_answer_as_the_rule_does_in_a_thousand_queues_by_resp3() {
-    the_scripts_answer_as_the_rule_does(true, 1000);
+fn the_scripts_answer_as_the_rule_does_in_a_thousand_queues() {
+    the_scripts_answer_as_the_rule_does(1000);
 }

@@ -12,7 +12,7 @@ fn name(name: &str) -> Name {
 
 #[test]
 fn a_key_of_another_type_is_an_error_that_changes_nothing() {
-    let mut bed = Bed::new(true);
+    let mut bed = Bed::new();
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (bucket, queue) = (name("type/bucket"), name("type/queue"));
     bed.words(&["SET", &layout.slot(&bucket).bucket_key, "mine"]);
@@ -36,7 +36,7 @@ fn a_key_of_another_type_is_an_error_that_changes_nothing() {
 
 #[test]
 fn records_of_another_kind_are_an_error_and_no_grant() {
-    let (mut bed, name) = (Bed::new(true), name("strange"));
+    let (mut bed, name) = (Bed::new(), name("strange"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let bucket = layout.slot(&name).bucket_key;
     let refused = |bed: &mut Bed| {
@@ -57,7 +57,7 @@ fn records_of_another_kind_are_an_error_and_no_grant() {
 
 #[test]
 fn an_order_that_somebody_removed_is_an_error_and_no_grant() {
-    let (mut bed, name) = (Bed::new(true), name("removed"));
+    let (mut bed, name) = (Bed::new(), name("removed"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     for _ in 0..2 {
@@ -141,7 +141,7 @@ fn without_memory_queues_are_still_read_and_looked_after() {
 
 #[test]
 fn a_name_that_is_broken_is_listed_and_hides_no_other() {
-    let (mut bed, name, other) = (Bed::new(true), name("broken"), name("whole"));
+    let (mut bed, name, other) = (Bed::new(), name("broken"), name("whole"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     bed.hold(session, &other, Claim::MUTEX);
     let key = layout.slot(&name).bucket_key;

@@ -62,7 +62,7 @@ fn tokens_rise_whichever_way_the_servers_clock_jumps() {
 
 #[test]
 fn numbers_are_exact_up_to_the_limit_and_refused_there() {
-    let (mut bed, name) = (Bed::new(true), name("limit"));
+    let (mut bed, name) = (Bed::new(), name("limit"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let bucket = layout.slot(&name).bucket_key;
     let limit = 1_u64 << 51;
@@ -82,7 +82,7 @@ fn numbers_are_exact_up_to_the_limit_and_refused_there() {
 
 #[test]
 fn neighbours_in_a_bucket_draw_from_one_counter() {
-    let (mut bed, one) = (Bed::new(true), name("neighbour"));
+    let (mut bed, one) = (Bed::new(), name("neighbour"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let bucket = layout.slot(&one).bucket;
     let other =
@@ -100,7 +100,7 @@ fn neighbours_in_a_bucket_draw_from_one_counter() {
 
 #[test]
 fn a_number_is_what_every_other_store_makes_of_the_same_clock() {
-    let (mut bed, name) = (Bed::new(true), name("clock"));
+    let (mut bed, name) = (Bed::new(), name("clock"));
     for _ in 0..50 {
         let session = bed.session(LONG);
         let (id, seq) = bed.hold(session, &name, Claim::MUTEX);

@@ -11,7 +11,7 @@ fn name(name: &str) -> Name {
 
 #[test]
 fn a_withdrawn_request_never_takes_effect_however_late_it_comes() {
-    let (mut bed, name) = (Bed::new(true), name("late"));
+    let (mut bed, name) = (Bed::new(), name("late"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let entry = bed.entry(&name, Claim::MUTEX, true);
     let held_up = enter(&layout, session, 1, &entry);
@@ -25,7 +25,7 @@ fn a_withdrawn_request_never_takes_effect_however_late_it_comes() {
 
 #[test]
 fn a_new_connection_of_a_session_outdates_what_the_old_one_held_up() {
-    let (mut bed, name) = (Bed::new(false), name("reconnect"));
+    let (mut bed, name) = (Bed::new(), name("reconnect"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let entry = bed.entry(&name, Claim::MUTEX, true);
     let held_up = enter(&layout, session, 1, &entry);
@@ -35,7 +35,7 @@ fn a_new_connection_of_a_session_outdates_what_the_old_one_held_up() {
 
 #[test]
 fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
-    let (mut bed, name) = (Bed::new(true), name("over"));
+    let (mut bed, name) = (Bed::new(), name("over"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     bed.kill(session, &[&name]);
@@ -51,7 +51,7 @@ fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
 
 #[test]
 fn an_opening_whose_answer_was_lost_is_repeated() {
-    let mut bed = Bed::new(true);
+    let mut bed = Bed::new();
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let owner = Owner { client: 7, host: "there".to_owned(), pid: 3 };
     assert_eq!(bed.run(open(&layout, session, LONG, &owner)), Open::Opened(2));
@@ -59,7 +59,7 @@ fn an_opening_whose_answer_was_lost_is_repeated() {
 
 #[test]
 fn another_version_of_the_layout_is_refused_and_left_alone() {
-    let mut bed = Bed::new(true);
+    let mut bed = Bed::new();
     let (layout, owner) = (bed.layout.clone(), Owner { client: 7, host: String::new(), pid: 0 });
     bed.words(&["SET", &layout.layout_key(), "1"]);
     assert_eq!(bed.run(open(&layout, 7, LONG, &owner)), Open::Layout("1".to_owned()));
@@ -68,7 +68,7 @@ fn another_version_of_the_layout_is_refused_and_left_alone() {
 
 #[test]
 fn a_session_with_thousands_of_locks_is_renewed_at_once() {
-    let mut bed = Bed::new(true);
+    let mut bed = Bed::new();
     let (layout, session) = (bed.layout.clone(), bed.session(Duration::from_secs(60)));
     for number in 0..2000 {
         bed.hold(session, &name(&format!("many/{number}")), Claim::MUTEX);
@@ -83,7 +83,7 @@ fn a_session_with_thousands_of_locks_is_renewed_at_once() {
 
 #[test]
 fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
-    let (mut bed, one, two) = (Bed::new(true), name("close/one"), name("close/two"));
+    let (mut bed, one, two) = (Bed::new(), name("close/one"), name("close/two"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (first, _) = bed.hold(session, &one, Claim::MUTEX);
     let (own, ..) = bed.wait(session, &one, Claim::MUTEX);
@@ -102,7 +102,7 @@ fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
 
 #[test]
 fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
-    let (mut bed, one, two) = (Bed::new(true), name("close/whole"), name("close/broken"));
+    let (mut bed, one, two) = (Bed::new(), name("close/whole"), name("close/broken"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (first, _) = bed.hold(session, &one, Claim::MUTEX);
     let (next, seq, _) = bed.wait(other, &one, Claim::MUTEX);
@@ -127,7 +127,7 @@ fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
 
 #[test]
 fn places_of_other_sessions_survive_when_one_closes_with_their_ids() {
-    let (mut bed, name) = (Bed::new(true), name("close/strangers"));
+    let (mut bed, name) = (Bed::new(), name("close/strangers"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, _) = bed.hold(other, &name, Claim::MUTEX);
     bed.run(close(&layout, session, &[(name.clone(), vec![held])], true));
@@ -136,7 +136,7 @@ fn places_of_other_sessions_survive_when_one_closes_with_their_ids() {
 
 #[test]
 fn a_request_left_over_from_an_earlier_session_starts_again_at_the_tail() {
-    let (mut bed, name) = (Bed::new(true), name("again"));
+    let (mut bed, name) = (Bed::new(), name("again"));
     let (layout, old, new, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG), bed.session(LONG));
     let (entry, Enter::Granted(before)) = bed.enter(old, &name, Claim::MUTEX) else { panic!() };
     let (next, ..) = bed.wait(other, &name, Claim::MUTEX);
@@ -149,7 +149,7 @@ fn a_request_left_over_from_an_earlier_session_starts_again_at_the_tail() {
 
 #[test]
 fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
-    let (mut bed, name) = (Bed::new(true), name("break {me}"));
+    let (mut bed, name) = (Bed::new(), name("break {me}"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     let (next, next_seq, _) = bed.wait(other, &name, Claim::MUTEX);
@@ -190,7 +190,7 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
 
 #[test]
 fn a_waiter_is_not_broken() {
-    let (mut bed, name) = (Bed::new(true), name("break/waiter"));
+    let (mut bed, name) = (Bed::new(), name("break/waiter"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     bed.hold(session, &name, Claim::MUTEX);
     let (waits, seq, _) = bed.wait(session, &name, Claim::MUTEX);
@@ -209,7 +209,7 @@ fn a_waiter_is_not_broken() {
 
 #[test]
 fn a_queue_shows_who_is_in_it_and_what_for() {
-    let (mut bed, name) = (Bed::new(true), name("shown"));
+    let (mut bed, name) = (Bed::new(), name("shown"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let mut entry = bed.entry(&name, Claim::new(2, 3).unwrap(), true);
     entry.purpose = Some("two words\nand a line ✓".into());
@@ -229,7 +229,7 @@ fn a_queue_shows_who_is_in_it_and_what_for() {
 
 #[test]
 fn names_are_found_by_their_beginning_and_those_of_the_dead_are_not() {
-    let mut bed = Bed::new(true);
+    let mut bed = Bed::new();
     let (session, dead) = (bed.session(LONG), bed.session(LONG));
     let all = ["a", "a/b", "a/c{x}", "a/d", "b", "\u{e4}"].map(name);
     for name in &all {

@@ -13,7 +13,7 @@ fn name(name: &str) -> Name {
 
 #[test]
 fn a_waiter_that_looks_when_it_is_told_to_finds_the_dead_holder_gone() {
-    let (mut bed, name) = (Bed::new(true), name("lapse"));
+    let (mut bed, name) = (Bed::new(), name("lapse"));
     let (dies, lives) = (bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
     let (id, seq, look_in) = bed.wait(lives, &name, Claim::MUTEX);
@@ -24,7 +24,7 @@ fn a_waiter_that_looks_when_it_is_told_to_finds_the_dead_holder_gone() {
 
 #[test]
 fn a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later() {
-    let (mut bed, name) = (Bed::new(true), name("renewed"));
+    let (mut bed, name) = (Bed::new(), name("renewed"));
     let (layout, holder, waiter) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
     bed.hold(holder, &name, Claim::MUTEX);
     let (id, _, look_in) = bed.wait(waiter, &name, Claim::MUTEX);
@@ -41,7 +41,7 @@ fn a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later() {
 
 #[test]
 fn a_dead_waiter_holds_up_nobody_for_longer_than_its_lease() {
-    let (mut bed, name) = (Bed::new(true), name("dead writer"));
+    let (mut bed, name) = (Bed::new(), name("dead writer"));
     let (reads, dies, waits) = (bed.session(LONG), bed.session(SHORT), bed.session(LONG));
     bed.hold(reads, &name, Claim::READER);
     bed.wait(dies, &name, Claim::WRITER);
@@ -52,7 +52,7 @@ fn a_dead_waiter_holds_up_nobody_for_longer_than_its_lease() {
 
 #[test]
 fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
-    let (mut bed, name) = (Bed::new(true), name("passed over"));
+    let (mut bed, name) = (Bed::new(), name("passed over"));
     let (layout, holder, dies, waits) = (bed.layout.clone(), bed.session(LONG), bed.session(SHORT), bed.session(LONG));
     let (held, seq) = bed.hold(holder, &name, Claim::MUTEX);
     for _ in 0..100 {
@@ -69,7 +69,7 @@ fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
 
 #[test]
 fn who_only_tries_finds_the_lock_of_a_dead_holder_free() {
-    let (mut bed, name) = (Bed::new(true), name("try"));
+    let (mut bed, name) = (Bed::new(), name("try"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
     let mut entry = bed.entry(&name, Claim::MUTEX, false);
@@ -82,7 +82,7 @@ fn who_only_tries_finds_the_lock_of_a_dead_holder_free() {
 
 #[test]
 fn a_name_changes_its_kind_once_the_last_of_the_other_kind_is_dead() {
-    let (mut bed, name) = (Bed::new(true), name("kinds"));
+    let (mut bed, name) = (Bed::new(), name("kinds"));
     let (dies, lives) = (bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::READER);
     bed.wait(dies, &name, Claim::WRITER);

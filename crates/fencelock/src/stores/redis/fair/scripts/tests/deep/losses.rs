@@ -39,7 +39,7 @@ fn a_clock_that_goes_back_keeps_nobody_waiting_for_who_died_without_another_rene
 
 #[test]
 fn a_session_whose_end_somebody_took_is_not_alive_for_ever() {
-    let (mut bed, name) = (Bed::new(true), name("endless"));
+    let (mut bed, name) = (Bed::new(), name("endless"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
     bed.words(&["PERSIST", &layout.session_key(dies)]);

@@ -1,4 +1,4 @@
-//! Which run of a server a session met: one that was started anew may have forgotten what it granted.
+//! Whether the server behind a new connection was started anew: it may have forgotten what it granted.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::server::Server;
 use crate::store::{Capability, Loss};
 
-/// The run of the server that a session met last.
+/// Remembers the `run_id` of the server that a session met last: every start of a server draws another one.
 #[derive(Default)]
-pub(crate) struct Run(Mutex<Option<String>>);
+pub(crate) struct RestartWatch(Mutex<Option<String>>);
 
-impl Run {
-    /// Whether the server says which run of it this is.
-    pub(crate) fn is_known(&self) -> bool {
+impl RestartWatch {
+    /// Whether the server tells its `run_id`.
+    pub(crate) fn sees_restarts(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Notes which run `server` is. Says why nothing can be relied on that another one confirmed, or one that nobody may ask for;
-    /// the last confirmation was `ago`.
+    /// Notes the `run_id` of `server`. Says why what was confirmed before, `ago`, cannot be relied on: another process answers, or nobody
+    /// can tell whether one does.
     pub(crate) fn met(&self, server: &Server, ago: Duration) -> Option<Loss> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *last, server.run_id.clone());
@@ -31,7 +31,7 @@ impl Run {
     }
 }
 
-/// What is promised to a user who may not ask the server which run of it this is.
+/// What is promised to a user who may not run INFO, which tells the `run_id`.
 pub(crate) fn without_info(capability: &Capability) -> Capability {
     Capability {
         certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet), its wall clock does not jump ahead, and no connection breaks: this user may not run INFO, so nobody can tell whether the server behind a new connection was started anew",
