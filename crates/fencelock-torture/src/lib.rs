@@ -10,6 +10,7 @@ pub mod redis;
 mod rounds;
 mod takeovers;
 mod ways;
+pub mod writers;
 pub mod zookeeper;
 
 pub use bed::Bed;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use fencelock_conformance::harness::{Site, Uses};
 use fencelock_conformance::scenes::Stage;
-use fencelock_torture::postgres::writers::{self, Check};
 use fencelock_torture::redis::experiment::{Experiment, HEAD, Lock};
+use fencelock_torture::writers::{self, Check, Database};
 use fencelock_torture::zookeeper::ZooKeeper;
 use fencelock_torture::{Bed, Rounds, Takeovers, Tally, postgres, redis};
 
@@ -47,7 +47,7 @@ struct Args {
     /// Whose locks these happen to; by default all that are possible.
     #[arg(long, value_enum, num_args = 1.., value_name = "LOCK")]
     lock: Vec<Lock>,
-    /// Instead of all that, in PostgreSQL: writers whose grant is part of their transaction, or who only look at it, hurt so often.
+    /// Instead of all that, in PostgreSQL or MariaDB, of which there is nothing else: writers whose grant is part of their transaction, or who only look at it, hurt so often.
     #[arg(long, value_enum, value_name = "CHECK")]
     writers: Option<Check>,
     /// How often these writers are hurt, at each isolation level.
@@ -63,6 +63,7 @@ struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Store {
+    Mysql,
     Postgres,
     Redis,
     Zookeeper,
@@ -93,8 +94,9 @@ fn main() -> ExitCode {
         Store::Postgres if !args.experiment.is_empty() => {
             Err(io::Error::other("--experiment is there for redis alone"))
         }
-        Store::Postgres if args.writers.is_some() => write(&args),
+        Store::Postgres if args.writers.is_some() => write(Database::Postgres, &args),
         Store::Postgres => postgres::Servers::start().and_then(|bed| torture(&bed, &args)),
+        Store::Mysql => write(Database::Mysql, &args),
         Store::Zookeeper if !args.experiment.is_empty() => {
             Err(io::Error::other("--experiment is there for redis alone"))
         }
@@ -111,13 +113,13 @@ fn main() -> ExitCode {
 }
 
 /// Says whether no write was late, lost or beside another one; of those who only look, nothing is expected.
-fn write(args: &Args) -> io::Result<bool> {
-    let Some(check) = args.writers else { return Ok(true) };
-    let seed = args.seed.unwrap_or_else(fencelock_conformance::seed);
+fn write(database: Database, args: &Args) -> io::Result<bool> {
+    let check = args.writers.ok_or_else(|| io::Error::other("there is --writers alone"))?;
+    let (seed, program) = (args.seed.unwrap_or_else(fencelock_conformance::seed), sibling("fencelock-torture-writer")?);
     let mut is_clean = true;
-    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
-        let writer = sibling("fencelock-torture-writer")?;
-        let outcome = writers::drill(&writer, check, level, 6, args.faults, seed)?;
+    for level in database.levels() {
+        let drill = writers::Drill { program: &program, database, check, level, writers: 6, faults: args.faults, seed };
+        let outcome = drill.run()?;
         println!("{check:?}, {level}: {outcome}");
         is_clean &= check == Check::Look || outcome.is_clean();
     }

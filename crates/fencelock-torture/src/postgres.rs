@@ -3,8 +3,6 @@
 //! What is tested is what one server can promise, which writes to its disk what it says: no two holders at once, except one from before its
 //! clock jumped ahead and one from after ([`Lapse`]).
 
-pub mod writers;
-
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fencelock_torture::postgres::writers::writer_main()
+    fencelock_torture::writers::writer_main()
 }

@@ -4,8 +4,12 @@
 //! Each takes the lock, begins a transaction, makes the grant part of it (or asks the guard whether it is still valid), reads a balance,
 //! and writes it back, one higher, with its token. The server's own times of these commits then tell what came of it.
 
+mod mysql;
+mod postgres;
+
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +18,8 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use fencelock::Client;
-use fencelock_testbed::postgres::{OWNER, Server, Settings};
 use fencelock_testbed::process::{Process, bound};
 use fencelock_testbed::{Proxy, Way, wait_until};
-use tokio_postgres::NoTls;
 
 /// How long sessions live.
 const TTL: Duration = Duration::from_millis(500);
@@ -27,8 +28,66 @@ const OUTAGE: Duration = Duration::from_millis(900);
 /// How long the first section is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const TABLES: &str = "CREATE TABLE account (value bigint NOT NULL); INSERT INTO account VALUES (0);
-    CREATE TABLE entry (token bigint NOT NULL, began timestamptz NOT NULL)";
+/// The database that writers lock, and write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    Mysql,
+}
+
+impl Database {
+    /// The isolation levels that it has.
+    #[must_use]
+    pub const fn levels(self) -> &'static [&'static str] {
+        match self {
+            Self::Postgres => &["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"],
+            Self::Mysql => &["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"],
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Mysql => "mysql",
+        }
+    }
+
+    /// A server with the account and the entries.
+    fn start(self) -> io::Result<Box<dyn Ledger>> {
+        Ok(match self {
+            Self::Postgres => Box::new(postgres::Postgres::start()?),
+            Self::Mysql => Box::new(mysql::Mysql::start()?),
+        })
+    }
+}
+
+/// A server with the tables `account(value)` and `entry(token, began)`.
+trait Ledger: Sync {
+    fn address(&self) -> SocketAddr;
+
+    /// The number that this query answers.
+    fn number(&self, sql: &str) -> io::Result<u64>;
+
+    /// Ends every writer's connection, and counts what came of the faults.
+    fn count(&self, faults: usize) -> io::Result<Outcome>;
+
+    /// `told` selects the entries, and when each was committed.
+    fn outcome(&self, faults: usize, told: &str) -> io::Result<Outcome> {
+        Ok(Outcome {
+            faults,
+            sections: self.number("SELECT count(*) FROM entry")?,
+            stale: self.number(&format!(
+                "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY committed, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest FROM ({told}) AS e) AS s WHERE token < highest"
+            ))?,
+            overlaps: self.number(&format!(
+                "SELECT count(*) FROM (SELECT began, max(committed) OVER (ORDER BY began, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last FROM ({told}) AS e) AS s WHERE began < last"
+            ))?,
+            lost: self.number("SELECT abs((SELECT count(*) FROM entry) - (SELECT value FROM account))")?,
+        })
+    }
+}
 
 /// How writers make sure that they hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,31 +131,97 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Lets `writers` processes write at this isolation level until so many faults befell them.
-///
-/// # Errors
-/// Whatever the system says.
-pub fn drill(writer: &Path, way: Check, level: &str, writers: usize, faults: usize, seed: u64) -> io::Result<Outcome> {
-    let settings = Settings::default().with("track_commit_timestamp = on").with("fsync = off");
-    let server = Server::start(settings)?;
-    server.sql(OWNER, &format!("SET ROLE {OWNER}; {TABLES}"))?;
-    let done = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
-    scope(|all| {
-        for number in 0..writers {
-            let (server, done, failed) = (&server, &done, &failed);
-            all.spawn(move || {
-                let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64 + 1));
-                if let Err(error) = hurt(server, writer, way, level, random, (done, faults)) {
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                }
-            });
+/// A drill of writers.
+#[derive(Debug, Clone, Copy)]
+pub struct Drill<'a> {
+    /// The writer's program.
+    pub program: &'a Path,
+    /// The database.
+    pub database: Database,
+    /// How they make sure.
+    pub check: Check,
+    /// The isolation level of their transactions.
+    pub level: &'a str,
+    /// How many there are.
+    pub writers: usize,
+    /// How often one of them is hurt, in all.
+    pub faults: usize,
+    /// Decides what befalls whom.
+    pub seed: u64,
+}
+
+impl Drill<'_> {
+    /// Lets them write until so many faults befell them.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn run(&self) -> io::Result<Outcome> {
+        let ledger = self.database.start()?;
+        let done = AtomicUsize::new(0);
+        let failed = Mutex::new(None);
+        scope(|all| {
+            for number in 0..self.writers {
+                let (ledger, done, failed) = (&*ledger, &done, &failed);
+                all.spawn(move || {
+                    let random = Random(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64 + 1));
+                    if let Err(error) = self.hurt(ledger, random, done) {
+                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    }
+                });
+            }
+        });
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
         }
-    });
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
+        ledger.count(done.into_inner())
     }
-    count(&server, done.into_inner())
+
+    /// One writer with a way of its own, and what befalls it.
+    fn hurt(&self, ledger: &dyn Ledger, mut random: Random, done: &AtomicUsize) -> io::Result<()> {
+        let proxy = Proxy::start(ledger.address())?;
+        let start = || {
+            let mut command: Command = bound(self.program);
+            let check = if self.check == Check::Hold { "hold" } else { "look" };
+            let way = proxy.address().to_string();
+            command.args([self.database.word(), &way, check, self.level]).stdin(Stdio::null()).stdout(Stdio::null());
+            Process::start(command)
+        };
+        let mut process = start()?;
+        // On a busy machine, connecting alone can take longer than all the faults.
+        if !wait_until(PATIENCE, || ledger.number("SELECT count(*) FROM entry").is_ok_and(|count| count > 0)) {
+            return Err(io::Error::other("nobody wrote anything"));
+        }
+        while done.fetch_add(1, Ordering::Relaxed) < self.faults {
+            sleep(Duration::from_millis(20 + random.below(300)));
+            match random.below(4) {
+                0 => {
+                    process.pause()?;
+                    sleep(OUTAGE);
+                    process.resume()?;
+                }
+                1 => {
+                    process.kill()?;
+                    process = start()?;
+                }
+                2 => {
+                    proxy.hold_existing(Way::Up);
+                    sleep(OUTAGE);
+                    proxy.heal();
+                }
+                _ => {
+                    proxy.hold(Way::Both);
+                    sleep(OUTAGE);
+                    proxy.heal();
+                }
+            }
+            if process.ended()?.is_some() {
+                return Err(io::Error::other("a writer gave up"));
+            }
+        }
+        // One who counted a fault that was too much takes it back.
+        done.fetch_sub(1, Ordering::Relaxed);
+        process.kill()
+    }
 }
 
 struct Random(u64);
@@ -108,132 +233,38 @@ impl Random {
     }
 }
 
-/// One writer with a way of its own, and what befalls it.
-fn hurt(
-    server: &Server,
-    writer: &Path,
-    way: Check,
-    level: &str,
-    mut random: Random,
-    (done, faults): (&AtomicUsize, usize),
-) -> io::Result<()> {
-    let proxy = Proxy::start(server.address())?;
-    let start = || {
-        let mut command: Command = bound(writer);
-        let way = if way == Check::Hold { "hold" } else { "look" };
-        command.args([&proxy.address().to_string(), way, level]).stdin(Stdio::null()).stdout(Stdio::null());
-        Process::start(command)
-    };
-    let mut process = start()?;
-    // On a busy machine, connecting alone can take longer than all the faults.
-    let has_written = || server.sql(OWNER, "SELECT count(*) > 0 FROM entry").is_ok_and(|said| said.trim() == "t");
-    if !wait_until(PATIENCE, has_written) {
-        return Err(io::Error::other("nobody wrote anything"));
-    }
-    while done.fetch_add(1, Ordering::Relaxed) < faults {
-        sleep(Duration::from_millis(20 + random.below(300)));
-        match random.below(4) {
-            0 => {
-                process.pause()?;
-                sleep(OUTAGE);
-                process.resume()?;
-            }
-            1 => {
-                process.kill()?;
-                process = start()?;
-            }
-            2 => {
-                proxy.hold_existing(Way::Up);
-                sleep(OUTAGE);
-                proxy.heal();
-            }
-            _ => {
-                proxy.hold(Way::Both);
-                sleep(OUTAGE);
-                proxy.heal();
-            }
-        }
-        if process.ended()?.is_some() {
-            return Err(io::Error::other("a writer gave up"));
-        }
-    }
-    // One who counted a fault that was too much takes it back.
-    done.fetch_sub(1, Ordering::Relaxed);
-    process.kill()
+/// What a writer is told.
+struct Writer {
+    address: String,
+    holds: bool,
+    level: String,
 }
 
-fn count(server: &Server, faults: usize) -> io::Result<Outcome> {
-    let number = |sql: &str| server.sql(OWNER, sql)?.trim().parse().map_err(io::Error::other);
-    // What a killed writer sent may still be on its way to its commit.
-    server.sql(OWNER, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'fencelock'")?;
-    let told = "SELECT token, began, pg_xact_commit_timestamp(xmin) AS committed FROM entry";
-    Ok(Outcome {
-        faults,
-        sections: number("SELECT count(*) FROM entry")?,
-        stale: number(&format!(
-            "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY committed, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest FROM ({told}) AS e) AS s WHERE token < highest"
-        ))?,
-        overlaps: number(&format!(
-            "SELECT count(*) FROM (SELECT began, max(committed) OVER (ORDER BY began, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last FROM ({told}) AS e) AS s WHERE began < last"
-        ))?,
-        lost: number("SELECT (SELECT count(*) FROM entry) - (SELECT value FROM account)")?,
-    })
-}
-
-/// One writer: `ADDRESS hold|look LEVEL`. Writes until it is killed.
+/// One writer: `DATABASE ADDRESS hold|look LEVEL`. Writes until it is killed.
 pub fn writer_main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, way, level] = arguments.as_slice() else { return ExitCode::FAILURE };
+    let [database, address, way, level] = arguments.as_slice() else { return ExitCode::FAILURE };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;
     };
+    let writer = Writer { address: address.clone(), holds: way == "hold", level: level.clone() };
     runtime.block_on(async {
         loop {
+            let written = match database == Database::Mysql.word() {
+                true => mysql::write(&writer).await,
+                false => postgres::write(&writer).await,
+            };
             // Whatever went wrong: from the beginning.
-            if write(address, way == "hold", level).await.is_err() {
+            if written.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     })
 }
 
-type Fault = Box<dyn std::error::Error>;
-
-async fn write(address: &str, holds: bool, level: &str) -> Result<(), Fault> {
-    let url = format!("postgres://{OWNER}:secret@{address}/{OWNER}");
-    let client = Client::connect(&format!("{url}?ttl_ms={}&margin_ms=50", TTL.as_millis())).await?;
-    let mutex = client.mutex("account")?;
-    loop {
-        let (database, connection) = tokio::time::timeout(TTL * 4, tokio_postgres::connect(&url, NoTls)).await??;
-        let driver = tokio::spawn(connection);
-        let written = async {
-            loop {
-                let guard = mutex.acquire_within(TTL * 20).await?;
-                let token = guard.token().ok_or("no token")?.to_i64();
-                if !holds {
-                    guard.check()?;
-                }
-                database.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).await?;
-                if holds {
-                    let limit = "SELECT fencelock.hold('account', $1, interval '1 second')";
-                    database.execute(limit, &[&token]).await?;
-                }
-                let row = database.query_one("SELECT value, clock_timestamp()::text FROM account", &[]).await?;
-                let (value, began): (i64, String) = (row.get(0), row.get(1));
-                tokio::time::sleep(Duration::from_millis(u64::from(token as u8 % 16))).await;
-                if !holds {
-                    guard.check()?;
-                }
-                database.execute("UPDATE account SET value = $1", &[&(value + 1)]).await?;
-                database.batch_execute(&format!("INSERT INTO entry VALUES ({token}, '{began}'); COMMIT")).await?;
-                guard.release().await?;
-            }
-        };
-        let ended: Result<(), Fault> = tokio::time::timeout(TTL * 30, written).await?;
-        driver.abort();
-        if !database.is_closed() && ended.is_err() {
-            // The next one rolls back by ending this connection.
-            drop(database);
-        }
-    }
+/// How long a section lasts.
+async fn pause(token: i64) {
+    tokio::time::sleep(Duration::from_millis(u64::from(token as u8 % 16))).await;
 }
+
+type Fault = Box<dyn std::error::Error>;

@@ -4,10 +4,10 @@
 mod common;
 mod postgres_drills;
 mod postgres_scenes;
-mod postgres_writers;
 mod redis_drills;
 mod redis_experiments;
 mod redis_scenes;
+mod writers;
 mod zookeeper_drills;
 mod zookeeper_edges;
 mod zookeeper_limits;
