@@ -1,4 +1,4 @@
-//! Each program runs on a store of its own, and its resource objects to nothing. That of the account is PostgreSQL.
+//! Each program runs on a store of its own, and its resource objects to nothing. Those of the account and of the document are PostgreSQL.
 
 #[path = "run/alerts.rs"]
 mod alerts;
@@ -66,6 +66,16 @@ fn no_change_of_the_balance_is_lost_while_a_teller_is_stopped_again_and_again() 
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("it is 160") && !said.contains("stopped 0 times"), "{said}");
+}
+
+#[test]
+fn no_line_of_four_editors_is_lost_although_nobody_locks() {
+    let shared = fencelock_testbed::postgres::KIND.shared();
+    let url = format!("postgres://fencelock:secret@{}{}", shared.address(), shared.namespace());
+    let output = Command::new(env!("CARGO_BIN_EXE_optimistic")).arg(&url).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(said.starts_with("4 editors saved 25 lines each"), "{said}");
 }
 
 /// A program that goes on until the test is over.

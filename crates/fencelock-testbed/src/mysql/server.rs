@@ -135,7 +135,9 @@ impl Server {
         command.arg(format!("--pid-file={}", data.join("pid").display())).arg(format!("--port={}", self.port.number()));
         command.args(["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M", "--max-connections=600"]);
         command.arg(format!("--init-file={}", self.directory.path().join("users.sql").display()));
-        command.args(["--skip-name-resolve", "--back-log=400"]).args(&self.settings.extra);
+        command
+            .args(["--skip-name-resolve", "--back-log=400", "--default-time-zone=+00:00"])
+            .args(&self.settings.extra);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         *self.process() = Some(Process::start(command)?);
         Ok(())

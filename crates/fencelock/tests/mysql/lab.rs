@@ -33,13 +33,31 @@ pub(crate) fn database() -> String {
     format!("mysql://fencelock:secret@{}{}", shared.address(), shared.namespace())
 }
 
+/// A URL with these options, too.
+pub(crate) fn with(url: &str, options: &str) -> String {
+    format!("{url}{}{options}", if url.contains('?') { '&' } else { '?' })
+}
+
 /// A client of sessions that live for so many milliseconds.
 pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
     soon(async {
         loop {
-            match Client::connect(&format!("{url}?ttl_ms={ttl_ms}")).await {
+            match Client::connect(&with(url, &format!("ttl_ms={ttl_ms}"))).await {
                 Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
                 connected => return connected.unwrap(),
+            }
+        }
+    })
+    .await
+}
+
+/// Why this URL can never be used.
+pub(crate) async fn refused(url: &str) -> Error {
+    soon(async {
+        loop {
+            match Client::connect(url).await {
+                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
+                connected => return connected.expect_err("it can be used"),
             }
         }
     })

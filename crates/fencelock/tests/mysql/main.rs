@@ -3,8 +3,11 @@
 //!
 //! Laws are in `fencelock-conformance`.
 
+mod get_lock;
 mod hold;
 mod lab;
 mod limits;
 mod notes;
+mod shedlock;
+mod tables;
 mod trouble;

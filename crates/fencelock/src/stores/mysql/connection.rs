@@ -11,9 +11,10 @@ use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::fault::{cut_short, fault, not_sent};
+use super::fault::{cut_short, fault, fault_of, not_sent};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::Meaning;
 use crate::store::Tasks;
 use crate::time::Clock;
 
@@ -43,7 +44,14 @@ struct Job {
     sql: String,
     /// `None` for statements that the server does not prepare.
     arguments: Option<Vec<Value>>,
-    reply: oneshot::Sender<Result<Vec<Row>, DriverError>>,
+    reply: oneshot::Sender<Result<Answer, DriverError>>,
+}
+
+/// What the server answered.
+pub(super) struct Answer {
+    pub(super) rows: Vec<Row>,
+    /// How many rows a statement inserted, deleted or changed; for an update, how many it found where the connection was made so.
+    pub(super) matched: u64,
 }
 
 /// One connection to the server. Dropped, it is closed, whatever is on its way.
@@ -66,9 +74,11 @@ impl Connection {
         clock: Arc<dyn Clock>,
         silence: Duration,
         tasks: &Tasks,
+        counts_found: bool,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
         // The system counts in seconds, and knows no probe after less than one.
         let options = config.options().await?.tcp_keepalive(Some(silence.max(Duration::from_secs(1))));
+        let options = options.client_found_rows(counts_found);
         let wire = Conn::new(options).await;
         let wire = wire.map_err(|error| fault("connect", &error).with("server", format_args!("{config:?}")))?;
         let (jobs, receiver) = mpsc::unbounded_channel();
@@ -95,7 +105,7 @@ impl Connection {
     /// Runs a statement that the server does not prepare.
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
         let answer = self.send(sql.to_owned(), None).await;
-        answer.ok_or_else(|| not_sent(operation))?.map_err(|error| fault(operation, &error))
+        answer.ok_or_else(|| not_sent(operation))?.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
     }
 
     /// What the procedure says of our tables that tells their version; `None` where it is not there.
@@ -103,8 +113,8 @@ impl Connection {
         match self.send("CALL fencelock_version()".to_owned(), None).await {
             None => Err(not_sent("connect")),
             Some(Err(DriverError::Server(error))) if error.code == 1305 => Ok(None),
-            Some(Ok(rows)) if rows.is_empty() => Err(cut_short("connect")),
-            Some(answer) => answer.map(Some).map_err(|error| fault("connect", &error)),
+            Some(Ok(answer)) if answer.rows.is_empty() => Err(cut_short("connect")),
+            Some(answer) => answer.map(|answer| Some(answer.rows)).map_err(|error| fault("connect", &error)),
         }
     }
 
@@ -112,7 +122,7 @@ impl Connection {
     pub(super) async fn sleep(&self, arguments: Vec<Value>) -> Result<Option<Row>> {
         let answer = self.send(format!("{SLEEP}(?,?,?,?)"), Some(arguments)).await;
         match answer.ok_or_else(|| not_sent("listen"))? {
-            Ok(rows) => rows.into_iter().next().map(Some).ok_or_else(|| cut_short("listen")),
+            Ok(answer) => answer.rows.into_iter().next().map(Some).ok_or_else(|| cut_short("listen")),
             Err(DriverError::Server(error)) if error.code == 1317 => Ok(None),
             Err(error) => Err(fault("listen", &error)),
         }
@@ -127,13 +137,36 @@ impl Connection {
     ) -> Result<Vec<Row>> {
         let places = vec!["?"; arguments.len()].join(",");
         let sql = format!("CALL fencelock_{procedure}({places})");
+        let answer = self.settled(operation, &sql, arguments).await?;
+        answer.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
+    }
+
+    /// Runs a statement of which each is a transaction of its own; what the server undid is run again. `meant` says what errors mean here.
+    pub(super) async fn run(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        arguments: Vec<Value>,
+        meant: &(dyn Fn(u16) -> Option<Meaning> + Sync),
+    ) -> Result<Answer> {
+        let answer = self.settled(operation, sql, arguments).await?;
+        answer.map_err(|error| fault_of(operation, &error, meant))
+    }
+
+    /// Sends a request until the server does not undo it, nor lets it wait in vain, a bounded number of times.
+    async fn settled(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        arguments: Vec<Value>,
+    ) -> Result<Result<Answer, DriverError>> {
         let (mut undone, mut waited) = (0, 0);
         loop {
-            let answer = self.send(sql.clone(), Some(arguments.clone())).await;
+            let answer = self.send(sql.to_owned(), Some(arguments.clone())).await;
             match answer.ok_or_else(|| not_sent(operation))? {
                 Err(DriverError::Server(error)) if error.code == 1213 && undone < TRIES => undone += 1,
                 Err(DriverError::Server(error)) if error.code == 1205 && waited + 1 < WAITS => waited += 1,
-                answer => return answer.map_err(|error| fault(operation, &error)),
+                answer => return Ok(answer),
             }
         }
     }
@@ -160,7 +193,7 @@ impl Connection {
     }
 
     /// `None` where the connection ended before the request was sent.
-    async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<Vec<Row>, DriverError>> {
+    async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<Answer, DriverError>> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(Job { sql, arguments, reply }).ok()?;
         answer.await.ok()
@@ -243,14 +276,15 @@ fn may_have_left_open(error: &DriverError) -> bool {
     matches!(error, DriverError::Server(error) if matches!(error.code, 1317 | 1028 | 3024 | 1969 | 1568))
 }
 
-async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<Vec<Row>, DriverError> {
-    match arguments {
-        None => wire.query_iter(sql).await?.collect_and_drop().await,
+async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<Answer, DriverError> {
+    let rows = match arguments {
+        None => wire.query_iter(sql).await?.collect_and_drop().await?,
         Some(arguments) => {
             let arguments = if arguments.is_empty() { Params::Empty } else { Params::Positional(arguments) };
-            wire.exec_iter(sql, arguments).await?.collect_and_drop().await
+            wire.exec_iter(sql, arguments).await?.collect_and_drop().await?
         }
-    }
+    };
+    Ok(Answer { rows, matched: wire.affected_rows() })
 }
 
 /// Says that the connection ended, however that comes: also when its task is dropped.

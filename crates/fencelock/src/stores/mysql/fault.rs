@@ -7,9 +7,15 @@ use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &AnyError) -> Error {
+    fault_of(operation, error, &|_| None)
+}
+
+/// The same where `other` says what some numbers mean.
+pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn(u16) -> Option<Meaning>) -> Error {
     let cut = |text: String| text.chars().filter(|c| !c.is_control()).take(300).collect::<String>();
     match error {
-        AnyError::Server(said) => meant(said)
+        AnyError::Server(said) => other(said.code)
+            .unwrap_or_else(|| meant(said))
             .of(operation)
             .with("cause", cut(said.message.clone()))
             .with("error", format_args!("{} ({})", said.code, cut(said.state.clone()))),

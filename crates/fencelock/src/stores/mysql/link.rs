@@ -46,6 +46,21 @@ pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&O
     Reconnect::new(dialler, clock, patience)
 }
 
+/// The same to a server on which nothing of ours is needed; `silence` stands for how long a connection may be silent.
+pub(super) fn link_without_schema(
+    config: &Arc<Config>,
+    user: Arc<dyn User>,
+    opening: Option<&Opening>,
+    silence: Option<Duration>,
+) -> Arc<Link> {
+    let mut dialler = dialler(config, user, opening);
+    dialler.silence = silence.unwrap_or(dialler.silence);
+    // A row of somebody's open transaction: all others of this client wait behind it.
+    (dialler.needs_schema, dialler.waits) = (false, Duration::from_secs(1));
+    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
+    Reconnect::new(dialler, clock, patience)
+}
+
 fn dialler(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Dialler {
     let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
     let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
@@ -126,7 +141,8 @@ impl Dial for Dialler {
 impl Dialler {
     async fn greeted(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
         let (user, clock) = (Arc::clone(&self.user), Arc::clone(&self.clock));
-        let (connection, chores) = Connection::open(&self.config, user, number, clock, self.silence, tasks).await?;
+        let (connection, chores) =
+            Connection::open(&self.config, user, number, clock, self.silence, tasks, !self.needs_schema).await?;
         meet(&connection, self.only_looks, self.waits).await?;
         if self.needs_schema && our_schema(&connection, &self.config, self.only_looks).await? {
             connection.found_schema();

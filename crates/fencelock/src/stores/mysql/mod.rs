@@ -7,12 +7,15 @@
 mod bell;
 mod connection;
 mod fault;
+mod get_lock;
+mod layout;
 mod link;
 mod member;
 mod notes;
 mod schema;
 mod setup;
 mod show;
+mod tables;
 mod url;
 
 use std::fmt;
@@ -22,6 +25,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 use self::connection::Connection;
+use self::layout::Layout;
 use self::link::{Link, Nobody, apart, link};
 use self::member::Member;
 pub use self::schema::{Migration, Schema};
@@ -44,7 +48,11 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     example: "mysql://user:password@host:3306/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[],
+    layouts: &[
+        ("layout=distributed_lock", || tables::TUTORIAL.clone()),
+        ("layout=shedlock", || tables::SHEDLOCK.clone()),
+        ("layout=get_lock&key=.net", || get_lock::CAPABILITY.clone()),
+    ],
     open: Some(open),
 };
 
@@ -73,8 +81,12 @@ static CAPABILITY: Capability = Capability {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let config = Arc::new(Config::from_url(url)?);
-        Ok(Arc::new(ServedStore::new(Mysql(config))) as Arc<dyn Store>)
+        let (layout, config) = Layout::and_config(url)?;
+        Ok(match layout {
+            Layout::Fair => Arc::new(ServedStore::new(Mysql(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Table(table) => tables::new(config, *table),
+            Layout::Named(keys) => get_lock::new(config, keys),
+        })
     })
 }
 

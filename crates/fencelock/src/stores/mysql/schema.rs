@@ -6,17 +6,21 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::layout::Layout;
 use super::link::bare;
-use super::setup::{grants, make, statements};
-use super::url::Config;
+use super::setup::{account, grants, make, statements};
+use super::tables::{self, Table};
+use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
 use crate::store::StoreUrl;
 
-/// The tables and procedures in which a `mysql:` URL keeps its locks.
+/// The tables and procedures in which a `mysql:` URL keeps its locks, or the lock table of its layout.
 #[derive(Clone)]
 pub struct Schema {
     config: Arc<Config>,
+    /// A lock table of others that stands for them.
+    table: Option<Arc<Table>>,
 }
 
 /// What [`Schema::migrate`] found.
@@ -37,7 +41,15 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        Ok(Self { config: Arc::new(Config::from_url(url)?) })
+        let (layout, config) = Layout::and_config(url)?;
+        let table = match layout {
+            Layout::Fair => None,
+            Layout::Table(table) => Some(Arc::from(table)),
+            Layout::Named(_) => {
+                return Err(bad("named locks need nothing that is made: this is for the other layouts"));
+            }
+        };
+        Ok(Self { config: Arc::new(config), table })
     }
 
     /// The statements that make them, and let these accounts (`user`, or `user@host`) use them, as the command `mariadb` or `mysql` of the
@@ -45,6 +57,10 @@ impl Schema {
     #[must_use]
     pub fn statements(&self, accounts: &[&str]) -> String {
         let database = self.config.database.replace('`', "``");
+        if let Some(table) = &self.table {
+            let granted: String = accounts.iter().map(|name| format!("{};\n", table.grant(&account(name)))).collect();
+            return format!("USE `{database}`;\n{};\n{granted}", table.ddl());
+        }
         let granted = accounts.iter().flat_map(|account| grants(&self.config, account));
         let all: Vec<String> = statements().into_iter().chain(granted).collect();
         format!("USE `{database}`\nDELIMITER //\n{}\n//\nDELIMITER ;\n", all.join("\n//\n"))
@@ -61,6 +77,9 @@ impl Schema {
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, accounts: &[&str]) -> Result<Migration> {
         let connection = bare(&self.config).await?;
+        if let Some(table) = &self.table {
+            return tables::make(&connection, table, accounts).await;
+        }
         let is_new = make(&connection, &self.config).await?;
         for statement in accounts.iter().flat_map(|account| grants(&self.config, account)) {
             connection.simple("migrate", &statement).await?;

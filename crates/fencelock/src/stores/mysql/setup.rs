@@ -150,14 +150,18 @@ pub(super) fn statements() -> Vec<String> {
 
 /// The statements that let an account, `user` or `user@host`, call the procedures.
 pub(super) fn grants(config: &Config, account: &str) -> Vec<String> {
-    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
-    let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
-    let (account, database) =
-        (format!("{}@{}", quoted(user), quoted(host)), format!("`{}`", config.database.replace('`', "``")));
+    let (account, database) = (self::account(account), format!("`{}`", config.database.replace('`', "``")));
     procedures()
         .filter(|name| !name.starts_with("fencelock__"))
         .map(|name| format!("GRANT EXECUTE ON PROCEDURE {database}.{name} TO {account}"))
         .collect()
+}
+
+/// An account, `user` or `user@host`, as it stands in a statement.
+pub(super) fn account(text: &str) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    let (user, host) = text.rsplit_once('@').unwrap_or((text, "%"));
+    format!("{}@{}", quoted(user), quoted(host))
 }
 
 /// The names of the procedures.

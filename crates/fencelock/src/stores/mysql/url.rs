@@ -13,8 +13,23 @@ use crate::store::secret::Secret;
 use crate::stores::mysql_tls::encrypted;
 
 /// The options of a `mysql:` URL, besides those that every store takes.
-pub(super) const OPTIONS: &[&str] =
-    &["layout", "user", "password", "password_file", "socket", "sslmode", "tls_ca", "tls_cert", "tls_key"];
+pub(super) const OPTIONS: &[&str] = &[
+    "layout",
+    "table",
+    "columns",
+    "zone",
+    "key",
+    "prefix",
+    "lock_at_least_for_ms",
+    "user",
+    "password",
+    "password_file",
+    "socket",
+    "sslmode",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+];
 
 /// The port of a server that says nothing else.
 const PORT: u16 = 3306;
@@ -42,10 +57,6 @@ pub(in crate::stores) fn bad(message: &'static str) -> Error {
 
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
-        match url.take("layout").as_deref() {
-            None | Some("fair") => {}
-            Some(_) => return Err(bad("unknown layout").with("known", "fair")),
-        }
         let (user, password) = login(&mut url, bad, "a user is named, as in mysql://user:password@host/database")?;
         let socket = url.take("socket");
         let server = server(url.authority(), socket)?;

@@ -1,0 +1,125 @@
+//! Which named lock of the server is whose lock.
+
+use sha2::{Digest, Sha512};
+
+use super::super::url::bad;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+
+/// How a name becomes that of a named lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum Keys {
+    /// As DistributedLock.NET does with this text and the name behind it.
+    Net(String),
+    /// This text, and the name behind it.
+    Exact(String),
+    /// One named lock for all names.
+    Given(String),
+}
+
+/// The ways that there are.
+const KNOWN: &str = ".net, with_advisory_lock, exact, exact:<name of the lock>";
+
+/// The longest name of a lock, in characters: MySQL takes no more.
+const MOST: usize = 64;
+/// How many characters of a digest stand in a name.
+const DIGITS: usize = 32;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+impl Keys {
+    pub(in super::super) fn read(text: Option<&str>, prefix: Option<String>) -> Result<Self> {
+        let has_prefix = prefix.is_some();
+        let prefix = prefix.unwrap_or_default();
+        match text {
+            Some(".net") => Ok(Self::Net(prefix)),
+            Some("exact" | "with_advisory_lock") => Ok(Self::Exact(prefix)),
+            Some(given) => match given.strip_prefix("exact:") {
+                Some(_) if has_prefix => Err(bad("with `key=exact:` the whole name is given: leave `prefix` out")),
+                Some(key) if (1..=MOST).contains(&key.chars().count()) => Ok(Self::Given(key.to_owned())),
+                Some(_) => Err(bad("a named lock has a name of 1 to 64 characters")),
+                None => Err(unknown()),
+            },
+            None => Err(unknown()),
+        }
+    }
+
+    pub(super) fn of(&self, operation: &'static str, name: &Name) -> Result<String> {
+        match self {
+            Self::Net(prefix) => Ok(net(&format!("{prefix}{name}"))),
+            Self::Exact(prefix) => {
+                let key = format!("{prefix}{name}");
+                if key.chars().count() > MOST {
+                    let message = "the name of a named lock has 64 characters at most";
+                    return Err(Error::new(ErrorKind::InvalidName, operation, message).with("name", name));
+                }
+                Ok(key)
+            }
+            Self::Given(key) => Ok(key.clone()),
+        }
+    }
+}
+
+fn unknown() -> Error {
+    bad("`layout=get_lock` needs to know how names become those of named locks: say it as in key=.net")
+        .with("known", KNOWN)
+}
+
+/// A name in small letters that is short enough stays as it is; of any other, the beginning stands before a digest. Lengths are those of
+/// UTF-16.
+fn net(name: &str) -> String {
+    let small: String = name.chars().map(small).collect();
+    let units: Vec<u16> = small.encode_utf16().collect();
+    if small == name && units.len() <= MOST {
+        return small;
+    }
+    let digest = Sha512::digest(name.as_bytes());
+    // 5 bits each, the lowest of each byte first.
+    let digit = |index: usize| {
+        let (byte, shift) = (index * 5 / 8, index * 5 % 8);
+        let two = u16::from_le_bytes([digest[byte], digest[byte + 1]]);
+        char::from(ALPHABET[usize::from(two >> shift & 31)])
+    };
+    let kept = String::from_utf16_lossy(&units[..units.len().min(MOST - DIGITS)]);
+    kept.chars().chain((0..DIGITS).map(digit)).collect()
+}
+
+/// As .NET has it: one character stays one.
+fn small(character: char) -> char {
+    let mut small = character.to_lowercase();
+    match (small.next(), small.next()) {
+        (Some(one), None) => one,
+        _ => character,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(keys: &str, prefix: Option<&str>, name: &str) -> String {
+        let keys = Keys::read(Some(keys), prefix.map(str::to_owned)).unwrap();
+        keys.of("enter", &Name::new(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_programs_that_they_are_shared_with() {
+        assert_eq!(key(".net", None, "job"), "job");
+        assert_eq!(key(".net", None, "Nightly"), "nightlyggsrfssbblutctwbdltpamp2qrpml357");
+        assert_eq!(key(".net", None, &"x".repeat(70)), format!("{}a2c43imllfpmlp6d4lwcyytrulj2ticu", "x".repeat(32)));
+        assert_eq!(key(".net", Some("a/"), "job"), "a/job");
+        assert_eq!(key("with_advisory_lock", None, "Job"), "Job");
+        assert_eq!(key("exact", Some("app_"), "job"), "app_job");
+        assert_eq!(key("exact:Nightly", None, "job"), "Nightly");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for keys in [None, Some(""), Some("sha1"), Some("exact:"), Some("bigint")] {
+            assert_eq!(Keys::read(keys, None).unwrap_err().kind(), ErrorKind::Config, "{keys:?}");
+        }
+        assert_eq!(Keys::read(Some("exact:a"), Some("b".into())).unwrap_err().kind(), ErrorKind::Config);
+        let long = Name::new("n".repeat(65)).unwrap();
+        let refused = Keys::Exact(String::new()).of("enter", &long);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidName);
+    }
+}

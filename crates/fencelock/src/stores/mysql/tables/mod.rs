@@ -1,0 +1,331 @@
+//! Lock tables of others, by statements of MariaDB and MySQL (`table.rs`). What is the same on every server is `kit/lock_table/`.
+
+mod table;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use mysql_async::{Row, Value};
+use tokio::sync::mpsc;
+
+use self::table::Statements;
+pub(super) use self::table::Table;
+use super::connection::{Answer, Chores, Connection, User, column, strange};
+use super::link::{Dialler, Link, link_without_schema};
+use super::schema::Migration;
+use super::setup::account;
+use super::url::Config;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::{Meaning, refused};
+use crate::kit::lock_table::{self, Asking, Kind, NAMES_PER_CALL, Rows, TRYING};
+use crate::kit::try_again::{Member, Server, Tried, TryAgainStore};
+use crate::name::Name;
+use crate::store::{Capability, Opening, Page, Queue, SessionEvent, Store};
+
+pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql", CERTAIN));
+pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("mysql", CERTAIN));
+
+const CERTAIN: &str = "nobody changes the row but by the rules of its table, the server keeps what it committed (innodb_flush_log_at_trx_commit=1; a failover to a replica loses what was not replicated yet) and its wall clock does not jump ahead";
+
+/// The store with the locks of this table.
+pub(super) fn new(config: Config, table: Table) -> Arc<dyn Store> {
+    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
+}
+
+struct Tables {
+    config: Arc<Config>,
+    table: Arc<Table>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} (table {})", self.config, self.table.of.name.join("."))
+    }
+}
+
+/// Makes the lock table unless it is there, and lets these accounts use it.
+pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&str]) -> Result<Migration> {
+    let is_there = table.is_there(connection).await?;
+    if !is_there {
+        connection.simple("migrate", &table.ddl()).await?;
+    }
+    for name in accounts {
+        connection.simple("migrate", &table.grant(&account(name))).await?;
+    }
+    Ok(if is_there { Migration::UpToDate } else { Migration::Made })
+}
+
+/// What of the server's errors means something else than it does in the procedures of our own.
+fn meant(code: u16) -> Option<Meaning> {
+    Some(match code {
+        1142 | 1143 => refused(
+            ErrorKind::Denied,
+            "the user may not do that with the lock table: it needs SELECT, INSERT and UPDATE, and DELETE where rows are deleted",
+        ),
+        1146 | 1054 => refused(ErrorKind::Layout, "the lock table was changed, or is not there any more"),
+        1406 => refused(ErrorKind::Layout, "the lock table has no room for the name, or for what holders are known by"),
+        1366 | 1267 | 3988 => refused(ErrorKind::InvalidName, "the lock table cannot keep a name of these characters"),
+        1364 | 1048 => refused(
+            ErrorKind::Layout,
+            "the lock table has another column that every row must fill, and that has no default: give it one, or let it be empty",
+        ),
+        1062 => refused(ErrorKind::Layout, "another unique key of the lock table keeps the row out"),
+        1292 => {
+            refused(ErrorKind::Layout, "the time is none in the zone of the lock table: clocks skip this hour there")
+        }
+        1298 => refused(
+            ErrorKind::Config,
+            "the server knows no such time zone: mariadb-tzinfo-to-sql or mysql_tzinfo_to_sql gives it those with names",
+        ),
+        _ => return None,
+    })
+}
+
+/// Whether the server said this; errors of one connection are told with their numbers.
+fn is(error: &Error, codes: &[&str]) -> bool {
+    let number = |code: &&str, said: &str| said.strip_prefix(*code).is_some_and(|rest| rest.starts_with(' '));
+    error.context().any(|(key, said)| key == "error" && codes.iter().any(|code| number(code, said)))
+}
+
+/// A row that is there.
+struct Found {
+    by: String,
+    left: Option<i64>,
+    is_held: bool,
+}
+
+impl Table {
+    fn known(&self, operation: &'static str) -> Result<&Statements> {
+        self.statements.get().ok_or_else(|| strange(operation))
+    }
+
+    async fn look(&self, connection: &Connection, operation: &'static str, key: &str) -> Result<Option<Found>> {
+        let rows = connection.run(operation, &self.known(operation)?.look, vec![key.into()], &meant).await?.rows;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(Found {
+            by: text(operation, row)?,
+            left: column(operation, row, 1)?,
+            is_held: column::<i64>(operation, row, 2)? != 0,
+        }))
+    }
+
+    /// Inserts the row; `None` where there is one of that key.
+    async fn insert(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        (key, holder): (&str, &str),
+        ttl: i64,
+    ) -> Result<Option<()>> {
+        let known = self.known(operation)?;
+        match connection.run(operation, &known.insert, vec![key.into(), holder.into(), ttl.into()], &meant).await {
+            Ok(_) => Ok(Some(())),
+            // Of MySQL, the name of the table is before that of the index.
+            Err(error)
+                if is(&error, &["1062"])
+                    && error.context().any(|(_, said)| said.ends_with(&format!("{}'", known.index))) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn try_to_take(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        (key, holder): (&str, &str),
+        ttl: i64,
+    ) -> Result<Tried> {
+        // The rows of tutorials are there only while somebody has the lock, so whoever comes inserts at once. Who tries again reads first:
+        // an insert in vain uses up a number where the table counts its rows, and waits for locks.
+        let mut found = None;
+        if operation != "enter" || self.of.kind != Kind::Tutorial {
+            found = self.look(connection, operation, key).await?;
+        }
+        if found.is_none() {
+            if self.insert(connection, operation, (key, holder), ttl).await?.is_some() {
+                return Ok(Tried::Granted(None));
+            }
+            found = self.look(connection, operation, key).await?;
+        }
+        match found {
+            // It was given up between the two.
+            None => Ok(Tried::Busy(Some(Duration::ZERO))),
+            Some(found) if found.is_held && found.by != holder => {
+                Ok(Tried::Busy(found.left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis)))
+            }
+            Some(_) => {
+                let arguments = vec![holder.into(), ttl.into(), key.into(), holder.into()];
+                let taken = connection.run(operation, &self.known(operation)?.update, arguments, &meant).await?;
+                Ok(if taken.matched > 0 { Tried::Granted(None) } else { Tried::Busy(None) })
+            }
+        }
+    }
+
+    /// Asks about rows by two lists, of keys and of holders, which are filled up with their last: the server keeps few statements so.
+    async fn listed(
+        &self,
+        connection: &Connection,
+        sql: &str,
+        mut arguments: Vec<Value>,
+        (keys, holders): (&[&str], &[String]),
+    ) -> Result<Answer> {
+        let count = keys.len().next_power_of_two();
+        let marks = vec!["?"; count].join(",");
+        let [key, holder] = &self.known("renew")?.lists;
+        let sql = format!("{sql} AND {key} IN ({marks}) AND {holder} IN ({marks})");
+        let last = keys.last().copied().unwrap_or_default();
+        arguments.extend((0..count).map(|index| Value::from(keys.get(index).copied().unwrap_or(last))));
+        let last = holders.last().map_or("", String::as_str);
+        arguments.extend((0..count).map(|index| Value::from(holders.get(index).map_or(last, String::as_str))));
+        connection.run("renew", &sql, arguments, &meant).await
+    }
+}
+
+/// The first column, as text: another program may have written anything.
+fn text(operation: &'static str, row: &Row) -> Result<String> {
+    Ok(String::from_utf8_lossy(&column::<Vec<u8>>(operation, row, 0)?).into_owned())
+}
+
+fn micros(ttl_ms: i64) -> i64 {
+    ttl_ms.saturating_mul(1000)
+}
+
+impl Rows for Table {
+    type Dial = Dialler;
+
+    fn longest(&self) -> Option<usize> {
+        self.statements.get().map(|known| known.longest)
+    }
+
+    async fn take(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        row: (&str, &str),
+        ttl_ms: i64,
+    ) -> Result<Tried> {
+        match self.try_to_take(connection, operation, row, micros(ttl_ms)).await {
+            // Somebody else's transaction is at this row.
+            Err(error) if is(&error, &["1205", "1213"]) => Ok(Tried::Busy(None)),
+            tried => tried,
+        }
+    }
+
+    async fn renew(
+        &self,
+        connection: &Connection,
+        (keys, holders): (Vec<&str>, Vec<String>),
+        ttl_ms: i64,
+    ) -> Result<Vec<bool>> {
+        let known = self.known("renew")?;
+        let lists = (&*keys, &*holders);
+        let renewed = self.listed(connection, &known.renew, vec![micros(ttl_ms).into()], lists).await?.matched;
+        if usize::try_from(renewed) == Ok(keys.len()) {
+            return Ok(vec![true; keys.len()]);
+        }
+        let alive = self.listed(connection, &known.alive, Vec::new(), lists).await?.rows;
+        let alive: Vec<String> = alive.iter().map(|row| text("renew", row)).collect::<Result<_>>()?;
+        Ok(holders.iter().map(|holder| alive.contains(holder)).collect())
+    }
+
+    async fn leave(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        (keys, holders): (Vec<&str>, Vec<String>),
+    ) -> Result<usize> {
+        let sql = &self.known(operation)?.leave;
+        let mut left = 0;
+        // One by one: a statement about several might look at, and lock, rows of others.
+        for (key, holder) in keys.iter().zip(&holders) {
+            let arguments = vec![Value::from(*key), Value::from(holder.as_str())];
+            left += connection.run(operation, sql, arguments, &meant).await?.matched;
+        }
+        Ok(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+}
+
+/// A session as its connections see it.
+struct SessionUser(Arc<Member<Asking<Table>>>);
+
+impl User for SessionUser {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async move {
+            let sent = self.0.opening.clock.now();
+            self.0.asks.rows.meet(connection).await?;
+            if !self.0.is_open() {
+                self.0.confirm(sent);
+            }
+            self.0.lines.connected();
+            Ok(Some(self.0.tries(connection)))
+        })
+    }
+
+    fn disconnected(&self, _: u64) {
+        self.0.lines.disconnected();
+        self.0.lines.doubt();
+    }
+}
+
+/// Somebody who only looks.
+struct Reader(Arc<Table>);
+
+impl User for Reader {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async move { self.0.meet(connection).await.map(|()| None) })
+    }
+}
+
+impl Server for Tables {
+    type Asks = Asking<Table>;
+    /// The last key that was looked at.
+    type Listed = String;
+
+    fn capability(&self) -> &Capability {
+        match self.table.of.kind {
+            Kind::Tutorial => &TUTORIAL,
+            Kind::ShedLock { .. } => &SHEDLOCK,
+        }
+    }
+
+    fn member(
+        &self,
+        opening: Opening,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Result<(Arc<Member<Asking<Table>>>, Arc<Link>)> {
+        let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
+        let member = Member::new(asking, opening, TRYING, events);
+        let user = Arc::new(SessionUser(Arc::clone(&member)));
+        Ok((Arc::clone(&member), link_without_schema(&self.config, user, Some(&member.opening), None)))
+    }
+
+    fn reader(&self) -> Arc<Link> {
+        link_without_schema(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
+    }
+
+    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
+        let found = self.table.look(connection, "queue", name.as_str()).await?.filter(|found| found.is_held);
+        let holder = found.map(|found| self.table.of.contender(&found.by, found.left));
+        Ok(Queue::page_of(name.clone(), holder.into_iter().collect(), page))
+    }
+
+    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
+        let sql = &self.table.known("names")?.names;
+        let rows = connection.run("names", sql, vec![from.into(), NAMES_PER_CALL.into()], &meant).await?.rows;
+        let mut last = None;
+        let mut names = Vec::new();
+        for row in &rows {
+            let key = text("names", row)?;
+            if column::<i64>("names", row, 1)? != 0 && key.starts_with(prefix) {
+                names.extend(Name::new(&key));
+            }
+            last = Some(key);
+        }
+        Ok((names, last))
+    }
+}
