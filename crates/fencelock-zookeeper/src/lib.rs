@@ -60,6 +60,7 @@ mod frames;
 pub mod fuzz;
 mod handshake;
 mod liveness;
+mod lock_node;
 mod multi;
 mod net;
 mod node;

@@ -129,3 +129,37 @@ async fn a_right_that_is_missing_is_told() {
     assert_eq!((error.kind(), error.refused_operation()), (ErrorKind::NoAuth, Some(0)), "{error}");
     soon(owner.multi(&[Operation::set_data(&path, b"", None)])).await.unwrap();
 }
+
+/// As the holder of a lock writes: with its node, the write is refused.
+#[tokio::test]
+async fn a_write_that_checks_the_node_of_a_lock_is_refused_once_that_is_gone() {
+    let (client, parent) = client_and_parent().await;
+    let (lock, data) = (format!("{parent}/lock"), format!("{parent}/data"));
+    assert_eq!(client.child_created_by(&lock, 1).await.unwrap(), None);
+    for path in [&lock, &data] {
+        put(&client, path, CreateMode::Persistent).await;
+    }
+    put(&client, &format!("{lock}/no-number"), CreateMode::Ephemeral).await;
+    let mut nodes = Vec::new();
+    for name in ["_c_b-lock-", "_c_a-lock-"] {
+        let created = client.create(&format!("{lock}/{name}"), b"", CreateMode::EphemeralSequential, OPEN);
+        nodes.push(soon(created).await.unwrap());
+    }
+    let write = async |text: &'static [u8], token| {
+        let Some(node) = client.child_created_by(&lock, token).await.unwrap() else { return Ok(false) };
+        let write = [Operation::check(&node, None), Operation::set_data(&data, text, None)];
+        soon(client.multi(&write)).await.map(|_| true)
+    };
+    for node in &nodes {
+        let found = client.child_created_by(&lock, node.stat.czxid).await.unwrap();
+        assert_eq!(found.as_deref(), Some(&*node.path));
+    }
+    assert!(write(b"first", nodes[0].stat.czxid).await.unwrap());
+    let late = [Operation::check(&nodes[0].path, None), Operation::set_data(&data, b"late", None)];
+    soon(client.delete(&nodes[0].path, None)).await.unwrap();
+    let refused = soon(client.multi(&late)).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.refused_operation()), (ErrorKind::NoNode, Some(0)));
+    assert!(!write(b"late", nodes[0].stat.czxid).await.unwrap());
+    assert_eq!(client.get_data(&data).await.unwrap().0, b"first");
+    assert!(write(b"second", nodes[1].stat.czxid).await.unwrap());
+}
