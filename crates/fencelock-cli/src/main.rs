@@ -11,6 +11,7 @@ mod locks;
 mod nested;
 mod output;
 mod processes;
+mod progress;
 mod settings;
 mod show;
 mod signals;

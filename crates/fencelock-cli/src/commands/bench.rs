@@ -9,6 +9,8 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use std::thread;
+use std::time::{Duration, Instant};
 use clap::Args;
 use fencelock::Name;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,9 +22,13 @@ use super::StoreArguments;
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, say};
 use crate::settings::{Chosen, STORE_VARIABLE};
+use crate::progress::Progress;
 use crate::show::print_json;
 
 /// What the exit code says when the lock did not do its work.
+/// How often a bar on a terminal is drawn anew.
+const LOOK: Duration = Duration::from_millis(100);
+
 const WRONG: u8 = 1;
 
 /// Drill a store: many workers, several processes, one lock, one counter.
@@ -116,11 +122,33 @@ impl Bench {
 struct Process {
     child: Child,
     answers: BufReader<ChildStdout>,
+        self.watch(&mut started, counter);
 }
 
 impl Process {
     fn start(command: &mut Command) -> Outcome<Self> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+impl Bench {
+    /// Shows how far the workers are, until the first process of them ends.
+    fn watch(&self, processes: &mut [Process], counter: &Path) {
+        let (progress, started, mut count) = (Progress::new(), Instant::now(), 0_u64);
+        if !progress.is_seen() {
+            return;
+        }
+        while processes.iter_mut().all(|process| matches!(process.child.try_wait(), Ok(None))) {
+            // Somebody may be writing it.
+            let counted = std::fs::read_to_string(counter).ok().and_then(|text| text.trim().parse().ok());
+            count = counted.unwrap_or(count);
+            let over = match self.sections {
+                Some(sections) => count as f64 / sections as f64,
+                None => started.elapsed().as_secs_f64() / self.seconds as f64,
+            };
+            progress.show(over, &format!("{count} sections"));
+            thread::sleep(LOOK);
+        }
+    }
+}
+
         let mut child = child.map_err(|error| Failure::os("cannot start workers", &error))?;
         match child.stdout.take() {
             Some(stdout) => Ok(Self { child, answers: BufReader::new(stdout) }),

@@ -20,6 +20,7 @@ mod told;
 mod top;
 #[cfg(any(feature = "serve", feature = "top"))]
 mod watch;
+mod verify;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,10 +88,13 @@ enum Verb {
     Bench(bench::Bench),
     Completions(completions::Completions),
     Man(completions::Man),
+    Verify(verify::Verify),
     #[command(hide = true)]
     BenchWorkers(bench::Workers),
     #[command(hide = true)]
     Bound(Bound),
+    #[command(hide = true)]
+    VerifyWorker(verify::VerifyWorker),
     #[command(hide = true)]
     Guard(Guard),
 }
@@ -126,9 +130,11 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Bench(bench) => bench.run(store).await,
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
+        Verb::Verify(verify) => verify.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
         Verb::Bound(bound) => bound.run(),
         Verb::Guard(guard) => guard.run(),
+        Verb::VerifyWorker(worker) => worker.run(store).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `fencelock bench`: the drill ends exact, and says so.
 
+use crate::common::terminal::Screen;
 use crate::common::{PROGRAM, Place, code, ended, output, stderr, stdout};
 
 #[test]
@@ -38,4 +39,15 @@ fn a_store_that_cannot_be_opened_is_reported_once() {
     let place = Place::new();
     let (code, text) = ended(place.fencelock(&["bench"]).env("FENCELOCK_STORE", "bogus:///x"));
     assert_eq!((code, text.lines().count()), (64, 1), "{text}");
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is() {
+    let place = Place::new();
+    let mut screen =
+        Screen::start(&place.fencelock(&["bench", "--workers", "2", "--processes", "1", "--seconds", "2"]));
+    screen.shows(" % ");
+    screen.shows(" sections");
+    screen.shows("counter exact");
+    assert_eq!(screen.code(), 0);
 }

@@ -3,7 +3,7 @@
 use crate::common::{PROGRAM, Place, binary, code, ended, output, stderr, stdout};
 
 /// Those that somebody may give.
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "run",
     "elect",
     "ls",
@@ -15,6 +15,7 @@ const VERBS: [&str; 14] = [
     "stores",
     "migrate",
     "bench",
+    "verify",
     "completions",
     "man",
     "help",

@@ -25,6 +25,7 @@ mod store;
 mod stores;
 mod terminal;
 mod top;
+mod verify;
 mod zookeeper;
 mod zookeeper_by_hand;
 mod zookeeper_others;

@@ -1,0 +1,233 @@
+//! `fencelock verify`: several processes take locks of a store for some time, are hurt meanwhile, and everything that a lock promises
+//! is counted.
+
+mod crew;
+mod register;
+mod report;
+mod worker;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fencelock::{Capability, Client, Liveness, Name, Page};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use self::crew::{Crew, Toll};
+use self::register::{Count, Register};
+use self::report::Report;
+pub(crate) use self::worker::VerifyWorker;
+use super::{StoreArguments, connect, farewell};
+use crate::arguments;
+use crate::output::{Failure, Outcome, say};
+use crate::progress::Progress;
+use crate::settings::Chosen;
+use crate::show::{print, print_json};
+
+/// What the exit code says when a lock broke a promise.
+const WRONG: u8 = 1;
+
+/// How long an acquire, the end of a worker, or what somebody left may take beyond what the store's times explain.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the run is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Verify that a store keeps its promises here: several processes, several locks, and counts.
+///
+/// Takes locks under names of its own in the store that the URL names, as programs would. Each lock protects a register in a file of
+/// this host, which checks on every entry and every write that no other holder's guard says it is valid, that tokens rise, and that
+/// a late write is refused by its token. The order of grants is checked where the store keeps one. At the end nothing may wait or be left.
+///
+/// With --faults, workers are stopped (SIGSTOP) and continued, for longer than the ttl too, and killed. A holder that is
+/// stopped past its ttl overlaps with the next one, as with every lock that expires: it is counted as overtaken, and its late writes as
+/// refused. That is no failure. Two guards that say they are valid at a time are one, and a late write that its token does not give away.
+///
+/// Of each promise it says how often it was broken, of how many times. Where that is 0 of n, at 95 % it happens in fewer than
+/// 3/n of all. Servers and networks are not hurt: do that meanwhile, by hand.
+///
+/// Exits with 0 when no promise was broken, else with 1. Ctrl-C ends it early, with what was counted.
+///
+/// With --json: an object with `store`, `seconds`, `processes`, `names`, `kills`, `pauses`, `long_pauses` (beyond the ttl), `sections`,
+/// `lost` (guards that said so), `failed` (requests), `overtaken`, `late_writes` (`refused`, `alone`: nobody had entered meanwhile, `unfenced`: the
+/// store has no tokens), `checks`, `examples` (of what went wrong) and `ok`. A check has `promise`, `broken`, `of` and `fewer_than` (3/n; null when it
+/// was broken, or never tried).
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The store, in the place of --store.
+    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    url: Option<String>,
+    /// For how long.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = arguments::duration())]
+    duration: Duration,
+    /// Stop, continue and kill workers.
+    #[arg(long)]
+    faults: bool,
+    /// How many processes want the locks, each with a session of its own.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=256))]
+    processes: u32,
+    /// How many locks there are. Each process wants all of them.
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    names: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let chosen = store.or_named(self.url.as_ref()).choose(false, &[])?;
+        let mut asked = Asked::new()?;
+        // A connection made here reports a wrong URL once, and looks at what is left in the end.
+        let client = connect(Client::builder(), &chosen, false).await?;
+        let verified = self.verify(&chosen, &client, &mut asked).await;
+        farewell(&client, verified.is_err()).await;
+        let report = verified?;
+        if self.json {
+            print_json(&report)?
+        } else {
+            print(&report.to_string())?
+        }
+        match report.fault() {
+            None => Ok(0),
+            Some(fault) => {
+                say(fault);
+                Ok(WRONG)
+            }
+        }
+    }
+
+    async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut Asked) -> Outcome<Report> {
+        let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
+        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), Random::of_now().next() as u32);
+        let registers: io::Result<Vec<_>> =
+            (0..self.names).map(|name| Register::open(directory.path(), &name.to_string())).collect();
+        let registers = registers?;
+        let (capability, ttl) = (client.capability(), client.timing().ttl);
+        let limit = self.limit(&capability, ttl);
+        let mut crew = Crew::new(chosen, directory.path(), &prefix, self.names, limit);
+        for _ in 0..self.processes {
+            crew.start()?;
+        }
+        crew.begin()?;
+        let past = (!matches!(capability.liveness, Liveness::Process | Liveness::Memory))
+            .then(|| ttl.mul_f64(1.25) + capability.detection_slack);
+        let started = Instant::now();
+        let toll = self.hurt(&mut crew, &registers, past, asked).await?;
+        let seconds = started.elapsed().as_secs_f64();
+        let unfinished = crew.end(limit + PATIENCE).await?;
+        let left = self.left(client, &prefix, ttl + capability.detection_slack + PATIENCE).await?;
+        let counts = |what: Count| -> io::Result<u64> { registers.iter().map(|register| register.counted(what)).sum() };
+        let examples = std::fs::read_to_string(directory.path().join("faults")).unwrap_or_default();
+        let run = report::Run { store: chosen.name(), seconds, processes: self.processes, names: self.names, toll };
+        Ok(Report::new(run, &capability, counts, report::End { unfinished, left, examples })?)
+    }
+
+    /// How long an acquire may take: everybody ahead may be hurt while it holds.
+    fn limit(&self, capability: &Capability, ttl: Duration) -> Duration {
+        let one = (ttl + capability.detection_slack) * 2;
+        PATIENCE + if self.faults { one * self.processes } else { one }
+    }
+
+    /// Watches the crew until the time is over, and hurts it where that is wanted. `past` is how long a session's holder is stopped
+    /// for its lock to be over.
+    async fn hurt(
+        &self,
+        crew: &mut Crew<'_>,
+        registers: &[Register],
+        past: Option<Duration>,
+        asked: &mut Asked,
+    ) -> Outcome<Toll> {
+        let (progress, started) = (Progress::new(), Instant::now());
+        let mut random = Random::of_now();
+        let mut rest = Duration::ZERO;
+        loop {
+            let left = self.duration.saturating_sub(started.elapsed());
+            if left.is_zero() || asked.to_end(rest.max(LOOK).min(left)).await {
+                return Ok(crew.toll);
+            }
+            crew.look_for_the_dead()?;
+            if self.faults {
+                crew.hurt_somebody(registers, past, left, &mut random).await?;
+                rest = Duration::from_millis(100 + random.below(400));
+            }
+            let sections: io::Result<u64> = registers.iter().map(|register| register.counted(Count::Sections)).sum();
+            let Toll { kills, pauses, .. } = crew.toll;
+            let over = started.elapsed().as_secs_f64() / self.duration.as_secs_f64();
+            progress.show(over, &format!("{} sections, {kills} killed, {pauses} stopped", sections?));
+        }
+    }
+
+    /// How many contenders are there once everybody is gone, and the sessions of those who were killed should be over.
+    async fn left(&self, client: &Client, prefix: &str, patience: Duration) -> Outcome<u64> {
+        let until = Instant::now() + patience;
+        loop {
+            let mut left = 0;
+            for number in 0..self.names {
+                left += client.queue_page(name_of(prefix, number)?, Page { skip: 0, limit: 1 }).await?.queued;
+            }
+            if left == 0 || Instant::now() > until {
+                return Ok(left as u64);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// The name of the lock with this number.
+fn name_of(prefix: &str, number: u32) -> fencelock::Result<Name> {
+    Name::new(format!("{prefix}/{number}"))
+}
+
+/// Signals that ask for the end; and a handler for the end of workers, which the kernel reaps where our parent ignores SIGCHLD.
+struct Asked {
+    interrupt: Signal,
+    terminate: Signal,
+    _children: Signal,
+}
+
+impl Asked {
+    fn new() -> Outcome<Self> {
+        let hear = |kind| signal(kind).map_err(|error| Failure::os("cannot wait for signals", &error));
+        Ok(Self {
+            interrupt: hear(SignalKind::interrupt())?,
+            terminate: hear(SignalKind::terminate())?,
+            _children: hear(SignalKind::child())?,
+        })
+    }
+
+    /// Rests for `rest`; whether somebody asked for the end meanwhile.
+    async fn to_end(&mut self, rest: Duration) -> bool {
+        tokio::select! {
+            _ = self.interrupt.recv() => true,
+            _ = self.terminate.recv() => true,
+            () = tokio::time::sleep(rest) => false,
+        }
+    }
+}
+
+/// Numbers that nobody has to guess: xorshift64 (Marsaglia, 2003).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn of_now() -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+        Self::new(now.unwrap_or_default().as_nanos() as u64)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number under `end`, which is above 0.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
