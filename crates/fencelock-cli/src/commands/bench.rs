@@ -3,32 +3,33 @@
 
 mod figures;
 mod log;
+mod report;
 mod workers;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-
 use std::thread;
 use std::time::{Duration, Instant};
+
 use clap::Args;
 use fencelock::Name;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::figures::Figures;
+use self::figures::{Figures, in_order};
 use self::log::Log;
 pub(crate) use self::workers::Workers;
 use super::StoreArguments;
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, say};
-use crate::settings::{Chosen, STORE_VARIABLE};
 use crate::progress::Progress;
+use crate::settings::{Chosen, STORE_VARIABLE};
 use crate::show::print_json;
 
-/// What the exit code says when the lock did not do its work.
 /// How often a bar on a terminal is drawn anew.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What the exit code says when the lock did not do its work.
 const WRONG: u8 = 1;
 
 /// Drill a store: many workers, several processes, one lock, one counter.
@@ -59,11 +60,16 @@ pub(crate) struct Bench {
     /// Print JSON: the same figures, times in microseconds.
     #[arg(long)]
     json: bool,
+    /// Write the figures into this file, as a page of HTML with plots of throughput, cycles, hand-overs and each worker's share.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 impl Bench {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.choose(false, &[])?;
+        // Before the drill: a path that cannot be written to costs nobody a long run.
+        let report = self.report.as_deref().map(std::fs::File::create).transpose()?;
         // Where our parent ignores SIGCHLD, the kernel reaps the workers, and nobody can wait for them. A handler ends that.
         let _children = signal(SignalKind::child()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
         // One connection made here reports a wrong URL once, not once per process.
@@ -75,6 +81,9 @@ impl Bench {
         let logs = self.drill(&chosen, directory.path(), &counter)?;
         let counted = std::fs::read_to_string(&counter)?;
         let figures = Figures::new(&logs, self.workers, self.processes, counted.trim().parse().ok());
+        if let Some(mut report) = report {
+            report.write_all(report::page(&chosen.name(), &figures, &in_order(&logs)).as_bytes())?;
+        }
         if self.json {
             print_json(&figures)?
         } else {
@@ -113,21 +122,12 @@ impl Bench {
         }
         started.iter_mut().try_for_each(Process::ready)?;
         started.iter_mut().try_for_each(Process::go)?;
+        self.watch(&mut started, counter);
         started.iter_mut().try_for_each(Process::end)?;
         (0..processes).map(|process| Ok(Log::read(&log_of(process))?)).collect()
     }
 }
 
-/// A process full of workers. Killed if it is dropped before its end.
-struct Process {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-        self.watch(&mut started, counter);
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Outcome<Self> {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
 impl Bench {
     /// Shows how far the workers are, until the first process of them ends.
     fn watch(&self, processes: &mut [Process], counter: &Path) {
@@ -149,6 +149,15 @@ impl Bench {
     }
 }
 
+/// A process full of workers. Killed if it is dropped before its end.
+struct Process {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Outcome<Self> {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| Failure::os("cannot start workers", &error))?;
         match child.stdout.take() {
             Some(stdout) => Ok(Self { child, answers: BufReader::new(stdout) }),

@@ -42,6 +42,24 @@ fn a_store_that_cannot_be_opened_is_reported_once() {
 }
 
 #[test]
+fn a_report_is_one_page_that_fetches_nothing() {
+    let place = Place::new();
+    let options = ["bench", "--workers", "8", "--processes", "2", "--sections", "80", "--report", "report.html"];
+    assert_eq!(code(&output(&mut place.fencelock(&options))), 0);
+    let page = std::fs::read_to_string(place.path("report.html")).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (4, 4));
+    for part in ["Throughput", "Cycle", "Hand-over", "Fairness", "prefers-color-scheme: dark", "counter exact"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for part in ["<script", "http://", "https://", "url(", "src=", "href="] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf\""), "{page}");
+    let (code, said) = ended(&mut place.fencelock(&["bench", "--sections", "1", "--report", "no/such/report.html"]));
+    assert_eq!((code, said.lines().count()), (74, 1), "{said}");
+}
+
+#[test]
 fn a_terminal_shows_how_far_it_is() {
     let place = Place::new();
     let mut screen =

@@ -57,8 +57,7 @@ fn micros(nanos: u64) -> f64 {
 
 impl Figures {
     pub(super) fn new(logs: &[Log], workers: u32, processes: u32, counter: Option<u64>) -> Self {
-        let mut sections: Vec<Section> = logs.iter().flat_map(|log| &log.sections).copied().collect();
-        sections.sort_unstable_by_key(|section| section.granted);
+        let sections = in_order(logs);
         let count = sections.len() as u64;
         let woken: u64 = logs.iter().map(|log| log.woken).sum();
         let (least_served, most_served) = served(&sections, workers);
@@ -85,6 +84,10 @@ impl Figures {
         }
     }
 
+    pub(super) fn workers(&self) -> u32 {
+        self.workers
+    }
+
     /// What is wrong, if anything.
     pub(super) fn fault(&self) -> Option<String> {
         if !self.exact {
@@ -96,6 +99,13 @@ impl Figures {
         }
         (self.tokens_not_rising > 0).then(|| format!("{} tokens did not rise", self.tokens_not_rising))
     }
+}
+
+/// The sections of all processes, in the order of their grants.
+pub(super) fn in_order(logs: &[Log]) -> Vec<Section> {
+    let mut sections: Vec<Section> = logs.iter().flat_map(|log| &log.sections).copied().collect();
+    sections.sort_unstable_by_key(|section| section.granted);
+    sections
 }
 
 fn pairs(sections: &[Section]) -> impl Iterator<Item = (&Section, &Section)> {
@@ -113,7 +123,7 @@ fn duration(sections: &[Section]) -> f64 {
 }
 
 /// From just before the release to the next grant, where the next one was waiting by then.
-fn hand_overs(sections: &[Section]) -> Vec<u64> {
+pub(super) fn hand_overs(sections: &[Section]) -> Vec<u64> {
     pairs(sections)
         .filter(|(before, after)| after.asked < before.releasing)
         .map(|(before, after)| after.granted.saturating_sub(before.releasing))
