@@ -20,7 +20,7 @@ use crate::proto::op::Op;
 use crate::proto::{multi, request, response};
 use crate::session;
 use crate::shared::{SessionInfo, Shared};
-use crate::watches::{Watch, WatchKind, Watched, Watching};
+use crate::watches::{Watch, WatchKind, Watching};
 
 /// A session with a ZooKeeper ensemble. Cheap to clone; all clones are one session.
 ///
@@ -185,24 +185,6 @@ impl Client {
         let frame = multi::request(self.chroot(), operations);
         let asking = Asking { operations: operations.len(), ..Asking::default() };
         self.submit(frame, asking, |reply, asked| answer::all_done(&reply, asked))
-    }
-
-    /// Lets the server forget what this client watches at a path, which it keeps otherwise until the event or the end of the connection, also when
-    /// the [`Watch`] was dropped. Where a [`Watch`] of this client still waits for such an event, or an answer may bring one, nothing is asked of
-    /// the server: drop it first. Nor is it on another connection than the one of this call, for the watch ended with that.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoWatcher`]; [`ErrorKind::Unimplemented`] from servers before 3.5.
-    ///
-    /// # Cancel safety
-    /// Dropped at any time, it takes its course.
-    pub fn remove_watches(&self, path: &str, watched: Watched) -> Answer<()> {
-        if let Some(refused) = refuse(Op::RemoveWatches, path, false) {
-            return refused;
-        }
-        let frame = request::remove_watches(self.chroot(), path, watched);
-        let watching = Watching::Ends(watched, self.connection_epoch());
-        self.submit(frame, Asking { watching, ..Asking::default() }, |_, _| Ok(()))
     }
 
     /// The names of a node's children, in no order.

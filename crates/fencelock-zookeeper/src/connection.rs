@@ -184,7 +184,7 @@ impl Connection {
         }
         let (now, clock) = (Instant::now(), self.shared.config.clock.now());
         while let Some(request) = self.taken.pop_front() {
-            if request.is_idle() {
+            if request.is_unwanted() {
                 continue;
             }
             if request.deadline <= now {

@@ -17,7 +17,7 @@ use crate::proto::op::Op;
 use crate::proto::response::{self, Header};
 use crate::proto::{code, request, xid};
 use crate::shared::Shared;
-use crate::watches::{WatchEvent, WatchKind, Watched, Watching};
+use crate::watches::{WatchEvent, WatchKind, Watching};
 
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,26 +104,11 @@ impl Conversation {
     }
 
     /// Appends a request to `out`, whose first byte is the `flushed`-th of the connection. `now` is before the write.
-    pub(crate) fn send(&mut self, mut request: Request, now: Duration, out: &mut Vec<u8>, flushed: u64) {
-        if let Watching::Ends(watched, epoch) = request.watching
-            && (epoch != self.shared.epoch() || self.is_wanted(request.frame.path(), watched))
-        {
-            return request.settle(Ok(Reply::default()));
-        }
+    pub(crate) fn send(&mut self, request: Request, now: Duration, out: &mut Vec<u8>, flushed: u64) {
         let proves = if request.confirms { self.contacts.proven_by_sync(now) } else { None };
         let offset = flushed + out.len() as u64;
         out.extend_from_slice(request.frame.bytes());
         self.written.push_back(Written { request, sent: now, proves, offset });
-    }
-
-    /// Whether somebody of this client waits to hear of `watched` at `path`, or will when the answer comes that is to set the watch.
-    fn is_wanted(&self, path: &str, watched: Watched) -> bool {
-        let begins = |request: &Request| {
-            matches!(request.watching, Watching::Begins(kind) if kind.watched() == watched)
-                && request.frame.path() == path
-                && !request.is_unwanted()
-        };
-        self.shared.watches.has(path, watched) || self.written.iter().any(|written| begins(&written.request))
     }
 
     pub(crate) fn ping(&mut self, now: Duration, out: &mut Vec<u8>) {

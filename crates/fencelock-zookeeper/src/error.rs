@@ -58,8 +58,6 @@ pub enum ErrorKind {
     Unimplemented,
     /// The session is local to one server, which makes no ephemeral nodes for it.
     LocalSession,
-    /// The server has no such watch, or has it no more: it was heard, or its connection ended.
-    NoWatcher,
     /// Another error of the server, by its code.
     Other(i32),
 }

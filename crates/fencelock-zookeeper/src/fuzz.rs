@@ -19,7 +19,6 @@ use crate::proto::codec::Reader;
 use crate::proto::handshake::Response;
 use crate::proto::{multi, response};
 use crate::shared::Shared;
-use crate::watches::Watched;
 
 /// Reads `bytes` as each of the records that a server sends.
 pub fn records(bytes: &[u8]) {
@@ -102,7 +101,6 @@ fn questions(client: &Client) -> Vec<AnyAnswer> {
         any(client.set_data("/a", b"", None)),
         any(client.get_acl("/a")),
         any(client.multi(&several)),
-        any(client.remove_watches("/b", Watched::Node)),
         any(client.confirm()),
         any(client.own_ephemerals("/a")),
     ]

@@ -28,7 +28,7 @@
 //!   is answered with another one is over: [`Event::Expired`]. A server that sends something and no whole answer is left, too.
 //! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
-//! - **Watches** hear one event, across reconnects ([`Watch`]). A server is told to forget one by [`Client::remove_watches`].
+//! - **Watches** hear one event, across reconnects ([`Watch`]).
 //! - **Several operations at once**, all of them or none: [`Client::multi`].
 //! - **Read-only servers** are refused: they know nothing of the locks of the others.
 //! - **Limits**: frames are measured before they are sent ([`Config::max_frame`]), and before there is room made for what comes ([`Config::max_answer`]).
@@ -91,4 +91,4 @@ pub use net::{BoxFuture, Net, Stream, Tcp};
 pub use node::{CreateMode, Created, Stat};
 pub use shared::SessionInfo;
 pub use tls::Tls;
-pub use watches::{Watch, WatchEvent, Watched};
+pub use watches::{Watch, WatchEvent};

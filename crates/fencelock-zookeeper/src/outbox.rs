@@ -31,11 +31,6 @@ impl Request {
         self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Whether it need not be sent: nobody waits for the outcome, which is all that it was made for.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.is_unwanted() && !matches!(self.watching, Watching::Ends(..))
-    }
-
     /// Tells the outcome, once.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(answer) = self.answer.take() {
@@ -138,7 +133,7 @@ impl Outbox {
         let mut inner = self.lock();
         let mut expired = Vec::new();
         // All have the same patience, so that the line is in the order of the deadlines too.
-        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.is_idle()) {
+        while inner.waiting.front().is_some_and(|first| first.deadline <= now || first.is_unwanted()) {
             expired.extend(inner.waiting.pop_front());
         }
         let next = inner.waiting.front().map(|first| first.deadline);

@@ -37,15 +37,6 @@ impl WatchEvent {
     }
 }
 
-/// What servers tell apart of what is watched at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Watched {
-    /// The node: whether it is there, and its data.
-    Node,
-    /// Its children.
-    Children,
-}
-
 /// What the server was asked to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchKind {
@@ -58,14 +49,6 @@ pub(crate) enum WatchKind {
 }
 
 impl WatchKind {
-    /// A server keeps one watch for each path and one of these, however many were asked for.
-    pub(crate) fn watched(self) -> Watched {
-        match self {
-            Self::Data | Self::Absent => Watched::Node,
-            Self::Children => Watched::Children,
-        }
-    }
-
     fn hears(self, event: WatchEvent) -> bool {
         match event {
             WatchEvent::Created | WatchEvent::DataChanged => self != Self::Children,
@@ -80,8 +63,6 @@ impl WatchKind {
 pub(crate) enum Watching {
     Unchanged,
     Begins(WatchKind),
-    /// What was set on the connection with this number, and only there.
-    Ends(Watched, u64),
 }
 
 /// No further slot in a chain.
@@ -153,19 +134,6 @@ impl WatchTable {
         let wakers: Vec<Waker> = paths.iter().flat_map(|path| inner.tell(path, WatchEvent::SessionOver)).collect();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Whether anybody waits to hear of `watched` at `path`.
-    pub(crate) fn has(&self, path: &str, watched: Watched) -> bool {
-        let inner = self.lock();
-        let mut at = inner.by_path.get(path).copied().unwrap_or(END);
-        while let Some(slot) = inner.slots.get(at as usize) {
-            if slot.kind.watched() == watched {
-                return true;
-            }
-            at = slot.next;
-        }
-        false
     }
 
     /// Calls `each` with every path watched, and how.

@@ -50,7 +50,6 @@ fn meaning(code: i32) -> (ErrorKind, &'static str) {
         SESSION_MOVED => (ErrorKind::SessionMoved, "the session was continued on another connection"),
         -119 => (ErrorKind::ReadOnlyServer, "the server serves reads only"),
         -120 => (ErrorKind::LocalSession, "the session is local to this server, which makes no ephemeral nodes for it"),
-        -121 => (ErrorKind::NoWatcher, "the server has no such watch for this session"),
         -124 => (ErrorKind::AuthFailed, "the server takes requests only after credentials of another scheme"),
         -125 => (ErrorKind::QuotaExceeded, "a quota, or the limit of a session's ephemeral nodes, is exceeded"),
         -127 => (ErrorKind::Throttled, "the server has too many requests to take this one"),

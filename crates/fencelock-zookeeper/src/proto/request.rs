@@ -6,7 +6,6 @@ use super::op::Op;
 use super::xid;
 use crate::acl::Acl;
 use crate::node::CreateMode;
-use crate::watches::Watched;
 
 /// "Whatever version the node has."
 pub(super) const ANY_VERSION: i32 = -1;
@@ -61,15 +60,7 @@ pub(super) fn write_data(record: &mut Vec<u8>, data: &[u8], version: Option<i32>
     record.int(version.unwrap_or(ANY_VERSION));
 }
 
-pub(crate) fn remove_watches(chroot: &str, path: &str, watched: Watched) -> Frame {
-    let kind = match watched {
-        Watched::Children => 1,
-        Watched::Node => 2,
-    };
-    Frame::on_path(Op::RemoveWatches, chroot, path, 4).with(|record| record.int(kind))
-}
-
-/// `sync`, `get ACL` and the question for ephemeral nodes are only a path.
+/// `sync` and `get ACL` are only a path.
 pub(crate) fn path_only(op: Op, chroot: &str, path: &str) -> Frame {
     Frame::on_path(op, chroot, path, 0).finish()
 }

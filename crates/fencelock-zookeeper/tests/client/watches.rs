@@ -1,8 +1,8 @@
 //! Watches on a real server.
 
-use crate::common::{LASTING, PATIENCE, client_and_parent, event, put, soon, through};
-use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
-use fencelock_zookeeper::{Client, Config, CreateMode, ErrorKind, Event, WatchEvent, Watched};
+use crate::common::{client_and_parent, put, soon};
+use fencelock_testbed::zookeeper::shared;
+use fencelock_zookeeper::{CreateMode, ErrorKind, WatchEvent};
 use futures_util::FutureExt;
 
 #[tokio::test]
@@ -61,70 +61,6 @@ async fn a_read_that_finds_nothing_leaves_no_watch_behind() {
     let error = client.get_data_watched(&format!("{parent}/a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoNode);
     assert!(!is_watched(&format!("{parent}/a")).await);
-}
-
-#[tokio::test]
-async fn a_server_forgets_the_watches_that_it_is_told_to() {
-    let ensemble = Ensemble::start(Settings::default()).unwrap();
-    let config = Config::new(&ensemble.connect_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE);
-    let (client, _events) = Client::connect(config).await.unwrap();
-    let kept = || ensemble.server(0).monitor("zk_watch_count").unwrap();
-    let (absent, path) = ("/absent", "/zookeeper");
-    drop(client.exists_watched(absent).await.unwrap());
-    drop(client.get_data_watched(path).await.unwrap());
-    drop(client.get_children_watched(path).await.unwrap());
-    assert_eq!(kept(), 3, "a watch that was dropped stays at the server");
-    soon(client.remove_watches(absent, Watched::Node)).await.unwrap();
-    assert_eq!(kept(), 2);
-    soon(client.remove_watches(path, Watched::Node)).await.unwrap();
-    assert_eq!(kept(), 1);
-    // Nobody waits for the answer, and it is done all the same.
-    drop(client.remove_watches(path, Watched::Children));
-    soon(client.sync(path)).await.unwrap();
-    assert_eq!(kept(), 0);
-    for watched in [Watched::Node, Watched::Children] {
-        let error = soon(client.remove_watches(path, watched)).await.unwrap_err();
-        assert_eq!((error.kind(), error.code()), (ErrorKind::NoWatcher, Some(-121)), "{error}");
-        assert!(error.to_string().contains(path) && !error.outcome_unknown(), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn a_watch_that_somebody_waits_for_is_not_removed() {
-    let (client, parent) = client_and_parent().await;
-    for number in 0..50 {
-        let (_, _, dropped) = client.get_data_watched(&parent).await.unwrap();
-        let (_, _, mut kept) = client.get_data_watched(&parent).await.unwrap();
-        drop(dropped);
-        soon(client.remove_watches(&parent, Watched::Node)).await.unwrap();
-        client.set_data(&parent, b"x", None).await.unwrap();
-        assert_eq!(soon(kept.fired()).await, WatchEvent::DataChanged, "{number}");
-        // All three are on their way at once: the answer that sets the watch is not there when the removal is sent.
-        let reading = client.get_data_watched(&parent);
-        let removing = client.remove_watches(&parent, Watched::Node);
-        let reading_again = client.exists_watched(&parent);
-        let (_, _, mut read) = soon(reading).await.unwrap();
-        soon(removing).await.unwrap();
-        let (_, mut read_again) = soon(reading_again).await.unwrap();
-        client.set_data(&parent, b"y", None).await.unwrap();
-        assert_eq!(soon(read.fired()).await, WatchEvent::DataChanged, "{number}");
-        assert_eq!(soon(read_again.fired()).await, WatchEvent::DataChanged, "{number}");
-    }
-}
-
-#[tokio::test]
-async fn a_watch_whose_connection_ended_is_removed_with_nothing_asked() {
-    let (_, parent) = client_and_parent().await;
-    let (proxy, client, mut events) = through(LASTING).await;
-    let (_, _, watch) = client.get_data_watched(&parent).await.unwrap();
-    proxy.refuse();
-    proxy.reset();
-    event(&mut events, |event| matches!(event, Event::Disconnected { .. })).await;
-    drop(watch);
-    let removing = client.remove_watches(&parent, Watched::Node);
-    proxy.heal();
-    soon(removing).await.unwrap();
-    assert!(!is_watched(&parent).await);
 }
 
 /// Whether the shared server keeps a watch at `path` for anybody.

@@ -23,7 +23,6 @@
 //! | more nodes than a session can be closed with | `tests/deep/zookeeper/many.rs` | |
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
-mod alone;
 mod anew;
 mod breaks;
 mod cuts;

@@ -1,13 +1,12 @@
-//! Joining a queue: create and list in one round trip, or only create where the number tells who is ahead.
+//! Joining a queue: create and list, in one round trip.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
-use futures_util::future::{self, OptionFuture};
+use futures_util::future;
 
-use super::alone::{Plan, Proof};
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::note;
@@ -16,7 +15,7 @@ use super::path::Home;
 use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::View;
 use super::session::{Core, Found};
-use super::shared_listing::{Listed, Listing, Parent, Queue};
+use super::shared_listing::{Listed, Listing, Queue};
 use super::table::{Begun, Node};
 use super::waiter::Waiter;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,17 +41,10 @@ struct Draft {
     data: Vec<u8>,
 }
 
-/// Our node, and what it was found beside.
+/// Our node, and the children of its parent, itself included.
 struct Joined {
     node: Node,
-    sight: Sight,
-}
-
-enum Sight {
-    /// Nothing, as its number tells.
-    Alone,
-    /// These children of its parent, itself included.
-    Listed(Arc<Listing>),
+    listing: Arc<Listing>,
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
@@ -78,26 +70,9 @@ impl Joining<'_> {
         Draft { prefix, path, data }
     }
 
-    async fn create(&self, draft: &Draft) -> Result<Joined> {
-        // Where all locks share one parent, its numbers tell nothing about one of them.
-        let plan = || self.core.alone.plan(&self.entry.name, &self.core.client, self.home.parent());
-        match if self.has_one_parent() { Plan::List } else { plan() } {
-            Plan::Guess(proof) => match self.create_next(draft, proof).await? {
-                Some(joined) => Ok(joined),
-                None => self.create_and_list(draft, false).await,
-            },
-            Plan::ListWatched => self.create_and_list(draft, true).await,
-            Plan::List => self.create_and_list(draft, false).await,
-        }
-    }
-
     /// What this session knows of the queue.
     fn queue(&self) -> Arc<Queue> {
         self.core.listings.queue(&self.entry.name, self.layout.kind())
-    }
-
-    fn has_one_parent(&self) -> bool {
-        self.core.config.dialect.one_parent
     }
 
     fn create_node(&self, draft: &Draft) -> wire::Answer<wire::Created> {
@@ -105,48 +80,26 @@ impl Joining<'_> {
         self.core.client.create(&draft.path, &draft.data, CreateMode::EphemeralSequential, &acl)
     }
 
-    /// Creates the node, and lists only if it is not the next one after that of `proof`. `None` when the parent has gone.
-    async fn create_next(&self, draft: &Draft, proof: Box<Proof>) -> Result<Option<Joined>> {
-        let created = self.create_node(draft).await;
-        self.learn(&[], &created);
-        let created = match created {
-            Ok(created) => created,
-            Err(error) if error.kind() == Wire::NoNode => return Ok(None),
-            Err(error) => return Err(self.not_created(&error)),
-        };
-        let node = self.placed(&created, &draft.prefix).await?;
-        if let Some(proof) = proof.of_next(node, &self.core.client) {
-            self.core.alone.proved(&self.entry.name, proof);
-            return Ok(Some(Joined { node, sight: Sight::Alone }));
-        }
-        let listed = self.queue().list(&self.core.client, self.home.parent()).await;
-        self.joined(node, &created.path, listed).await.map(Some)
-    }
-
-    /// Creates the node and lists the children of its parent; if asked for, watches the parent as well.
-    async fn create_and_list(&self, draft: &Draft, watched: bool) -> Result<Joined> {
+    /// Creates the node and lists the children of its parent.
+    async fn create(&self, draft: &Draft) -> Result<Joined> {
         let client = &self.core.client;
         let queue = self.queue();
         let mut last = None;
         for attempt in 0..TRIES {
-            let epoch = client.connection_epoch();
             let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
             let created = self.create_node(draft);
-            let watch = (watched && attempt == 0).then(|| client.get_data_watched(self.home.parent()));
             let listed = queue.list(client, self.home.parent());
-            let (parents, created, watch, listed) =
-                future::join4(future::join_all(parents), created, OptionFuture::from(watch), listed).await;
+            let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
             if attempt == 0 {
                 self.learn(&parents, &created);
             }
             match created {
                 Ok(created) => {
                     let node = self.placed(&created, &draft.prefix).await?;
-                    let joined = self.joined(node, &created.path, listed).await?;
-                    if let Some(watch) = watch {
-                        self.prove(&joined, watch, epoch);
-                    }
-                    return Ok(joined);
+                    return match listed {
+                        Ok(listing) => Ok(Joined { node, listing }),
+                        Err(error) => Err(self.give_back(&created.path, fault("enter", &error)).await),
+                    };
                 }
                 Err(error) if error.kind() == Wire::NoNode => {
                     let is_refusal = |error: &wire::Error| !matches!(error.kind(), Wire::NodeExists | Wire::NoNode);
@@ -161,21 +114,6 @@ impl Joining<'_> {
         }
         let gone = || Error::new(ErrorKind::Unreachable, "enter", "the parent keeps going away").retryable();
         Err(last.map_or_else(gone, |error| self.not_created(&error)))
-    }
-
-    /// Whether our node is alone, as far as the next ones are to rely on it: the listing shows nothing else, below the very
-    /// parent that was watched before, and all was told on one connection.
-    fn prove(&self, joined: &Joined, watched: Watched, epoch: u64) {
-        let Sight::Listed(listing) = &joined.sight else { return };
-        let is_alone = listing.shows_only(&self.own_name(joined.node));
-        let proof = match watched {
-            Ok((_, parent, watch)) if is_alone && Parent::of(&parent) == listing.parent => Some(watch),
-            _ => None,
-        };
-        match proof.filter(|_| self.core.client.connection_epoch() == epoch) {
-            Some(watch) => self.core.alone.proved(&self.entry.name, Proof::listed(joined.node, watch, epoch)),
-            None => self.core.alone.doubt(&self.entry.name),
-        }
     }
 
     /// What our node is called.
@@ -239,13 +177,6 @@ impl Joining<'_> {
         }
     }
 
-    async fn joined(&self, node: Node, path: &str, listed: Listed) -> Result<Joined> {
-        match listed {
-            Ok(listing) => Ok(Joined { node, sight: Sight::Listed(listing) }),
-            Err(error) => Err(self.give_back(path, fault("enter", &error)).await),
-        }
-    }
-
     async fn adopt(&self, found: Found) -> Result<Joined> {
         let Found { path, stat, children, parent } = found;
         let listing = Arc::new(Listing::new(children, parent));
@@ -255,7 +186,7 @@ impl Joining<'_> {
         match self.grant(number, &stat) {
             Ok(node) => {
                 self.core.table.placed(self.entry.id, &self.entry.name, node);
-                Ok(Joined { node, sight: Sight::Listed(listing) })
+                Ok(Joined { node, listing })
             }
             Err(refused) => Err(self.give_back(&path, refused).await),
         }
@@ -268,7 +199,7 @@ impl Joining<'_> {
             Err(error) if error.kind() == Wire::NoNode => Arc::default(),
             Err(error) => return Err(fault("enter", &error)),
         };
-        Ok(Joined { node, sight: Sight::Listed(listing) })
+        Ok(Joined { node, listing })
     }
 
     /// Our node, if its number and its transaction can be used.
@@ -299,21 +230,13 @@ impl Joining<'_> {
     }
 
     async fn decide(&self, joined: Joined) -> Result<Entered> {
-        let Joined { node, sight } = joined;
-        let listing = match sight {
-            Sight::Alone => return Ok(self.granted(node, true)),
-            Sight::Listed(listing) => listing,
-        };
+        let Joined { node, listing } = joined;
         let name = self.own_name(node);
         let path = self.home.child(&name);
-        let is_alone = !self.has_one_parent() && listing.shows_only(&name);
-        if !is_alone {
-            self.core.alone.doubt(&self.entry.name);
-        }
         match listing.view(self.layout, self.home.key, &name, node.number) {
-            View::Granted { tell: false } => Ok(self.granted(node, is_alone)),
+            View::Granted { tell: false } => Ok(self.granted(node)),
             View::Granted { tell: true } => match self.core.mark("enter", &path, self.entry).await {
-                Ok(true) => Ok(self.granted(node, is_alone)),
+                Ok(true) => Ok(self.granted(node)),
                 Ok(false) => Ok(self.removed(node)),
                 Err(error) => Err(self.give_back(&path, error).await),
             },
@@ -323,7 +246,7 @@ impl Joining<'_> {
                     queue.shows(&listing, node.number);
                 }
                 let state = PlaceState::Waiting(waits.ahead);
-                Ok(self.place(node, state, Some(Waiter::new(queue, listing.parent, waits)), false))
+                Ok(self.place(node, state, Some(Waiter::new(queue, listing.parent, waits))))
             }
             View::Waits(_) => {
                 self.take_back(&path).await?;
@@ -338,21 +261,19 @@ impl Joining<'_> {
         }
     }
 
-    /// The place of a holder, which was the only one when it came, or was not.
-    fn granted(&self, node: Node, is_alone: bool) -> Entered {
+    fn granted(&self, node: Node) -> Entered {
         self.core.table.hold(self.entry.id, None);
-        self.place(node, PlaceState::Granted, None, is_alone)
+        self.place(node, PlaceState::Granted, None)
     }
 
     /// Its node is gone already.
     fn removed(&self, node: Node) -> Entered {
         self.core.table.forget(self.entry.id);
-        self.place(node, PlaceState::Lost(Loss::Removed), None, false)
+        self.place(node, PlaceState::Lost(Loss::Removed), None)
     }
 
-    fn place(&self, node: Node, state: PlaceState, waiter: Option<Box<Waiter>>, is_alone: bool) -> Entered {
-        let place = ZooKeeperPlace::new(self.core, self.entry, node, state, waiter);
-        Entered::In(Box::new(ZooKeeperPlace { is_alone, ..place }))
+    fn place(&self, node: Node, state: PlaceState, waiter: Option<Box<Waiter>>) -> Entered {
+        Entered::In(Box::new(ZooKeeperPlace::new(self.core, self.entry, node, state, waiter)))
     }
 
     async fn take_back(&self, path: &str) -> Result<()> {
@@ -361,6 +282,3 @@ impl Joining<'_> {
         Ok(())
     }
 }
-
-/// The answer to the read that sets a watch on the parent.
-type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;

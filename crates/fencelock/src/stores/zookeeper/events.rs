@@ -74,7 +74,6 @@ impl Events {
                 Poll::Ready(None | Some(wire::Event::Closed)) => return Poll::Ready(None),
                 Poll::Ready(Some(wire::Event::Disconnected { why })) => {
                     tracing::debug!(%why, "disconnected");
-                    self.core.upgrade().inspect(|core| core.alone.disconnected());
                 }
                 Poll::Ready(Some(wire::Event::Reconnected { server })) => {
                     tracing::debug!(%server, "reconnected");

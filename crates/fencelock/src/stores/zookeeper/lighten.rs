@@ -41,8 +41,6 @@ impl ZooKeeperPlace {
             self.go_on_lightening().await?;
             return Box::pin(self.lighten_to(claim)).await;
         }
-        // A second node of this place draws a number of its own, too.
-        self.is_alone = false;
         self.lighter.get_or_insert_with(|| Box::new(Lighter { claim, made_by: None }));
         self.go_on_lightening().await
     }

@@ -25,8 +25,6 @@ pub(super) struct ZooKeeperPlace {
     pub(super) entry: Option<Arc<Entry>>,
     /// A lighter claim under way.
     pub(super) lighter: Option<Box<Lighter>>,
-    /// Its node was the only child of its parent when it was created, and is the only one of this place.
-    pub(super) is_alone: bool,
 }
 
 /// Where the place stands, in few bytes.
@@ -48,7 +46,7 @@ impl ZooKeeperPlace {
     ) -> Self {
         let id = PlaceId { name: entry.name.clone(), request: entry.id };
         let entry = (entry.claim != Claim::MUTEX).then(|| Arc::clone(entry));
-        Self { core: Arc::clone(core), id, node, state, waiter, entry, lighter: None, is_alone: false }
+        Self { core: Arc::clone(core), id, node, state, waiter, entry, lighter: None }
     }
 
     pub(super) fn is_mutex(&self) -> bool {
@@ -120,15 +118,8 @@ impl Place for ZooKeeperPlace {
             if lighter.is_some() {
                 self.core.doubts.note(&self.id.name, request);
             }
-            // One try: after an answer that did not come, nothing is concluded from the next one.
-            let was_alone = std::mem::take(&mut self.is_alone);
             let left = match self.core.delete_place("leave", &self.id.name, request, (self.node, lighter)).await {
-                Ok(true) => {
-                    if was_alone {
-                        self.core.alone.left(&self.id.name, self.node);
-                    }
-                    Left::Released
-                }
+                Ok(true) => Left::Released,
                 Ok(false) => Left::AlreadyGone,
                 Err(error) => {
                     table.hold(request, None);

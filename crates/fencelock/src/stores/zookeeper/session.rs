@@ -8,7 +8,6 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::future::BoxFuture;
 
-use super::alone::Alone;
 use super::config::Config;
 use super::doubts::{Doubts, OwnNodes};
 use super::enter;
@@ -50,7 +49,6 @@ pub(super) struct Core {
     pub(super) table: Table,
     pub(super) doubts: Doubts,
     pub(super) listings: SharedListings,
-    pub(super) alone: Alone,
     pub(super) numbers: Numbers,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
@@ -65,7 +63,7 @@ impl Core {
         let id = client.session().id;
         let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
-        let (listings, alone, numbers) = (SharedListings::default(), Alone::default(), Numbers::default());
+        let (listings, numbers) = (SharedListings::default(), Numbers::default());
         Self {
             client,
             config,
@@ -75,7 +73,6 @@ impl Core {
             table,
             doubts: Doubts::default(),
             listings,
-            alone,
             numbers,
             parent_was_there,
             names_are_new,

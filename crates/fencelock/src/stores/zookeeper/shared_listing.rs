@@ -48,11 +48,6 @@ impl Listing {
         Self { children, parent, sorted: OnceLock::new() }
     }
 
-    /// Whether `mine` is the only child.
-    pub(super) fn shows_only(&self, mine: &str) -> bool {
-        matches!(&self.children[..], [only] if only == mine)
-    }
-
     /// What it says about `mine`, one of the nodes with the number `number`, in the queue that it was asked for.
     pub(super) fn view(&self, layout: Layout, key: &str, mine: &str, number: i64) -> View {
         let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
