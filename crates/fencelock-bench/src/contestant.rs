@@ -13,8 +13,6 @@ pub(crate) enum Contestant {
     Own,
     /// fencelock with its I/O thread on the second core.
     OwnApart,
-    /// As [`Contestant::Current`], and a waiter on ZooKeeper lists the queue when the one ahead of it is gone.
-    CurrentListed,
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
     CurrentPlain,
     /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
@@ -70,7 +68,7 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
@@ -79,7 +77,6 @@ impl Contestant {
         Self::RedissonFloor,
         Self::PgFloor,
         Self::Current,
-        Self::CurrentListed,
         Self::CurrentPlain,
         Self::CurrentRedisson,
         Self::Own,
@@ -120,7 +117,6 @@ impl Contestant {
             Self::Current => "fencelock, `Io::CurrentRuntime`",
             Self::Own => "fencelock, I/O thread, one core",
             Self::OwnApart => "fencelock, I/O thread on the other core",
-            Self::CurrentListed => "fencelock, `Io::CurrentRuntime`, `handover=list`",
             Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
             Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
             Self::ZkFloor => "floor: the bare requests, without a list",
@@ -152,7 +148,7 @@ impl Contestant {
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
         matches!(self, Self::Current | Self::Own | Self::OwnApart)
-            || matches!(self, Self::CurrentListed | Self::CurrentPlain | Self::CurrentRedisson)
+            || matches!(self, Self::CurrentPlain | Self::CurrentRedisson)
     }
 
     /// Whether it is somebody else's lock on a server.
@@ -165,7 +161,7 @@ impl Contestant {
     pub(crate) const fn is_on(self, store: Store) -> bool {
         match self {
             Self::Current | Self::Own | Self::OwnApart => true,
-            Self::CurrentListed | Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
+            Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
             Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
             Self::PgFloor | Self::PgTable | Self::PgShedLock | Self::PgAdvisory => matches!(store, Store::Postgres),

@@ -388,7 +388,7 @@ impl ClientBuilder {
     ///
     /// | URL | options of its own |
     /// |---|---|
-    /// | `zk://[user:password@]host[:2181],host2/parent` | `layout` (`curator`, `kazoo`, `shared`), `tick_ms`, `handover` (`watch`, `list`), `max_frame_bytes`, `max_answer_bytes` |
+    /// | `zk://[user:password@]host[:2181],host2/parent` | `layout` (`curator`, `kazoo`, `shared`), `tick_ms`, `max_frame_bytes`, `max_answer_bytes` |
     /// | `zks://host:2281/parent` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `redis://[user:password@]host[:6379][/database]` | `layout` (`fair`; `plain`, the keys of `SET NX` clients; `redisson`, `redisson-fenced`), `prefix` |
     /// | `rediss://host/0` | the same, and `tls_ca`, `tls_cert`, `tls_key` |

@@ -57,7 +57,7 @@ impl Way {
     fn contestants(self, run: &Run) -> Vec<Contestant> {
         let mut contestants = match self {
             // Where nobody waits there is one way to hand over.
-            Self::Apart => run.bench.present_but(&[Contestant::CurrentListed]),
+            Self::Apart => run.bench.present_but(&[]),
             Self::Together | Self::Processes => run.bench.waiting(),
         };
         let store = run.bench.store;

@@ -30,7 +30,7 @@ pub(crate) struct Held {
 }
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
-    let mut contestants = run.bench.present_but(&[Contestant::OwnApart, Contestant::CurrentListed]);
+    let mut contestants = run.bench.present_but(&[Contestant::OwnApart]);
     // Of others only clients of a server keep something for each lock.
     contestants.retain(|contestant| contestant.is_fencelock() || contestant.is_peer());
     let round = |contestant| round(run, contestant);

@@ -124,11 +124,9 @@ enum Contender {
 impl Contender {
     async fn new(args: &Args) -> Result<Self> {
         Ok(match args.contestant {
-            Contestant::Current
-            | Contestant::CurrentListed
-            | Contestant::CurrentPlain
-            | Contestant::CurrentRedisson
-            | Contestant::Own => Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?)),
+            Contestant::Current | Contestant::CurrentPlain | Contestant::CurrentRedisson | Contestant::Own => {
+                Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?))
+            }
             Contestant::OwnApart => {
                 // The I/O thread inherits the cores of the thread that makes it.
                 let [main, beside] = args.core[..] else { bail!("two cores are needed") };

@@ -75,7 +75,6 @@ impl Ours {
             _ => Io::CurrentRuntime,
         };
         let url = match contestant {
-            Contestant::CurrentListed => format!("{url}&handover=list"),
             Contestant::CurrentPlain => format!("{url}&layout=plain"),
             Contestant::CurrentRedisson => format!("{url}&layout=redisson"),
             _ => url.to_owned(),

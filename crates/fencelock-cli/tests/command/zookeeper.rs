@@ -96,7 +96,6 @@ fn wrong_urls_and_what_zookeeper_does_not_offer_are_wrong_usage() {
         (format!("zk://{server}"), "name the node under which the locks are"),
         (format!("zk://{server}/a//b"), "no part of a path"),
         (format!("zk://{server}/l?layout=etcd"), "curator kazoo shared"),
-        (format!("zk://{server}/l?handover=fast"), "watch"),
         (format!("zk://{server}/l?no_such=1"), "no_such"),
         (format!("zk://{server}/l?tick_ms={tick}&ttl_ms=1000"), "2s"),
         (format!("zk://me@{server}/l"), "user:password"),

@@ -47,7 +47,7 @@ async fn our_node_is_what_every_family_expects() {
 #[tokio::test]
 async fn whoever_has_a_smaller_number_is_waited_for_and_whoever_comes_later_is_not() {
     let lab = Lab::new().await;
-    for (number, options) in ["", "&handover=list", "&layout=kazoo", "&layout=kazoo&handover=list"].iter().enumerate() {
+    for (number, options) in ["", "&layout=kazoo"].iter().enumerate() {
         let client = lab.client(options).await;
         for (kind, contender) in CONTENDERS.iter().enumerate() {
             let name = format!("job-{number}-{kind}");
@@ -138,7 +138,7 @@ async fn another_kind_of_lock_ahead_is_a_conflict_and_nothing_is_left() {
 #[tokio::test]
 async fn a_holder_whose_node_is_deleted_is_told_at_once() {
     let lab = Lab::new().await;
-    for options in ["", "&handover=list"] {
+    for options in ["", "&layout=kazoo"] {
         let client = lab.client(options).await;
         for waited in [false, true] {
             let first = client.mutex("job").unwrap().acquire().await.unwrap();
@@ -165,7 +165,7 @@ async fn a_holder_whose_node_is_deleted_is_told_at_once() {
 #[tokio::test]
 async fn a_waiter_whose_node_is_deleted_queues_again_and_never_holds_beside_another() {
     let lab = Lab::new().await;
-    for options in ["", "&handover=list"] {
+    for options in ["", "&layout=kazoo"] {
         let inside = Arc::new(AtomicUsize::new(0));
         let holder = lab.client(options).await.mutex("job").unwrap().acquire().await.unwrap();
         let mut clients = Vec::new();

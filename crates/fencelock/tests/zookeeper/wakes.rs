@@ -38,6 +38,6 @@ async fn a_departure_notifies_whom_it_lets_in_and_one_more() {
 }
 
 #[tokio::test]
-async fn a_departure_notifies_no_more_where_waiters_list_and_names_are_kazoos() {
-    is_sparing("&layout=kazoo&handover=list").await;
+async fn a_departure_notifies_no_more_where_names_are_kazoos() {
+    is_sparing("&layout=kazoo").await;
 }

@@ -1,4 +1,4 @@
-//! The store `zk:` keeps the laws of time; all of them with the other way of handing over.
+//! The store `zk:` keeps the laws of time.
 
 use crate::fixtures;
 
@@ -11,13 +11,4 @@ mod as_kazoo {
         only = mutexes_and_writers,
         laws = timed
     );
-}
-
-// Only mutexes are handed over in two ways.
-mod by_listing {
-    fencelock_conformance::suite!("zk", || super::fixtures::zookeeper("handover=list"), only = mutexes);
-}
-
-mod as_kazoo_by_listing {
-    fencelock_conformance::suite!("zk", || super::fixtures::zookeeper("layout=kazoo&handover=list"), only = mutexes);
 }

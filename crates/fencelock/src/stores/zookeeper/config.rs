@@ -14,32 +14,13 @@ use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
 
 /// The options of a `zk:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] =
-    &["layout", "tick_ms", "handover", "max_frame_bytes", "max_answer_bytes", "password_file"];
+pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file"];
 /// The options of a `zks:` URL.
-pub(crate) const TLS_OPTIONS: &[&str] = &[
-    "layout",
-    "tick_ms",
-    "handover",
-    "max_frame_bytes",
-    "max_answer_bytes",
-    "password_file",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-];
+pub(crate) const TLS_OPTIONS: &[&str] =
+    &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file", "tls_ca", "tls_cert", "tls_key"];
 
 /// ZooKeeper's default for `tickTime`.
 pub(super) const TICK: Duration = Duration::from_secs(2);
-
-/// How a waiter learns that it is next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HandOver {
-    /// It watches the two ahead of it, and takes the departure of the last one for the grant.
-    Watch,
-    /// It watches the one ahead of it, and lists when that is gone.
-    List,
-}
 
 /// How an ensemble is reached and used.
 #[derive(Clone)]
@@ -53,7 +34,6 @@ pub(super) struct Config {
     pub(super) tick: Duration,
     /// Whether the URL says so, or it is presumed.
     pub(super) tick_is_given: bool,
-    pub(super) hand_over: HandOver,
     /// The longest request, and the longest answer; `None` for the client's default.
     pub(super) max_frame: Option<usize>,
     pub(super) max_answer: Option<usize>,
@@ -74,7 +54,6 @@ impl Config {
             dialect: dialect(url.take("layout"))?,
             tick: tick.unwrap_or(TICK),
             tick_is_given: tick.is_some(),
-            hand_over: hand_over(url.take("handover"))?,
             max_frame: limit(
                 url.take("max_frame_bytes"),
                 "max_frame_bytes is 4096 to 1073741824, as the servers' jute.maxbuffer",
@@ -210,14 +189,6 @@ fn dialect(given: Option<String>) -> Result<&'static Dialect> {
     })
 }
 
-fn hand_over(given: Option<String>) -> Result<HandOver> {
-    match given.as_deref() {
-        None | Some("watch") => Ok(HandOver::Watch),
-        Some("list") => Ok(HandOver::List),
-        Some(_) => Err(bad("the option handover is `watch` or `list`")),
-    }
-}
-
 fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> {
     /// A longer frame than the servers' largest possible one helps nobody.
     const MOST: usize = 1 << 30;
@@ -257,11 +228,11 @@ mod tests {
     fn servers_parent_and_options_are_taken_apart() {
         let plain = config("zk://h1/locks").unwrap();
         assert_eq!((&*plain.servers, &*plain.parent, plain.dialect.name), ("h1", "/locks", "curator"));
-        assert_eq!((plain.tick, plain.hand_over), (TICK, HandOver::Watch));
-        let full = "zk://me:p%40ss@h1:1,h2,[::1]:2183/a/b/?layout=kazoo&tick_ms=500&handover=list";
+        assert_eq!(plain.tick, TICK);
+        let full = "zk://me:p%40ss@h1:1,h2,[::1]:2183/a/b/?layout=kazoo&tick_ms=500";
         let full = config(full).unwrap();
         assert_eq!((&*full.servers, &*full.parent, full.dialect.name), ("h1:1,h2,[::1]:2183", "/a/b", "kazoo"));
-        assert_eq!((full.tick, full.hand_over), (Duration::from_millis(500), HandOver::List));
+        assert_eq!(full.tick, Duration::from_millis(500));
         assert!(
             matches!(full.credentials, Some((user, Secret::Given(password))) if user == "me" && password == "p@ss")
         );
@@ -287,7 +258,7 @@ mod tests {
             ("zk://h/locks?password_file=/x", "needs a user"),
             ("zk://h/locks?layout=etcd", "curator kazoo shared"),
             ("zk://h/locks?tick_ms=0", "1 ms"),
-            ("zk://h/locks?handover=maybe", "`list`"),
+            ("zk://h/locks?handover=list", "unknown option"),
             ("zk://h/locks?max_frame_bytes=1", "max_frame_bytes is 4096"),
             ("zk://h/locks?max_answer_bytes=1", "max_answer_bytes is 4096"),
             ("zk://h/locks?tls_ca=/ca", "unknown option"),

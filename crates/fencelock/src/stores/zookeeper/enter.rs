@@ -15,11 +15,10 @@ use super::path::Home;
 use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::View;
 use super::session::{Core, Found};
-use super::shared_listing::{Listed, Listing, Queue};
+use super::shared_listing::{Listing, Queue};
 use super::table::{Begun, Node};
 use super::waiter::Waiter;
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss};
 
 /// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
@@ -178,8 +177,7 @@ impl Joining<'_> {
     }
 
     async fn adopt(&self, found: Found) -> Result<Joined> {
-        let Found { path, stat, children, parent } = found;
-        let listing = Arc::new(Listing::new(children, parent));
+        let Found { path, stat, listing } = found;
         let name = path.rsplit_once('/').map_or("", |(_, node)| node);
         let number =
             own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
@@ -241,12 +239,8 @@ impl Joining<'_> {
                 Err(error) => Err(self.give_back(&path, error).await),
             },
             View::Waits(waits) if self.entry.wait => {
-                let queue = self.queue();
-                if self.entry.claim == Claim::MUTEX {
-                    queue.shows(&listing, node.number);
-                }
                 let state = PlaceState::Waiting(waits.ahead);
-                Ok(self.place(node, state, Some(Waiter::new(queue, listing.parent, waits))))
+                Ok(self.place(node, state, Some(Waiter::new(self.queue(), listing.parent, waits))))
             }
             View::Waits(_) => {
                 self.take_back(&path).await?;

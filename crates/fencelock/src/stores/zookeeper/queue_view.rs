@@ -40,7 +40,7 @@ pub(super) struct Waits {
 
 impl Waits {
     /// A mutex's, behind so many of which `nearest` is the last.
-    pub(super) fn behind(nearest: &str, second: Option<&str>, count: usize) -> Self {
+    fn behind(nearest: &str, second: Option<&str>, count: usize) -> Self {
         let hears = Hears::Departure([nearest.into()].into());
         Self { hears, second: second.map(Into::into), is_next: count == 1, ahead: Ahead::of(count, 1) }
     }
@@ -155,16 +155,6 @@ impl Sorted {
                 waits(Hears::Departure((0..position).map(|at| node(at).into()).collect()), false)
             }
         }
-    }
-
-    /// The nodes ahead of `mine`, front first; `None` when it is not in the listing, or when nodes of another kind are.
-    pub(super) fn ahead<'a>(&self, children: &'a [String], mine: &str, number: i64) -> Option<Vec<&'a str>> {
-        let is_known = self.aliens.is_empty()
-            && matches!(self.view(children, mine, number), View::Granted { .. } | View::Waits(_));
-        is_known.then(|| {
-            let ahead = self.contenders.iter().take_while(|(other, _)| *other < number);
-            ahead.map(|(_, at)| children[*at].as_str()).collect()
-        })
     }
 }
 

@@ -14,7 +14,8 @@ use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
-use super::shared_listing::{Parent, SharedListings};
+use super::shared_listing::{Listing, Parent, SharedListings};
+use super::show::or_nothing;
 use super::table::{Node, Nodes, Table};
 use crate::error::{ErrorKind, Result};
 use crate::kit::own_places;
@@ -139,16 +140,15 @@ impl Core {
         let synced = self.client.sync(home.parent());
         let listed = self.client.get_children(home.parent());
         synced.await.map_err(|error| fault("find request", &error))?;
-        let (children, parent) = match listed.await {
-            Ok((children, stat)) => (children, Parent::of(&stat)),
-            Err(error) if error.kind() == Wire::NoNode => (Vec::new(), Parent::default()),
-            Err(error) => return Err(fault("find request", &error)),
+        let listing = match or_nothing(listed.await).map_err(|error| fault("find request", &error))? {
+            Some((children, stat)) => Listing::new(children, Parent::of(&stat)),
+            None => Listing::default(),
         };
-        for child in children.iter().filter(|child| own_number(child, &prefix).is_some()) {
+        for child in listing.children.iter().filter(|child| own_number(child, &prefix).is_some()) {
             let path = home.child(child);
             let stat = self.client.exists(&path).await.map_err(|error| fault("find request", &error))?;
             if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.id) {
-                return Ok(Some(Found { path, stat, children, parent }));
+                return Ok(Some(Found { path, stat, listing: Arc::new(listing) }));
             }
         }
         self.doubts.note(name, id);
@@ -179,8 +179,7 @@ impl Core {
 pub(super) struct Found {
     pub(super) path: String,
     pub(super) stat: wire::Stat,
-    pub(super) children: Vec<String>,
-    pub(super) parent: Parent,
+    pub(super) listing: Arc<Listing>,
 }
 
 pub(super) struct ZooKeeperSession(pub(super) Arc<Core>);

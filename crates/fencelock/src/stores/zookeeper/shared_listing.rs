@@ -1,4 +1,4 @@
-//! What the places of one session tell each other of a queue: listings, and how far the front of one of mutexes has moved.
+//! What the places of one session share of a queue: listings, and how far the front of one of mutexes has moved.
 //!
 //! A listing serves everybody whose own node was asked for before the listing was: requests of one connection take effect in
 //! their order, so each finds itself in it, and it comes from one prefix of the commit order. So a crowd on one name needs
@@ -53,12 +53,6 @@ impl Listing {
         let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
         sorted.view(&self.children, mine, number)
     }
-
-    /// Those ahead of `mine`, front first; `None` when it is not listed, or when another kind of lock is.
-    pub(super) fn ahead(&self, layout: Layout, key: &str, mine: &str, number: i64) -> Option<Vec<&str>> {
-        let sorted = self.sorted.get_or_init(|| Sorted::of(layout, key, &self.children));
-        sorted.ahead(&self.children, mine, number)
-    }
 }
 
 /// How many listings of one queue are on their way at most; later callers share the next one. A few that come at once,
@@ -93,8 +87,6 @@ pub(super) struct Queue {
     next: SharedCall<Listed>,
     /// Under this parent, all numbers below have gone.
     front: Mutex<(Parent, i64)>,
-    /// A listing that shows every waiter of this session, and the number of the last of them.
-    shown: Mutex<Option<(i64, Arc<Listing>)>>,
 }
 
 /// A listing on its way.
@@ -119,8 +111,7 @@ impl SharedListings {
             queues.many = 2 * queues.by_name.len();
         }
         let front = Mutex::new((Parent::default(), i64::MIN));
-        let (turns, next, shown) = (Semaphore::new(AT_ONCE), SharedCall::default(), Mutex::default());
-        let queue = Arc::new(Queue { turns, next, front, shown });
+        let queue = Arc::new(Queue { turns: Semaphore::new(AT_ONCE), next: SharedCall::default(), front });
         match queues.by_name.entry(key) {
             Slot::Occupied(mut slot) => drop(slot.insert(Arc::downgrade(&queue))),
             Slot::Vacant(slot) => drop(slot.insert(Arc::downgrade(&queue))),
@@ -171,20 +162,6 @@ impl Queue {
     pub(super) fn begins_at(&self, parent: Parent, number: i64) {
         let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         *front = (*front).max((parent, number));
-    }
-
-    /// A waiter with `number` is in `listing`, and so is every waiter of this session that came before it.
-    pub(super) fn shows(&self, listing: &Arc<Listing>, number: i64) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_newer = |(last, known): &(i64, Arc<Listing>)| (listing.parent, number) >= (known.parent, *last);
-        if shown.as_ref().is_none_or(is_newer) {
-            *shown = Some((number, Arc::clone(listing)));
-        }
-    }
-
-    /// The listing that shows all of them. Nobody is ahead of one of them who is not in it.
-    pub(super) fn shown(&self) -> Option<Arc<Listing>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, listing)| Arc::clone(listing))
     }
 
     /// Whether it is known that nobody is ahead of `number` under `parent`.

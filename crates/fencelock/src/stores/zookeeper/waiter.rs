@@ -3,8 +3,8 @@
 //! - By **listing** the queue once what it has to hear of ([`Hears`]) was heard. A listing is shared with others of its session.
 //! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. It watches its own node as well, and
 //!   once the departure of one contender would let it in, that departure is the grant, with nothing asked in between. A waiter for a
-//!   mutex watches the two ahead of it. When the farther one goes, it lists, unless it is known that nobody was ahead of that one: a
-//!   listing showed just these two, or another place of this session has told how far the front has moved.
+//!   mutex watches the two ahead of it. When the farther one goes, it lists, unless its last listing showed just these two, or the farther
+//!   one was a holder of this session.
 //!
 //! Why the second is sound: numbers rise with every creation, so nobody appears ahead of a node that is there, and a
 //! listing sent after our own creation shows everybody ahead. A deletion is final, and the events of one connection come in
@@ -25,9 +25,7 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
 use futures_util::future;
 
-use super::config::HandOver;
 use super::fault::fault;
-use super::layout::QueueNode;
 use super::note;
 use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::{Hears, View, Waits};
@@ -39,7 +37,7 @@ use crate::store::Loss;
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
 pub(super) struct Waiter {
     /// What is known of the queue in this session.
-    pub(super) queue: Arc<Queue>,
+    queue: Arc<Queue>,
     /// Under which parent our node is.
     parent: Parent,
     /// What the last listing said; `None` when it has to be listed anew.
@@ -49,8 +47,6 @@ pub(super) struct Waiter {
     epoch: u64,
     /// The node before ours that was written into, by this version of it, and the queue was listed after that.
     seen_version: Option<Box<(Box<str>, i32)>>,
-    /// The one before has written into its node since the last listing.
-    is_told: bool,
     /// The one before was made by hand, and will not write into its node when it is granted.
     predecessor_never_marks_grant: bool,
 }
@@ -77,8 +73,6 @@ pub(super) enum Heard {
     Removed,
     /// The farther one of two is gone.
     SecondGone,
-    /// The one before was granted.
-    Told,
     /// Something changed: list.
     Changed,
 }
@@ -100,7 +94,6 @@ impl ZooKeeperPlace {
                 (Some(Heard::Granted), _) => self.is_granted(),
                 (Some(Heard::Removed), _) => self.is_lost(Loss::Removed),
                 (Some(Heard::SecondGone), _) => self.moved_up()?,
-                (Some(Heard::Told), Some(waiter)) => (waiter.waits, waiter.is_told) = (None, true),
                 (Some(Heard::Changed), Some(waiter)) => waiter.waits = None,
                 _ => {}
             }
@@ -108,8 +101,8 @@ impl ZooKeeperPlace {
         Ok(())
     }
 
-    /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left; numbers rise with
-    /// every creation, so nobody has come between.
+    /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left: numbers rise with every
+    /// creation, so nobody has come between. Otherwise the queue is listed.
     fn moved_up(&mut self) -> Result<()> {
         let home = self.core.config.home(&self.id.name)?;
         let layout = self.core.config.dialect.mutex();
@@ -117,9 +110,9 @@ impl ZooKeeperPlace {
         waiter.watches.retain(|(whose, _)| *whose != Whose::Second);
         let Some(waits) = &mut waiter.waits else { return Ok(()) };
         let second = waits.second.take().and_then(|node| layout.read(&node, home.key));
-        let was_first =
-            |ticket: &QueueNode| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, ticket.number);
-        if second.as_ref().is_some_and(was_first) {
+        let was_first = second
+            .is_some_and(|second| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, second.number));
+        if was_first {
             (waits.is_next, waits.ahead.waiters) = (true, 0);
             self.state = PlaceState::Waiting(waits.ahead);
         } else {
@@ -132,34 +125,19 @@ impl ZooKeeperPlace {
     async fn look(&mut self) -> Result<Option<Heard>> {
         let Some(waiter) = &self.waiter else { return Ok(None) };
         let home = self.core.config.home(&self.id.name)?;
-        if let Some(listing) = waiter.queue.shown().filter(|_| waiter.is_told)
-            && is_enough(&self.view(&listing, home.key)?)
-        {
-            return self.saw(&listing).await;
-        }
         match waiter.queue.list(&self.core.client, home.parent()).await {
             Ok(listing) => self.saw(&listing).await,
             Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
-            Err(error) if error.kind() == Wire::TooLarge && self.is_mutex() => self.look_along(&error).await,
             Err(error) => Err(fault("next", &error)),
         }
     }
 
-    /// What a listing says of our own node.
-    fn view(&self, listing: &Listing, key: &str) -> Result<View> {
-        let layout = self.core.config.layout_for(self.node.claim)?;
-        Ok(listing.view(layout, key, &self.own_name(key)?, self.node.number))
-    }
-
-    /// Takes what a listing says that was asked for after what was heard, or that is enough.
-    async fn saw(&mut self, listing: &Arc<Listing>) -> Result<Option<Heard>> {
+    /// Takes what a listing says that was asked for after what was heard.
+    async fn saw(&mut self, listing: &Listing) -> Result<Option<Heard>> {
         let home = self.core.config.home(&self.id.name)?;
+        let layout = self.core.config.layout_for(self.node.claim)?;
         let own = self.own_name(home.key)?;
-        let view = self.view(listing, home.key)?;
-        if let (Some(waiter), View::Granted { .. } | View::Waits(_)) = (&self.waiter, &view) {
-            waiter.queue.shows(listing, self.node.number);
-        }
-        let mut waits = match view {
+        let mut waits = match listing.view(layout, home.key, &own, self.node.number) {
             View::Granted { tell } => {
                 let is_there = !tell || self.tell_of_grant(&home.child(&own)).await?;
                 return Ok(Some(if is_there { Heard::Granted } else { Heard::Removed }));
@@ -174,37 +152,22 @@ impl ZooKeeperPlace {
         if waiter.predecessor_never_marks_grant && matches!(waits.hears, Hears::GrantOrDeparture(_)) {
             waits.hears = Hears::Children;
         }
-        self.is_behind(waits, listing.parent)?;
-        Ok(None)
-    }
-
-    /// Waits for this from now on, under this parent.
-    pub(super) fn is_behind(&mut self, waits: Waits, parent: Parent) -> Result<()> {
-        let home = self.core.config.home(&self.id.name)?;
         let wanted = self.wanted(&waits)?;
-        let first = match &waits.hears {
-            Hears::Departure(nodes) if self.is_mutex() && waits.ahead.waiters == 0 => nodes.first(),
-            _ => None,
-        };
-        let first = first.and_then(|node| self.core.config.dialect.mutex().read(node, home.key));
         self.state = PlaceState::Waiting(waits.ahead);
-        let Some(waiter) = &mut self.waiter else { return Ok(()) };
-        if let Some(first) = first {
-            waiter.queue.begins_at(parent, first.number);
-        }
+        let Some(waiter) = &mut self.waiter else { return Ok(None) };
         if waiter.epoch != self.core.client.connection_epoch() {
             waiter.watches.clear();
         }
         waiter.keep(&wanted);
-        (waiter.parent, waiter.waits, waiter.is_told) = (parent, Some(waits), false);
-        Ok(())
+        (waiter.parent, waiter.waits) = (listing.parent, Some(waits));
+        Ok(None)
     }
 
     /// What is to be watched while this is waited for: the farther one first and our own node last, so that a predecessor found gone
     /// was gone while our own node was still there.
     fn wanted(&self, waits: &Waits) -> Result<Vec<(Whose, String)>> {
         let home = self.core.config.home(&self.id.name)?;
-        let by_watch = self.core.config.hand_over == HandOver::Watch && (self.is_mutex() || waits.is_next);
+        let by_watch = self.is_mutex() || waits.is_next;
         Ok(match &waits.hears {
             Hears::Children => vec![(Whose::Parent, home.parent().to_owned())],
             Hears::GrantOrDeparture(node) => vec![(Whose::Predecessor, home.child(node))],
@@ -256,7 +219,7 @@ impl ZooKeeperPlace {
         }
         let is_fact = waiter.is_fact(&client);
         Ok(match gone[..] {
-            [] if is_told => Some(Heard::Told),
+            [] if is_told => Some(Heard::Changed),
             [] => None,
             [.., Whose::Own] => Some(Heard::Removed),
             [Whose::Nearest] if is_fact => Some(Heard::Granted),
@@ -276,7 +239,7 @@ impl ZooKeeperPlace {
             waiter.waits = None;
             (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.core.client.connection_epoch());
         }
-        self.saw(&Arc::new(Listing::new(children, Parent::of(&stat)))).await
+        self.saw(&Listing::new(children, Parent::of(&stat))).await
     }
 
     /// Waits for news of those ahead, and of our own node.
@@ -288,7 +251,6 @@ impl ZooKeeperPlace {
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
             (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.core.client) => Ok(Heard::Granted),
             (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
-            (Whose::Predecessor, WatchEvent::DataChanged) => Ok(Heard::Told),
             _ => Ok(Heard::Changed),
         }
     }
@@ -312,12 +274,11 @@ impl Waiter {
             watches: Vec::new(),
             epoch: 0,
             seen_version: None,
-            is_told: false,
             predecessor_never_marks_grant: false,
         })
     }
 
-    /// The place is granted: where the queue of mutexes begins now.
+    /// The place of a mutex is granted: all numbers before its own have gone.
     pub(super) fn begins_at(&self, number: i64) {
         self.queue.begins_at(self.parent, number);
     }
@@ -364,17 +325,6 @@ impl Waiter {
             Poll::Pending => None,
         });
         fired.min_by_key(|(whose, _)| *whose).map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-/// Whether a permit that was told of the grant before it need not list, by what a listing says that another one of its session has
-/// seen. Those ahead only go or become lighter, so it may be of any time after our node was created, if what follows finds out what has
-/// gone since: the mark in our own node, or the watches on all ahead.
-fn is_enough(view: &View) -> bool {
-    match view {
-        View::Granted { tell } => *tell,
-        View::Waits(waits) => matches!(waits.hears, Hears::Departure(_)),
-        View::Missing | View::Conflict(_) | View::Twice => false,
     }
 }
 
