@@ -50,8 +50,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     let layout = core.config.layout_for(entry.claim)?;
     let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
     let draft = joining.draft();
-    let joined = match core.table.begin(entry.id, entry.claim, &draft.path) {
-        Begun::Refused(full) => return Err(full.refused("enter")),
+    let joined = match core.table.begin(entry.id, entry.claim, &draft.path)? {
         Begun::Fresh => joining.create(&draft).await?,
         Begun::Doubtful => match core.find(&entry.name, entry.id, entry.claim).await? {
             Some(found) => joining.adopt(found).await?,

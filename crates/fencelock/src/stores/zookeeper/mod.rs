@@ -19,7 +19,6 @@ mod numbers;
 mod path;
 mod place;
 mod queue_view;
-mod room;
 mod session;
 mod shared_listing;
 mod show;

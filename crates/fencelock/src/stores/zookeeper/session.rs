@@ -63,7 +63,7 @@ impl Core {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
         let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
-        let table = Table::with_room(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
+        let table = Table::new(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
         let (listings, numbers) = (SharedListings::default(), Numbers::default());
         Self {
             client,

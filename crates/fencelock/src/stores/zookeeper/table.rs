@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use fencelock_zookeeper::{Watch, WatchEvent};
 
-use super::room::{Full, NUMBER, Room};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
 use crate::name::Name;
 use crate::queue::Claim;
@@ -35,37 +35,34 @@ impl Node {
     }
 }
 
-/// What is known of a request of this session, and what its nodes take of the [`Room`].
+/// The most contenders of one client. A server lists the paths of all ephemeral nodes of a session in the transaction that closes it
+/// (ZooKeeper 3.6 and newer), and does not start again with one in its log that is longer than `jute.maxbuffer` and
+/// `zookeeper.jute.maxbuffer.extrasize` together: ZOOKEEPER-4306, open in 3.9.5. With long names they are fewer: all of them fit into
+/// `jute.maxbuffer`, and the second nodes of downgrades into the extra size.
+const MOST: usize = 10_000;
+
+/// What stands beside each path in that list, in bytes: its length before it, and the longest number of a node at its end.
+const BESIDE_PATH: usize = 4 + 11;
+
+/// What is known of a request of this session.
 enum RequestFate {
     /// It was sent and not answered yet, or never: it may have made a node for this claim.
-    Doubtful(Claim, u32),
+    Doubtful(Claim),
     /// It made a node that nobody has left yet. Boxed: a map has room for more than is in it.
     Placed(Box<Placed>),
     /// Its node was deleted by somebody else, and why is being asked.
-    Ending(u32),
-}
-
-impl RequestFate {
-    fn bytes(&self) -> u32 {
-        match self {
-            Self::Doubtful(_, bytes) | Self::Ending(bytes) => *bytes,
-            Self::Placed(placed) => placed.bytes + placed.lighter.map_or(0, |(_, bytes)| bytes),
-        }
-    }
+    Ending,
 }
 
 struct Placed {
     name: Name,
     node: Node,
-    /// What the node takes of the [`Room`].
-    bytes: u32,
     /// On the node, once it is a holder's.
     watch: Option<Watch>,
     /// Its deletion was asked for.
     leaving: bool,
-    /// The claim of a second node, and what that takes of the [`Room`], while this one is about to be replaced by it: the place
-    /// ends with the last of them.
-    lighter: Option<(Claim, u32)>,
+    /// The claim of a second node, while this one is about to be replaced by it: the place ends with the last of them.
+    lighter: Option<Claim>,
 }
 
 /// The nodes that a request may have made.
@@ -90,14 +87,13 @@ pub(super) enum Begun {
     Fresh,
     Doubtful,
     Placed(Node),
-    /// Nothing: there is no room for another node.
-    Refused(Full),
 }
 
 /// The requests of one session whose effect may be in the store.
-#[derive(Default)]
 pub(super) struct Table {
     inner: Mutex<Inner>,
+    /// As the servers' `jute.maxbuffer`.
+    max_frame: usize,
     /// Rung by whatever the events of the session wait for.
     bell: Arc<Bell>,
 }
@@ -105,7 +101,8 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Inner {
     requests: HashMap<RequestId, RequestFate>,
-    room: Room,
+    /// The length of the longest path of a node so far.
+    longest: usize,
     /// Holders since the last [`Table::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
     /// Those from before it.
@@ -115,8 +112,7 @@ struct Inner {
 impl Inner {
     /// The node of a request is gone, and why is being asked; what was known of it.
     fn end(&mut self, id: RequestId) -> Option<RequestFate> {
-        let bytes = self.requests.get(&id).map_or(0, RequestFate::bytes);
-        self.requests.insert(id, RequestFate::Ending(bytes))
+        self.requests.insert(id, RequestFate::Ending)
     }
 
     /// Notes a holder to be watched; says whether it is the only one.
@@ -131,39 +127,49 @@ impl Table {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A table with room for nodes whose paths take so many bytes.
-    pub(super) fn with_room(most: usize) -> Self {
-        let inner = Inner { room: Room::of(most), ..Inner::default() };
-        Self { inner: Mutex::new(inner), bell: Arc::default() }
+    pub(super) fn new(max_frame: usize) -> Self {
+        Self { inner: Mutex::default(), max_frame, bell: Arc::default() }
     }
 
     /// Notes that `id` is about to be sent, for a node whose path is `path` and a number.
-    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Begun {
-        let Inner { requests, room, .. } = &mut *self.lock();
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exhausted`] when this client has as many contenders as a session may have.
+    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Begun> {
+        let Inner { requests, longest, .. } = &mut *self.lock();
         let count = requests.len();
         match requests.entry(id) {
-            Slot::Vacant(slot) => match room.take(path.len() + NUMBER, count) {
-                Ok(bytes) => {
-                    slot.insert(RequestFate::Doubtful(claim, bytes));
-                    Begun::Fresh
+            Slot::Vacant(slot) => {
+                let longest_now = path.len().max(*longest);
+                if count >= MOST.min(self.max_frame / (longest_now + BESIDE_PATH)) {
+                    return Err(self.full(count));
                 }
-                Err(full) => Begun::Refused(full),
-            },
-            Slot::Occupied(slot) => match slot.get() {
-                RequestFate::Doubtful(..) | RequestFate::Ending(_) => Begun::Doubtful,
+                *longest = longest_now;
+                slot.insert(RequestFate::Doubtful(claim));
+                Ok(Begun::Fresh)
+            }
+            Slot::Occupied(slot) => Ok(match slot.get() {
+                RequestFate::Doubtful(_) | RequestFate::Ending => Begun::Doubtful,
                 RequestFate::Placed(placed) => Begun::Placed(placed.node),
-            },
+            }),
         }
+    }
+
+    fn full(&self, contenders: usize) -> Error {
+        let message = "this client has as many contenders, held and waiting, as the servers can close a session with (ZOOKEEPER-4306): use several clients; with long names, raise jute.maxbuffer on all servers and then max_frame_bytes here";
+        Error::new(ErrorKind::Exhausted, "enter", message)
+            .with("contenders", contenders)
+            .with("max_frame_bytes", self.max_frame)
     }
 
     /// What a request may have in the store; `None` for nothing.
     pub(super) fn nodes(&self, id: RequestId) -> Option<Nodes> {
         self.lock().requests.get(&id).map(|known| match known {
-            RequestFate::Doubtful(claim, _) => Nodes::Doubtful(*claim),
+            RequestFate::Doubtful(claim) => Nodes::Doubtful(*claim),
             RequestFate::Placed(placed) => {
-                Nodes::Placed(placed.node, placed.lighter.map(|(claim, _)| placed.node.with(claim)))
+                Nodes::Placed(placed.node, placed.lighter.map(|claim| placed.node.with(claim)))
             }
-            RequestFate::Ending(_) => Nodes::Gone,
+            RequestFate::Ending => Nodes::Gone,
         })
     }
 
@@ -177,33 +183,22 @@ impl Table {
         }
     }
 
-    /// The node of a request is about to be replaced by one of this claim, at `path`; refused where there is no room for both.
-    pub(super) fn lightening(&self, id: RequestId, claim: Claim, path: &str) -> Result<(), Full> {
-        let Inner { requests, room, .. } = &mut *self.lock();
-        let count = requests.len();
-        if let Some(RequestFate::Placed(placed)) = requests.get_mut(&id)
-            && placed.lighter.is_none()
-        {
-            placed.lighter = Some((claim, room.take(path.len(), count)?));
+    /// The node of a request is about to be replaced by one of this claim.
+    pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
+        if let Some(RequestFate::Placed(placed)) = self.lock().requests.get_mut(&id) {
+            placed.lighter = Some(claim);
         }
-        Ok(())
     }
 
     /// The node of a request was replaced by one of this claim, which is to be watched.
     pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
-        let mut inner = self.lock();
-        let Inner { requests, room, .. } = &mut *inner;
-        let watch = match requests.get_mut(&id) {
+        let watch = match self.lock().requests.get_mut(&id) {
             Some(RequestFate::Placed(placed)) => {
-                placed.node = placed.node.with(claim);
-                if let Some((_, bytes)) = placed.lighter.take() {
-                    room.give_back(std::mem::replace(&mut placed.bytes, bytes));
-                }
+                (placed.node, placed.lighter) = (placed.node.with(claim), None);
                 placed.watch.take()
             }
             _ => None,
         };
-        drop(inner);
         drop(watch);
         self.hold(id, None);
     }
@@ -211,8 +206,7 @@ impl Table {
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
         let mut inner = self.lock();
-        let bytes = inner.requests.get(&id).map_or(0, RequestFate::bytes);
-        let placed = Placed { name: name.clone(), node, bytes, watch: None, leaving: false, lighter: None };
+        let placed = Placed { name: name.clone(), node, watch: None, leaving: false, lighter: None };
         let before = inner.requests.insert(id, RequestFate::Placed(Box::new(placed)));
         drop((inner, before));
     }
@@ -221,9 +215,6 @@ impl Table {
     pub(super) fn forget(&self, id: RequestId) -> bool {
         let mut inner = self.lock();
         let known = inner.requests.remove(&id);
-        if let Some(known) = &known {
-            inner.room.give_back(known.bytes());
-        }
         if inner.requests.capacity() > 1024 && inner.requests.len() < inner.requests.capacity() / 8 {
             inner.requests.shrink_to_fit();
         }
@@ -308,7 +299,7 @@ impl Table {
         let mut inner = self.lock();
         let heard = inner.requests.iter().filter_map(|(id, known)| match known {
             RequestFate::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            RequestFate::Doubtful(..) | RequestFate::Ending(_) => None,
+            RequestFate::Doubtful(_) | RequestFate::Ending => None,
         });
         let heard: Vec<_> = heard.collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
@@ -341,25 +332,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_placed_or_ending_takes_room_until_it_is_forgotten() {
+    fn what_is_in_doubt_placed_or_ending_counts_until_it_is_forgotten() {
         let path = "/locks/job/_c_00000000-0000-0000-0000-000000000000-lock-";
-        let table = Table::with_room(2 * (path.len() + 15) + 1);
+        let table = Table::new(2 * (path.len() + BESIDE_PATH) + 1);
         let begin = |number| table.begin(id(number), Claim::WRITER, path);
+        let is_full = |number| begin(number).is_err_and(|error| error.kind() == ErrorKind::Exhausted);
         let node = Node { number: 7, czxid: 100, claim: Claim::WRITER };
-        assert!(matches!((begin(1), begin(2), begin(3)), (Begun::Fresh, Begun::Fresh, Begun::Refused(_))));
-        assert!(matches!(begin(1), Begun::Doubtful), "it has its room already");
+        assert!(matches!((begin(1), begin(2)), (Ok(Begun::Fresh), Ok(Begun::Fresh))));
+        assert!(is_full(3) && matches!(begin(1), Ok(Begun::Doubtful)));
         table.placed(id(1), &Name::new("job").unwrap(), node);
-        assert!(matches!((begin(1), begin(3)), (Begun::Placed(_), Begun::Refused(_))));
-        assert!(table.lightening(id(1), Claim::READER, path).is_err());
+        assert!(is_full(3) && matches!(begin(1), Ok(Begun::Placed(_))));
         table.ending(id(2));
-        assert!(matches!(begin(3), Begun::Refused(_)));
+        assert!(is_full(3));
         table.forget(id(2));
-        table.lightening(id(1), Claim::READER, path).unwrap();
-        table.lightening(id(1), Claim::READER, path).unwrap();
-        assert!(matches!(begin(3), Begun::Refused(_)), "the place has two nodes");
-        table.lightened(id(1), Claim::READER);
-        assert!(matches!((begin(3), begin(4)), (Begun::Fresh, Begun::Refused(_))));
-        table.forget(id(1));
-        assert!(matches!((begin(4), begin(5)), (Begun::Fresh, Begun::Refused(_))));
+        assert!(table.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long beside the others");
+        assert!(matches!(begin(3), Ok(Begun::Fresh)));
+    }
+
+    #[test]
+    fn a_client_has_ten_thousand_contenders_at_most() {
+        let table = Table::new(usize::MAX);
+        assert!((0..10_000).all(|number| table.begin(id(number), Claim::MUTEX, "/locks/job").is_ok()));
+        let full = table.begin(id(10_000), Claim::MUTEX, "/locks/job").err().unwrap();
+        assert!(!full.is_retryable() && full.to_string().contains("contenders 10000"), "{full}");
     }
 }
