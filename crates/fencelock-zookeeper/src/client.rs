@@ -206,21 +206,6 @@ impl Client {
         })
     }
 
-    /// The paths of this session's own ephemeral nodes that begin with `beginning`, which may end with `/`, in no order. The answer is as long
-    /// as those paths, however many nodes others have beside them, and no access control list is asked.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unimplemented`] from servers before 3.6, which close the connection after that answer; the session stays.
-    pub fn own_ephemerals(&self, beginning: &str) -> Answer<Vec<String>> {
-        if let Some(refused) = refuse(Op::OwnEphemerals, beginning, true) {
-            return refused;
-        }
-        self.ask(request::path_only(Op::OwnEphemerals, self.chroot(), beginning), |reply, asked| {
-            let paths = decode(&reply, response::paths)?;
-            paths.iter().map(|path| answer::below_chroot(path, asked)).collect()
-        })
-    }
-
     /// A node's access control list.
     ///
     /// # Errors

@@ -28,7 +28,6 @@ pub fn records(bytes: &[u8]) {
     let _ = response::created(&mut reader());
     let _ = response::data(&mut reader());
     let _ = response::children(&mut reader());
-    let _ = response::paths(&mut reader());
     let _ = response::acl(&mut reader());
     let _ = response::notification(&mut reader());
     let _ = multi::response(&mut reader());
@@ -102,7 +101,6 @@ fn questions(client: &Client) -> Vec<AnyAnswer> {
         any(client.get_acl("/a")),
         any(client.multi(&several)),
         any(client.confirm()),
-        any(client.own_ephemerals("/a")),
     ]
 }
 

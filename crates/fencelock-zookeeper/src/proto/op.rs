@@ -19,7 +19,6 @@ pub(crate) enum Op {
     CreateContainer = 19,
     Auth = 100,
     SetWatches = 101,
-    OwnEphemerals = 103,
     Close = -11,
 }
 
@@ -50,7 +49,6 @@ impl Op {
             Self::Create | Self::CreateContainer => "create",
             Self::Auth => "authenticate",
             Self::SetWatches => "set watches",
-            Self::OwnEphemerals => "get own ephemeral nodes",
             Self::Close => "close the session",
         }
     }

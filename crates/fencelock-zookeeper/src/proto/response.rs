@@ -79,10 +79,6 @@ pub(crate) fn children(reader: &mut Reader<'_>) -> Result<(Vec<String>, Stat), M
     Ok((reader.list(4, Reader::text)?, Stat::read(reader)?))
 }
 
-pub(crate) fn paths(reader: &mut Reader<'_>) -> Result<Vec<String>, Malformed> {
-    reader.list(4, Reader::text)
-}
-
 pub(crate) fn acl(reader: &mut Reader<'_>) -> Result<(Vec<Acl>, Stat), Malformed> {
     Ok((acl_list(reader)?, Stat::read(reader)?))
 }

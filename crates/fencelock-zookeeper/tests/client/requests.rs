@@ -222,35 +222,6 @@ async fn credentials_that_no_server_understands_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn the_ephemeral_nodes_of_a_session_are_told_to_it_whatever_is_beside_them() {
-    let (stranger, parent) = client_and_parent().await;
-    let at = |name: &str| format!("{parent}/{name}");
-    for name in ["a", "a/x", "b"] {
-        put(&stranger, &at(name), CreateMode::Persistent).await;
-    }
-    put(&stranger, &at("a/his"), CreateMode::Ephemeral).await;
-    let chroot = format!("{}{parent}", shared().address());
-    let (client, _) = Client::connect(fencelock_zookeeper::Config::new(&chroot).unwrap()).await.unwrap();
-    for path in ["/a/mine", "/a/x/mine", "/b/mine"] {
-        put(&client, path, CreateMode::Ephemeral).await;
-    }
-    // Nobody may read there.
-    let closed = [Acl { permissions: Permissions::DELETE, ..Acl::open() }];
-    stranger.set_acl(&at("a"), &closed, None).await.unwrap();
-    assert_eq!(client.get_children("/a").await.unwrap_err().kind(), ErrorKind::NoAuth);
-    let own = async |beginning: &str| {
-        let mut paths = client.own_ephemerals(beginning).await.unwrap();
-        paths.sort();
-        paths
-    };
-    assert_eq!(own("/a/").await, ["/a/mine", "/a/x/mine"]);
-    assert_eq!(own("/a/m").await, ["/a/mine"]);
-    assert_eq!(own("/c").await, [""; 0]);
-    assert_eq!(own("/").await.len(), 3);
-    assert_eq!(client.own_ephemerals("a").await.unwrap_err().kind(), ErrorKind::BadArguments);
-}
-
-#[tokio::test]
 async fn the_session_timeout_is_what_the_server_grants() {
     let (client, _) = Client::connect(config().session_timeout(Duration::from_millis(20))).await.unwrap();
     assert_eq!(client.session().timeout, Duration::from_secs(1));

@@ -7,13 +7,13 @@ use fencelock::store::{Left, RequestId, Standing};
 use fencelock::{Claim, Name};
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::shared;
-use fencelock_zookeeper::{Acl, CreateMode, Permissions};
+use fencelock_zookeeper::CreateMode;
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::half_way::Near;
-use crate::lab::{Lab, soon};
+use crate::lab::soon;
 
 const EPHEMERAL: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
@@ -91,19 +91,15 @@ fn node(letter: char, number: u64, mark: &str) -> String {
 impl Near {
     /// Renews until `name` has these nodes.
     async fn renew_until(&mut self, name: &str, nodes: &[String]) {
-        self.renew_until_so(async |lab| lab.children(name).await == nodes).await;
-    }
-
-    async fn renew_until_so(&mut self, is_so: impl AsyncFn(&Lab) -> bool) {
         let Self { lab, opened, .. } = self;
         soon(async {
             loop {
                 let renewed = async {
                     let _ = opened.session.renew(&[]).await;
-                    is_so(lab).await
+                    lab.children(name).await == nodes
                 };
                 tokio::select! {
-                    is_so = renewed => if is_so { return },
+                    are_there = renewed => if are_there { return },
                     _ = opened.events.next() => {}
                 }
             }
@@ -142,23 +138,6 @@ async fn a_node_that_appears_after_its_request_was_withdrawn_is_deleted_and_nobo
     near.appears(&ear, &below, EPHEMERAL_SEQUENTIAL).await;
     assert_eq!(near.lab.children("job").await.len(), 2);
     near.renew_until("job", &[others.trim_start_matches("job/").to_owned()]).await;
-}
-
-#[tokio::test]
-async fn a_node_that_appears_late_below_a_parent_that_cannot_be_listed_is_deleted() {
-    let ear = Ear::new().await;
-    let mut near = Near::by(ear.address).await;
-    near.lock("job", Claim::MUTEX).await;
-    let parent = near.lab.path("job");
-    let may = [Permissions::CREATE, Permissions::DELETE].map(|permissions| Acl { permissions, ..Acl::open() });
-    near.lab.hands.set_acl(&parent, &may, None).await.unwrap();
-    near.proxy.cut_after(0, Way::Up);
-    assert!(near.place("job", Claim::MUTEX, 2).await.is_err());
-    soon(near.opened.session.withdraw(&Name::new("job").unwrap(), id(2))).await.unwrap();
-    near.appears(&ear, &format!("job/{}", node('a', 2, "lock-")), EPHEMERAL_SEQUENTIAL).await;
-    let count = async |lab: &Lab| lab.hands.exists(&parent).await.unwrap().unwrap().num_children;
-    assert_eq!(count(&near.lab).await, 1);
-    near.renew_until_so(async |lab| count(lab).await == 0).await;
 }
 
 #[tokio::test]

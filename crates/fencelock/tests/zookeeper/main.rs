@@ -35,7 +35,6 @@ mod lab;
 mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
-mod older;
 mod reach;
 mod requests;
 mod sequence;

@@ -9,11 +9,12 @@ use fencelock_zookeeper::ErrorKind as Wire;
 use futures_core::future::BoxFuture;
 
 use super::config::Config;
-use super::doubts::{Doubts, OwnNodes};
+use super::doubts::Doubts;
 use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
+use super::path::Home;
 use super::shared_listing::{Listing, Parent, SharedListings};
 use super::show::or_nothing;
 use super::table::{Node, Nodes, Table};
@@ -55,7 +56,6 @@ pub(super) struct Core {
     pub(super) parent_was_there: AtomicBool,
     /// The last lock whose parent was looked for had none yet.
     pub(super) names_are_new: AtomicBool,
-    pub(super) own_nodes: OwnNodes,
     over: OnceLock<Loss>,
 }
 
@@ -77,7 +77,6 @@ impl Core {
             numbers,
             parent_was_there,
             names_are_new,
-            own_nodes: OwnNodes::default(),
             over: OnceLock::new(),
         }
     }
@@ -132,27 +131,46 @@ impl Core {
         Ok(self.delete(operation, &self.path(name, id, node)?).await? || was_there)
     }
 
-    /// The node that a request made whose answer was lost, by its id and by our session. Whatever was sent before on any
+    /// The nodes of our session among those that are asked for, and the listing that showed them. Whatever was sent before on any
     /// connection of this session has taken effect by now, or does not, with the exception that [`Doubts`] is for.
-    pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
-        let home = self.config.home(name)?;
-        let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
+    pub(super) async fn own_nodes(
+        &self,
+        home: &Home<'_>,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> wire::Result<(Listing, Vec<(String, wire::Stat)>)> {
         let synced = self.client.sync(home.parent());
         let listed = self.client.get_children(home.parent());
-        synced.await.map_err(|error| fault("find request", &error))?;
-        let listing = match or_nothing(listed.await).map_err(|error| fault("find request", &error))? {
+        synced.await?;
+        let listing = match or_nothing(listed.await)? {
             Some((children, stat)) => Listing::new(children, Parent::of(&stat)),
             None => Listing::default(),
         };
-        for child in listing.children.iter().filter(|child| own_number(child, &prefix).is_some()) {
-            let path = home.child(child);
-            let stat = self.client.exists(&path).await.map_err(|error| fault("find request", &error))?;
-            if let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == self.id) {
-                return Ok(Some(Found { path, stat, listing: Arc::new(listing) }));
-            }
+        let mut own = Vec::new();
+        for node in listing.children.iter().filter(|node| is_asked_for(node)) {
+            let stat = self.client.exists(&home.child(node)).await?;
+            own.extend(stat.filter(|stat| stat.ephemeral_owner == self.id).map(|stat| (node.clone(), stat)));
         }
-        self.doubts.note(name, id);
-        Ok(None)
+        Ok((listing, own))
+    }
+
+    /// The node that a request made whose answer was lost, by its id and by our session.
+    pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
+        let home = self.config.home(name)?;
+        let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
+        let found = self.own_nodes(&home, |node| own_number(node, &prefix).is_some()).await;
+        let (listing, own) = found.map_err(|error| fault("find request", &error))?;
+        let Some((node, stat)) = own.into_iter().next() else {
+            self.doubts.note(name, id);
+            return Ok(None);
+        };
+        Ok(Some(Found { path: home.child(&node), stat, listing: Arc::new(listing) }))
+    }
+
+    async fn delete_doubtful(&self, name: &Name, id: RequestId, claim: Claim) -> Result<()> {
+        if let Some(found) = self.find(name, id, claim).await? {
+            self.delete("cancel", &found.path).await?;
+        }
+        Ok(())
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
@@ -163,7 +181,7 @@ impl Core {
                 self.table.unwatch(id);
                 self.delete_place("cancel", name, id, (node, lighter)).await?;
             }
-            Some(Nodes::Doubtful(claim)) => match self.delete_own(name, id, claim).await {
+            Some(Nodes::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
                 Ok(()) => {}
                 // Nothing takes effect in a session that is over.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
