@@ -194,7 +194,6 @@ pub(crate) struct ShownBeside {
     what: &'static str,
     contenders: usize,
     waits: &'static str,
-    owner: Option<String>,
 }
 
 impl ShownBeside {
@@ -207,19 +206,17 @@ impl ShownBeside {
             what: beside.what,
             contenders: beside.contenders,
             waits: if beside.waits == Waits::No { "no" } else { "perhaps" },
-            owner: beside.owner.as_ref().map(ToString::to_string),
         }
     }
 
     /// What is wrong with `name`.
     pub(crate) fn warning(&self, name: &str) -> String {
-        let Self { what, contenders, waits, owner } = self;
-        let first = owner.as_ref().map_or_else(String::new, |owner| format!(", the first by {owner}"));
+        let Self { what, contenders, waits } = self;
         let wrong = match *waits {
             "no" => "does not wait for those ahead: the lock can be held by several at once",
             _ => "may not wait for those ahead, which the store does not tell: the lock may be held by several at once",
         };
-        format!("{name}: {what} ({contenders} of them{first}) {wrong}")
+        format!("{name}: {what} ({contenders} of them) {wrong}")
     }
 }
 

@@ -1,7 +1,6 @@
 //! The verbs, one file each, and what they share: the store they speak to.
 
 mod bench;
-mod beside;
 mod r#break;
 mod completions;
 mod doctor;

@@ -17,7 +17,6 @@ use fencelock::{
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
-use super::beside::Beside;
 use super::elect::Elect;
 use super::several::{self, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
@@ -467,7 +466,6 @@ impl Run {
         let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
         {
             Ok(Ok(job)) => {
-                let beside = (!self.quiet).then(|| Beside::look_for(client, &self.names));
                 let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
                 // A command that could not begin has done nothing that others need not do.
                 let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
@@ -475,9 +473,6 @@ impl Run {
                     && !not_begun.contains(ending)
                 {
                     stayed = self.stay(&guard, until, signals).await;
-                }
-                if let Some(beside) = beside {
-                    beside.finish().await;
                 }
                 ended
             }

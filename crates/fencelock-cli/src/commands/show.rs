@@ -20,8 +20,8 @@ const BREAKS: usize = 5;
 /// held twice: its row and a warning say so.
 ///
 /// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page),
-/// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, `waits`, "no" or "perhaps",
-/// and `owner`), `strangers` (things in the store that only look like contenders) and
+/// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or
+/// "perhaps"), `strangers` (things in the store that only look like contenders) and
 /// `breaks` (grants that `fencelock break` ended, as far as the store keeps them: `at`, `token`, `claim`, `host`, `pid`,
 /// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder", "waiter", or of another client
 /// "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and `capacity`

@@ -65,7 +65,6 @@ pub(crate) fn note(mut read: NoteRead) -> NoteRead {
 
 pub(crate) fn queue(mut queue: Queue) -> Queue {
     queue.contenders.iter_mut().for_each(contender);
-    queue.beside.iter_mut().flat_map(|beside| &mut beside.owner).for_each(owner);
     for stranger in &mut queue.strangers {
         if let Some(shown) = cleaned(stranger) {
             *stranger = shown;

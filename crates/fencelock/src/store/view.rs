@@ -174,6 +174,4 @@ pub struct Beside {
     pub contenders: usize,
     /// Whether they wait for the contenders ahead of them, [`Waits::No`] or [`Waits::Perhaps`].
     pub waits: Waits,
-    /// Who the first of them is, where the queue does not show it and the store tells.
-    pub owner: Option<Owner>,
 }

@@ -128,7 +128,7 @@ pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
     for Foreign { what, waits } in foreign.iter().flatten().filter(|foreign| foreign.waits != Waits::Yes) {
         match found.iter_mut().find(|beside| beside.what == *what && beside.waits == *waits) {
             Some(beside) => beside.contenders += 1,
-            None => found.push(Beside { what, contenders: 1, waits: *waits, owner: None }),
+            None => found.push(Beside { what, contenders: 1, waits: *waits }),
         }
     }
     found

@@ -3,7 +3,6 @@
 //! A lock lives as long as its session does, and only the servers judge that. `NOTES.md` beside this file has the layout,
 //! who else it excludes, and what a failover and a restored backup do.
 
-mod beside;
 mod breaks;
 mod config;
 mod dialect;

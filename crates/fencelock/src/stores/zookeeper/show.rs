@@ -8,7 +8,6 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
 use futures_util::future;
 
-use super::beside::{self, Others};
 use super::config::Config;
 use super::foreign;
 use super::layout::{QueueNode, disturbs_curator, request_of};
@@ -78,7 +77,7 @@ pub(super) async fn queue(
     home: &Home<'_>,
     page: Page,
 ) -> Answered<Queue> {
-    let mut listed = Listed::ask(client, config, home).await?;
+    let listed = Listed::ask(client, config, home).await?;
     numbers::warn(home, listed.line.last().map_or(0, |(ticket, _)| ticket.number));
     let all = listed.line.len();
     let (start, end) = (page.skip.min(all), page.skip.saturating_add(page.limit).min(all));
@@ -95,8 +94,7 @@ pub(super) async fn queue(
     for (contender, token) in shown.iter_mut().take(holders) {
         contender.grant = Some(Grant::new(*token));
     }
-    let mut beside = foreign::beside(&listed.foreign);
-    beside.extend(beside::beside(client, home, &mut listed.others).await?);
+    let beside = foreign::beside(&listed.foreign);
     let strangers = strangers(client, home, listed.others).await?;
     let contenders = shown.into_iter().map(|(contender, _)| contender).collect();
     Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers })
@@ -197,80 +195,53 @@ pub(super) struct NameList {
     client: wire::Client,
     /// The nodes that are still to be listed.
     waiting: Vec<String>,
-    others: Others,
-    /// Told at the end: what is part of another client's lock is known when all of it was seen.
-    names: BTreeSet<Name>,
-    is_told: bool,
 }
 
 impl NameList {
     pub(super) fn new(client: wire::Client) -> Self {
-        let waiting = vec![String::new()];
-        Self { client, waiting, others: Others::default(), names: BTreeSet::new(), is_told: false }
+        Self { client, waiting: vec![String::new()] }
     }
 
-    /// Lists some more nodes; `None` after the names were told.
+    /// Lists some more nodes; `None` when all were.
     pub(super) async fn go_on(mut self, config: &Config, prefix: &str) -> Answered<Option<(Vec<Name>, Option<Self>)>> {
-        if self.is_told {
+        if self.waiting.is_empty() {
             return Ok(None);
         }
         let batch = self.waiting.split_off(self.waiting.len().saturating_sub(BATCH));
         let paths: Vec<String> = batch.iter().map(|below| path_of(config, below)).collect();
         let lists = future::join_all(paths.iter().map(|path| self.client.get_children(path))).await;
+        let mut names = BTreeSet::new();
         for (below, listed) in batch.iter().zip(lists) {
-            self.add_node(config, prefix, below, listed)?;
+            let found = self.found_in(config, prefix, below, listed)?;
+            names.extend(found.iter().filter(|name| name.starts_with(prefix)).filter_map(|name| Name::new(name).ok()));
         }
-        if !self.waiting.is_empty() {
-            return Ok(Some((Vec::new(), Some(self))));
-        }
-        self.is_told = true;
-        let guards: Vec<Name> = self.others.guards.iter().filter_map(|guard| Name::new(guard).ok()).collect();
-        self.names.retain(|name| !guards.contains(name));
-        Ok(Some((std::mem::take(&mut self.names).into_iter().collect(), Some(self))))
+        Ok(Some((names.into_iter().collect(), Some(self))))
     }
 
-    /// Takes what is in the node `below`, and what is to be listed next.
-    fn add_node(
+    /// The names that the node `below` is or has contenders of. What is to be listed next is kept.
+    fn found_in(
         &mut self,
         config: &Config,
         prefix: &str,
         below: &str,
         listed: Answered<(Vec<String>, wire::Stat)>,
-    ) -> Answered<()> {
+    ) -> Answered<Vec<String>> {
         let layout = config.dialect.mutex();
-        let (children, is_ephemeral) = match (listed, below.is_empty()) {
-            (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(()),
+        let children = match (listed, below.is_empty()) {
+            (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(Vec::new()),
             // So many children are a queue; who asks for it is told what is wrong. What is nested below it is not known.
-            (Err(error), false) if error.kind() == Wire::TooLarge => {
-                self.add(prefix, below);
-                return Ok(());
-            }
-            (listed, _) => or_nothing(listed)?
-                .map_or((Vec::new(), false), |(children, stat)| (children, stat.ephemeral_owner != 0)),
+            (Err(error), false) if error.kind() == Wire::TooLarge => return Ok(vec![below.to_owned()]),
+            (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
         };
         if config.dialect.one_parent {
-            children.iter().filter_map(|child| layout.key(child)).for_each(|key| self.add(prefix, key));
-            return Ok(());
-        }
-        match self.others.is_part(below, &children, is_ephemeral) {
-            Some(whole) => self.add(prefix, whole),
-            None if below.is_empty() => {}
-            None if children.iter().any(|child| layout.read(child, "").is_some()) => self.add(prefix, below),
-            None => {}
+            return Ok(children.iter().filter_map(|child| layout.key(child)).map(str::to_owned).collect());
         }
         // Directly under the common parent no lock has its contenders, whatever a child is called.
-        let is_nested = |child: &&String| match below.is_empty() {
-            true => *child != RECORDS,
-            false => layout.read(child, "").is_none() && !beside::is_latch(child),
-        };
-        let nested = children.iter().filter(is_nested);
+        let is_contender = |child: &String| !below.is_empty() && layout.read(child, "").is_some();
+        let nested = children.iter().filter(|child| !is_contender(child) && (!below.is_empty() || *child != RECORDS));
         let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });
         self.waiting.extend(nested.filter(|name| may_be_below(prefix, name)));
-        Ok(())
-    }
-
-    fn add(&mut self, prefix: &str, name: &str) {
-        self.names.extend(Name::new(name).ok().filter(|name| name.as_str().starts_with(prefix)));
+        Ok(if children.iter().any(is_contender) { vec![below.to_owned()] } else { Vec::new() })
     }
 }
 
