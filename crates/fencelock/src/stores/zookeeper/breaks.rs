@@ -11,11 +11,11 @@ use futures_util::future;
 
 use super::config::Config;
 use super::dialect::Kind;
+use super::inspect::{self, or_nothing};
 use super::layout::{Layout, request_of};
 use super::path::Home;
 use super::queue_view::line;
 use super::shared_listing::{Listing, Parent};
-use super::show::{self, or_nothing};
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
@@ -127,7 +127,7 @@ async fn grant(
             continue;
         }
         let read = or_nothing(client.get_data(&home.child(node)).await)?;
-        let token = read.and_then(|(data, stat)| show::token(&data, &stat));
+        let token = read.and_then(|(data, stat)| inspect::token(&data, &stat));
         if token.is_some() && token == order.token {
             let mut granted =
                 Granted { parent, layout, number: ticket.number, request: order.place.request, nodes: vec![] };

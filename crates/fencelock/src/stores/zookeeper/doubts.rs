@@ -14,8 +14,8 @@ use futures_util::future;
 use futures_util::task::AtomicWaker;
 
 use super::layout::request_of;
-use super::session::Core;
-use super::table::Nodes;
+use super::places::Nodes;
+use super::session::ZooKeeperSession;
 use crate::name::Name;
 use crate::store::RequestId;
 
@@ -81,7 +81,7 @@ impl Doubts {
     }
 }
 
-impl Core {
+impl ZooKeeperSession {
     /// Looks for the nodes of requests that are in doubt, and deletes them. What fails is left to the next look.
     pub(super) async fn resolve_doubts(self: Arc<Self>) {
         let doubts = self.doubts.take();
@@ -106,7 +106,7 @@ impl Core {
 
     /// Whether no place has this node, or will have it.
     fn is_stray(&self, name: &Name, id: RequestId, path: &str) -> bool {
-        match self.table.nodes(id) {
+        match self.places.nodes(id) {
             None => true,
             Some(Nodes::Placed(node, lighter)) => {
                 let is_at = |node| self.path(name, id, node).is_ok_and(|known| known == path);

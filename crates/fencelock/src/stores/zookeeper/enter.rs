@@ -7,17 +7,17 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future;
 
+use super::data;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
-use super::note;
 use super::numbers::exhausted;
 use super::path::Home;
 use super::place::{PlaceState, ZooKeeperPlace};
+use super::places::{Entering, Node};
 use super::queue_view::View;
-use super::session::{Core, Found};
+use super::session::{Found, ZooKeeperSession};
 use super::shared_listing::{Listing, Queue};
-use super::table::{Begun, Node};
-use super::waiter::Waiter;
+use super::wakes::Waiter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Entered, Entry, Loss};
 
@@ -27,7 +27,7 @@ const TRIES: usize = 5;
 
 /// One `enter` under way.
 struct Joining<'e> {
-    core: &'e Arc<Core>,
+    session: &'e Arc<ZooKeeperSession>,
     entry: &'e Arc<Entry>,
     home: Home<'e>,
     layout: Layout,
@@ -46,17 +46,17 @@ struct Joined {
     listing: Arc<Listing>,
 }
 
-pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
-    let layout = core.config.layout_for(entry.claim)?;
-    let joining = Joining { core, entry: &entry, home: core.config.home(&entry.name)?, layout };
+pub(super) async fn enter(session: &Arc<ZooKeeperSession>, entry: Arc<Entry>) -> Result<Entered> {
+    let layout = session.config.layout_for(entry.claim)?;
+    let joining = Joining { session, entry: &entry, home: session.config.home(&entry.name)?, layout };
     let draft = joining.draft();
-    let joined = match core.table.begin(entry.id, entry.claim, &draft.path)? {
-        Begun::Fresh => joining.create(&draft).await?,
-        Begun::Doubtful => match core.find(&entry.name, entry.id, entry.claim).await? {
+    let joined = match session.places.begin(entry.id, entry.claim, &draft.path)? {
+        Entering::Fresh => joining.create(&draft).await?,
+        Entering::Doubtful => match session.find(&entry.name, entry.id, entry.claim).await? {
             Some(found) => joining.adopt(found).await?,
             None => joining.create(&draft).await?,
         },
-        Begun::Placed(node) => joining.look_again(node).await?,
+        Entering::Placed(node) => joining.look_again(node).await?,
     };
     joining.decide(joined).await
 }
@@ -64,23 +64,23 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
 impl Joining<'_> {
     fn draft(&self) -> Draft {
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
-        let (path, data) = (self.home.child(&prefix), note::write(&self.core.owner, self.entry));
+        let (path, data) = (self.home.child(&prefix), data::write(&self.session.owner, self.entry));
         Draft { prefix, path, data }
     }
 
     /// What this session knows of the queue.
     fn queue(&self) -> Arc<Queue> {
-        self.core.listings.queue(&self.entry.name, self.layout.kind())
+        self.session.listings.queue(&self.entry.name, self.layout.kind())
     }
 
     fn create_node(&self, draft: &Draft) -> wire::Answer<wire::Created> {
-        let acl = self.core.config.node_acl();
-        self.core.client.create(&draft.path, &draft.data, CreateMode::EphemeralSequential, &acl)
+        let acl = self.session.config.node_acl();
+        self.session.client.create(&draft.path, &draft.data, CreateMode::EphemeralSequential, &acl)
     }
 
     /// Creates the node and lists the children of its parent.
     async fn create(&self, draft: &Draft) -> Result<Joined> {
-        let client = &self.core.client;
+        let client = &self.session.client;
         let queue = self.queue();
         let mut last = None;
         for attempt in 0..TRIES {
@@ -126,10 +126,10 @@ impl Joining<'_> {
         let all = self.home.ancestors().count();
         let but_one = all.saturating_sub(1);
         let there = match attempt {
-            0 if self.core.names_are_new.load(Ordering::Relaxed) => but_one,
+            0 if self.session.names_are_new.load(Ordering::Relaxed) => but_one,
             0 => all,
-            1 if self.core.parent_was_there.load(Ordering::Relaxed) => {
-                self.core.config.parent.matches('/').count().min(but_one)
+            1 if self.session.parent_was_there.load(Ordering::Relaxed) => {
+                self.session.config.parent.matches('/').count().min(but_one)
             }
             _ => 0,
         };
@@ -145,30 +145,30 @@ impl Joining<'_> {
             (None, Err(error)) => error.kind() == Wire::NoNode,
             (None, Ok(_)) => return,
         };
-        self.core.names_are_new.store(are_new, Ordering::Relaxed);
+        self.session.names_are_new.store(are_new, Ordering::Relaxed);
     }
 
     fn make_parent(&self, path: &str) -> wire::Answer<wire::Created> {
-        self.core.client.create(path, b"", CreateMode::Container, &self.core.config.parent_acl())
+        self.session.client.create(path, b"", CreateMode::Container, &self.session.config.parent_acl())
     }
 
     /// A request that certainly made nothing need not be looked for.
     fn not_created(&self, error: &wire::Error) -> Error {
         if !error.outcome_unknown() {
-            self.core.table.forget(self.entry.id);
+            self.session.places.forget(self.entry.id);
         }
         fault("enter", error)
     }
 
     /// Our node, now that it is there.
     async fn placed(&self, created: &wire::Created, prefix: &str) -> Result<Node> {
-        self.core.parent_was_there.store(true, Ordering::Relaxed);
+        self.session.parent_was_there.store(true, Ordering::Relaxed);
         let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
         let number = own_number(node, prefix).unwrap_or(-1);
         match self.grant(number, &created.stat) {
             Ok(node) => {
                 // Known by its path from here on, whatever comes of the listing.
-                self.core.table.placed(self.entry.id, &self.entry.name, node);
+                self.session.places.placed(self.entry.id, &self.entry.name, node);
                 Ok(node)
             }
             Err(refused) => Err(self.give_back(&created.path, refused).await),
@@ -182,7 +182,7 @@ impl Joining<'_> {
             own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
         match self.grant(number, &stat) {
             Ok(node) => {
-                self.core.table.placed(self.entry.id, &self.entry.name, node);
+                self.session.places.placed(self.entry.id, &self.entry.name, node);
                 Ok(Joined { node, listing })
             }
             Err(refused) => Err(self.give_back(&path, refused).await),
@@ -191,7 +191,7 @@ impl Joining<'_> {
 
     async fn look_again(&self, node: Node) -> Result<Joined> {
         let queue = self.queue();
-        let listing = match queue.list(&self.core.client, self.home.parent()).await {
+        let listing = match queue.list(&self.session.client, self.home.parent()).await {
             Ok(listing) => listing,
             Err(error) if error.kind() == Wire::NoNode => Arc::default(),
             Err(error) => return Err(fault("enter", &error)),
@@ -204,7 +204,7 @@ impl Joining<'_> {
         if !(0..=NUMBER_LIMIT).contains(&number) {
             return Err(exhausted(&self.home, number));
         }
-        self.core.numbers.drawn(&self.home, number);
+        self.session.numbers.drawn(&self.home, number);
         let czxid = u64::try_from(stat.czxid).ok();
         czxid.map(|czxid| Node { number, czxid, claim: self.entry.claim }).ok_or_else(|| {
             let message = "the ensemble's transaction numbers are past the last fencing token";
@@ -217,9 +217,9 @@ impl Joining<'_> {
         if error.is_retryable() {
             return error.outcome_unknown();
         }
-        match self.core.delete("enter", path).await {
+        match self.session.delete("enter", path).await {
             Ok(_) => {
-                self.core.table.forget(self.entry.id);
+                self.session.places.forget(self.entry.id);
                 error
             }
             Err(failed) => error.with("and its node was not deleted", failed).outcome_unknown(),
@@ -232,7 +232,7 @@ impl Joining<'_> {
         let path = self.home.child(&name);
         match listing.view(self.layout, self.home.key, &name, node.number) {
             View::Granted { tell: false } => Ok(self.granted(node)),
-            View::Granted { tell: true } => match self.core.mark("enter", &path, self.entry).await {
+            View::Granted { tell: true } => match self.session.mark("enter", &path, self.entry).await {
                 Ok(true) => Ok(self.granted(node)),
                 Ok(false) => Ok(self.removed(node)),
                 Err(error) => Err(self.give_back(&path, error).await),
@@ -255,23 +255,23 @@ impl Joining<'_> {
     }
 
     fn granted(&self, node: Node) -> Entered {
-        self.core.table.hold(self.entry.id, None);
+        self.session.places.hold(self.entry.id, None);
         self.place(node, PlaceState::Granted, None)
     }
 
     /// Its node is gone already.
     fn removed(&self, node: Node) -> Entered {
-        self.core.table.forget(self.entry.id);
+        self.session.places.forget(self.entry.id);
         self.place(node, PlaceState::Lost(Loss::Removed), None)
     }
 
     fn place(&self, node: Node, state: PlaceState, waiter: Option<Box<Waiter>>) -> Entered {
-        Entered::In(Box::new(ZooKeeperPlace::new(self.core, self.entry, node, state, waiter)))
+        Entered::In(Box::new(ZooKeeperPlace::new(self.session, self.entry, node, state, waiter)))
     }
 
     async fn take_back(&self, path: &str) -> Result<()> {
-        self.core.delete("enter", path).await.map_err(Error::outcome_unknown)?;
-        self.core.table.forget(self.entry.id);
+        self.session.delete("enter", path).await.map_err(Error::outcome_unknown)?;
+        self.session.places.forget(self.entry.id);
         Ok(())
     }
 }

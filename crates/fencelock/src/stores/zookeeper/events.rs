@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::breaks;
-use super::session::Core;
-use super::table::{Beside, Node};
+use super::places::{Node, Successor};
+use super::session::ZooKeeperSession;
 use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
 
 /// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
@@ -48,7 +48,7 @@ pub(super) struct Events {
     wire: wire::Events,
     /// The session timeout that guards count with.
     ttl: Duration,
-    core: Weak<Core>,
+    session: Weak<ZooKeeperSession>,
     /// Running while somebody is about to be watched.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     asked: FuturesUnordered<Asked>,
@@ -61,9 +61,9 @@ pub(super) struct Events {
 
 impl Events {
     /// `ttl` is what the servers granted.
-    pub(super) fn new(wire: wire::Events, ttl: Duration, core: &Arc<Core>) -> Self {
+    pub(super) fn new(wire: wire::Events, ttl: Duration, session: &Arc<ZooKeeperSession>) -> Self {
         let (asked, removed) = (FuturesUnordered::new(), FuturesUnordered::new());
-        Self { wire, ttl, core: Arc::downgrade(core), timer: None, asked, removed, look: None, ended: false }
+        Self { wire, ttl, session: Arc::downgrade(session), timer: None, asked, removed, look: None, ended: false }
     }
 
     /// What the client says of the session as a whole; `None` for its end.
@@ -94,25 +94,26 @@ impl Events {
 
     /// Whether the session goes on with a shorter timeout than guards count with: servers may differ in their limits.
     fn ends_earlier(&self) -> bool {
-        self.core.upgrade().is_some_and(|core| core.client.session().timeout < self.ttl)
+        self.session.upgrade().is_some_and(|session| session.client.session().timeout < self.ttl)
     }
 
     fn is_over(&mut self) -> SessionEvent {
         self.ended = true;
-        self.core.upgrade().inspect(|core| core.end(Loss::Expired));
+        self.session.upgrade().inspect(|session| session.end(Loss::Expired));
         SessionEvent::Over
     }
 
     /// The next node of a holder that somebody else deleted.
-    fn poll_removed(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) -> Poll<SessionEvent> {
-        core.table.listen(cx.waker());
-        self.removed.extend(core.table.take_fired().into_iter().map(|(place, node)| why_removed(core, place, node)));
-        self.ask_in_time(core, cx);
+    fn poll_removed(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) -> Poll<SessionEvent> {
+        session.places.listen(cx.waker());
+        self.removed
+            .extend(session.places.take_fired().into_iter().map(|(place, node)| why_removed(session, place, node)));
+        self.ask_in_time(session, cx);
         while let Poll::Ready(Some((place, node, watched))) = self.asked.poll_next_unpin(cx) {
-            self.answered(core, place, node, watched);
+            self.answered(session, place, node, watched);
         }
         let Poll::Ready(Some((grant, reason))) = self.removed.poll_next_unpin(cx) else { return Poll::Pending };
-        core.table.forget(grant.place.request);
+        session.places.forget(grant.place.request);
         Poll::Ready(match reason {
             Some(reason) => SessionEvent::Broken(grant, reason),
             None => SessionEvent::Gone(grant, Loss::Removed),
@@ -120,10 +121,10 @@ impl Events {
     }
 
     /// Looks for requests that are in doubt, when it is time; one look at a time.
-    fn poll_look(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) {
-        let is_due = core.doubts.is_due(cx);
+    fn poll_look(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) {
+        let is_due = session.doubts.is_due(cx);
         if self.look.is_none() && is_due {
-            self.look = Some(Box::pin(Arc::clone(core).resolve_doubts()));
+            self.look = Some(Box::pin(Arc::clone(session).resolve_doubts()));
         }
         if self.look.as_mut().is_some_and(|look| look.as_mut().poll(cx).is_ready()) {
             self.look = None;
@@ -131,43 +132,43 @@ impl Events {
     }
 
     /// Asks for the watches that are due.
-    fn ask_in_time(&mut self, core: &Arc<Core>, cx: &mut Context<'_>) {
-        while self.timer.is_some() || core.table.has_unwatched() {
+    fn ask_in_time(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) {
+        while self.timer.is_some() || session.places.has_unwatched() {
             let timer = self.timer.get_or_insert_with(|| {
-                let (clock, at) = (Arc::clone(&core.clock), core.clock.now().after(LOOK_EVERY));
+                let (clock, at) = (Arc::clone(&session.clock), session.clock.now().after(LOOK_EVERY));
                 Box::pin(async move { clock.sleep_until(at).await })
             });
             if timer.as_mut().poll(cx).is_pending() {
                 return;
             }
             self.timer = None;
-            for (place, node) in core.table.take_ripe() {
-                self.ask(core, place, node);
+            for (place, node) in session.places.take_ripe() {
+                self.ask(session, place, node);
             }
         }
     }
 
-    fn ask(&self, core: &Core, place: PlaceId, node: Node) {
+    fn ask(&self, session: &ZooKeeperSession, place: PlaceId, node: Node) {
         // A name that was entered has a path.
-        if let Ok(path) = core.path(&place.name, place.request, node) {
-            self.asked.push(Asked { answer: core.client.get_data_watched(&path), place, node });
+        if let Ok(path) = session.path(&place.name, place.request, node) {
+            self.asked.push(Asked { answer: session.client.get_data_watched(&path), place, node });
         }
     }
 
-    fn answered(&mut self, core: &Arc<Core>, place: PlaceId, node: Node, watched: Watched) {
+    fn answered(&mut self, session: &Arc<ZooKeeperSession>, place: PlaceId, node: Node, watched: Watched) {
         // Left meanwhile, or replaced.
-        let Some(beside) = core.table.is_at(place.request, node) else { return };
+        let Some(beside) = session.places.is_at(place.request, node) else { return };
         match watched {
-            Ok((_, _, watch)) => core.table.hold(place.request, Some(watch)),
+            Ok((_, _, watch)) => session.places.hold(place.request, Some(watch)),
             Err(error) => match (error.kind(), beside) {
-                (Wire::NoNode, Beside::Lighter(lighter)) => self.ask(core, place, lighter),
-                (Wire::NoNode, Beside::Nothing) => {
-                    core.table.ending(place.request);
-                    self.removed.push(why_removed(core, place, node));
+                (Wire::NoNode, Successor::Lighter(lighter)) => self.ask(session, place, lighter),
+                (Wire::NoNode, Successor::Nothing) => {
+                    session.places.ending(place.request);
+                    self.removed.push(why_removed(session, place, node));
                 }
                 // Each of these takes a while, or a new connection: it is no loop without a pause.
                 (Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable, _) => {
-                    self.ask(core, place, node);
+                    self.ask(session, place, node);
                 }
                 // The session is over, or reading is not allowed.
                 _ => {}
@@ -191,16 +192,20 @@ impl Stream for Events {
             }
             Poll::Pending => {}
         }
-        let Some(core) = self.core.upgrade() else { return Poll::Pending };
-        self.poll_look(&core, cx);
-        self.poll_removed(&core, cx).map(Some)
+        let Some(session) = self.session.upgrade() else { return Poll::Pending };
+        self.poll_look(&session, cx);
+        self.poll_removed(&session, cx).map(Some)
     }
 }
 
 /// Looks whether there is a record of a break, for no longer than a loss may be kept back for its reason.
-fn why_removed(core: &Arc<Core>, place: PlaceId, node: Node) -> BoxFuture<'static, (GrantId, Option<Arc<str>>)> {
+fn why_removed(
+    session: &Arc<ZooKeeperSession>,
+    place: PlaceId,
+    node: Node,
+) -> BoxFuture<'static, (GrantId, Option<Arc<str>>)> {
     let grant = GrantId { place, token: node.grant().token };
-    let (client, config, clock) = (core.client.clone(), Arc::clone(&core.config), Arc::clone(&core.clock));
+    let (client, config, clock) = (session.client.clone(), Arc::clone(&session.config), Arc::clone(&session.clock));
     Box::pin(async move {
         let at_the_latest = clock.now().after(REASON_WITHIN);
         let reason = tokio::select! {

@@ -9,10 +9,10 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{CreateMode, ErrorKind as Wire};
 use futures_util::future;
 
+use super::data;
 use super::fault::fault;
-use super::note;
 use super::place::{PlaceState, ZooKeeperPlace};
-use super::session::Core;
+use super::session::ZooKeeperSession;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::not_there;
 use crate::queue::Claim;
@@ -33,7 +33,7 @@ impl ZooKeeperPlace {
         if claim == self.node.claim && half_way.is_none() {
             return Ok(());
         }
-        self.core.config.layout_for(claim)?;
+        self.session.config.layout_for(claim)?;
         if !matches!(self.state, PlaceState::Granted) {
             return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
         }
@@ -47,34 +47,34 @@ impl ZooKeeperPlace {
 
     async fn go_on_lightening(&mut self) -> Result<()> {
         let (Some(entry), Some(lighter)) = (&self.entry, &mut self.lighter) else { return Ok(()) };
-        let (core, request) = (Arc::clone(&self.core), self.id.request);
-        let path = |claim: Claim| core.path(&self.id.name, request, self.node.with(claim));
+        let (session, request) = (Arc::clone(&self.session), self.id.request);
+        let path = |claim: Claim| session.path(&self.id.name, request, self.node.with(claim));
         let (heavy, light) = (path(self.node.claim)?, path(lighter.claim)?);
-        core.table.lightening(request, lighter.claim);
+        session.places.lightening(request, lighter.claim);
         if lighter.made_by.is_none() {
-            let note = note::lighter(&core.owner, entry, lighter.claim, self.node.czxid);
-            let made = core.make_lighter(&light, &heavy, &note).await;
-            lighter.made_by = made.inspect_err(|_| core.doubts.note(&self.id.name, request))?;
+            let note = data::lighter(&session.owner, entry, lighter.claim, self.node.czxid);
+            let made = session.make_lighter(&light, &heavy, &note).await;
+            lighter.made_by = made.inspect_err(|_| session.doubts.note(&self.id.name, request))?;
         }
         let is_there = match lighter.made_by {
-            Some(made_by) => core.replace(&heavy, &light, made_by).await?,
+            Some(made_by) => session.replace(&heavy, &light, made_by).await?,
             None => false,
         };
         if !is_there {
-            core.delete("downgrade", &light).await?;
+            session.delete("downgrade", &light).await?;
             return Err(not_there());
         }
         self.node = self.node.with(lighter.claim);
         self.lighter = None;
-        core.table.lightened(request, self.node.claim);
+        session.places.lightened(request, self.node.claim);
         Ok(())
     }
 }
 
-impl Core {
+impl ZooKeeperSession {
     /// Writes into a node of ours that it is granted; `false` when it is gone.
     pub(super) async fn mark(&self, operation: &'static str, path: &str, entry: &Entry) -> Result<bool> {
-        match self.client.set_data(path, &note::granted(&self.owner, entry), None).await {
+        match self.client.set_data(path, &data::granted(&self.owner, entry), None).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == Wire::NoNode => Ok(false),
             Err(error) => Err(fault(operation, &error)),

@@ -5,24 +5,24 @@
 
 mod breaks;
 mod config;
+mod data;
 mod dialect;
 mod doubts;
 mod enter;
 mod events;
 mod fault;
 mod foreign;
+mod inspect;
 mod layout;
 mod lighten;
-mod note;
 mod numbers;
 mod path;
 mod place;
+mod places;
 mod queue_view;
 mod session;
 mod shared_listing;
-mod show;
-mod table;
-mod waiter;
+mod wakes;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,8 +37,8 @@ use self::config::{Config, TICK};
 use self::dialect::{DIALECTS, Dialect};
 use self::events::Events;
 use self::fault::fault;
-use self::session::{Core, WireClock, ZooKeeperSession, moment};
-use self::show::NameList;
+use self::inspect::NameList;
+use self::session::{SessionHandle, WireClock, ZooKeeperSession, moment};
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
@@ -127,7 +127,7 @@ struct ZooKeeperStore {
     wire: wire::Config,
     capability: Capability,
     /// The session opened last: queues are read through it.
-    newest: Mutex<Weak<Core>>,
+    newest: Mutex<Weak<ZooKeeperSession>>,
 }
 
 impl fmt::Debug for ZooKeeperStore {
@@ -148,10 +148,10 @@ impl ZooKeeperStore {
         let granted = client.session().timeout;
         self.check_granted(ttl, granted)?;
         let confirmed = moment(client.confirmed());
-        let core = Arc::new(Core::new(client, Arc::clone(&self.config), clock, owner));
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
-        let events = Events::new(events, granted, &core).boxed();
-        let session = Arc::new(ZooKeeperSession(core));
+        let session = Arc::new(ZooKeeperSession::new(client, Arc::clone(&self.config), clock, owner));
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&session);
+        let events = Events::new(events, granted, &session).boxed();
+        let session = Arc::new(SessionHandle(session));
         Ok(Opened { session, events, ttl: Some(granted), confirmed, capability: None })
     }
 
@@ -195,7 +195,7 @@ impl ZooKeeperStore {
     /// The client of the session opened last.
     fn newest_client(&self) -> Option<wire::Client> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        newest.map(|core| core.client.clone())
+        newest.map(|session| session.client.clone())
     }
 
     /// A client that takes no locks.
@@ -226,7 +226,7 @@ impl Store for ZooKeeperStore {
             let home = self.config.home(name)?;
             let home = &home;
             self.read("queue", |client| {
-                Box::pin(async move { show::queue(&client, &self.config, name, home, page).await })
+                Box::pin(async move { inspect::queue(&client, &self.config, name, home, page).await })
             })
             .await
         })
@@ -237,7 +237,7 @@ impl Store for ZooKeeperStore {
             let home = self.config.home(name)?;
             let home = &home;
             let ask = |client| -> BoxFuture<'_, wire::Result<Outline>> {
-                Box::pin(async move { show::contention(&client, &self.config, home, mine).await })
+                Box::pin(async move { inspect::contention(&client, &self.config, home, mine).await })
             };
             self.read("contention", ask).await
         })

@@ -6,16 +6,16 @@ use futures_core::future::BoxFuture;
 
 use super::layout::numbered;
 use super::lighten::Lighter;
-use super::session::Core;
-use super::table::Node;
-use super::waiter::Waiter;
+use super::places::Node;
+use super::session::ZooKeeperSession;
+use super::wakes::Waiter;
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::{Ahead, Entry, Left, Loss, Place, PlaceId, Standing};
 use crate::time::Moment;
 
 pub(super) struct ZooKeeperPlace {
-    pub(super) core: Arc<Core>,
+    pub(super) session: Arc<ZooKeeperSession>,
     pub(super) id: PlaceId,
     pub(super) node: Node,
     pub(super) state: PlaceState,
@@ -38,7 +38,7 @@ pub(super) enum PlaceState {
 impl ZooKeeperPlace {
     /// A place whose node was found to stand like this; a waiting one has a `waiter`.
     pub(super) fn new(
-        core: &Arc<Core>,
+        session: &Arc<ZooKeeperSession>,
         entry: &Arc<Entry>,
         node: Node,
         state: PlaceState,
@@ -46,7 +46,7 @@ impl ZooKeeperPlace {
     ) -> Self {
         let id = PlaceId { name: entry.name.clone(), request: entry.id };
         let entry = (entry.claim != Claim::MUTEX).then(|| Arc::clone(entry));
-        Self { core: Arc::clone(core), id, node, state, waiter, entry, lighter: None }
+        Self { session: Arc::clone(session), id, node, state, waiter, entry, lighter: None }
     }
 
     pub(super) fn is_mutex(&self) -> bool {
@@ -54,12 +54,12 @@ impl ZooKeeperPlace {
     }
 
     pub(super) fn path(&self) -> Result<String> {
-        self.core.path(&self.id.name, self.id.request, self.node)
+        self.session.path(&self.id.name, self.id.request, self.node)
     }
 
     /// What its node is called.
     pub(super) fn own_name(&self, key: &str) -> Result<String> {
-        let layout = self.core.config.layout_for(self.node.claim)?;
+        let layout = self.session.config.layout_for(self.node.claim)?;
         Ok(numbered(layout.prefix(self.id.request, self.node.claim, key), self.node.number))
     }
 
@@ -71,12 +71,12 @@ impl ZooKeeperPlace {
         {
             waiter.begins_at(self.node.number);
         }
-        self.core.table.hold(self.id.request, waiter.and_then(|waiter| waiter.own()));
+        self.session.places.hold(self.id.request, waiter.and_then(|waiter| waiter.own()));
     }
 
     pub(super) fn is_lost(&mut self, loss: Loss) {
         (self.state, self.waiter) = (PlaceState::Lost(loss), None);
-        self.core.table.forget(self.id.request);
+        self.session.places.forget(self.id.request);
     }
 }
 
@@ -95,7 +95,7 @@ impl Place for ZooKeeperPlace {
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
         Box::pin(async move {
-            let clock = Arc::clone(&self.core.clock);
+            let clock = Arc::clone(&self.session.clock);
             tokio::select! {
                 biased;
                 settled = self.settle() => settled?,
@@ -111,18 +111,18 @@ impl Place for ZooKeeperPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            let (table, request) = (&self.core.table, self.id.request);
-            // Not what the table says: it forgets a place whose node is gone, and the lighter one may have come after that.
+            let (places, request) = (&self.session.places, self.id.request);
+            // not what the session knows: it forgets a place whose node is gone, and the lighter one may have come after that.
             let lighter = self.lighter.as_ref().map(|lighter| self.node.with(lighter.claim));
-            table.unwatch(request);
+            places.unwatch(request);
             if lighter.is_some() {
-                self.core.doubts.note(&self.id.name, request);
+                self.session.doubts.note(&self.id.name, request);
             }
-            let left = match self.core.delete_place("leave", &self.id.name, request, (self.node, lighter)).await {
+            let left = match self.session.delete_place("leave", &self.id.name, request, (self.node, lighter)).await {
                 Ok(true) => Left::Released,
                 Ok(false) => Left::AlreadyGone,
                 Err(error) => {
-                    table.hold(request, None);
+                    places.hold(request, None);
                     return Err(error);
                 }
             };

@@ -12,12 +12,12 @@ use super::config::Config;
 use super::doubts::Doubts;
 use super::enter;
 use super::fault::{fault, is_over};
+use super::inspect::or_nothing;
 use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
 use super::path::Home;
+use super::places::{Node, Nodes, Places};
 use super::shared_listing::{Listing, Parent, SharedListings};
-use super::show::or_nothing;
-use super::table::{Node, Nodes, Table};
 use crate::error::{ErrorKind, Result};
 use crate::kit::own_places;
 use crate::name::Name;
@@ -41,14 +41,14 @@ pub(super) fn moment(at: Duration) -> Moment {
 }
 
 /// What a session, its places and its events share.
-pub(super) struct Core {
+pub(super) struct ZooKeeperSession {
     pub(super) client: wire::Client,
     pub(super) config: Arc<Config>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) owner: Owner,
     /// The `ephemeral_owner` of all nodes of this session.
     pub(super) id: i64,
-    pub(super) table: Table,
+    pub(super) places: Places,
     pub(super) doubts: Doubts,
     pub(super) listings: SharedListings,
     pub(super) numbers: Numbers,
@@ -59,11 +59,11 @@ pub(super) struct Core {
     over: OnceLock<Loss>,
 }
 
-impl Core {
+impl ZooKeeperSession {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
         let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
-        let table = Table::new(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
+        let places = Places::new(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
         let (listings, numbers) = (SharedListings::default(), Numbers::default());
         Self {
             client,
@@ -71,7 +71,7 @@ impl Core {
             clock,
             owner,
             id,
-            table,
+            places,
             doubts: Doubts::default(),
             listings,
             numbers,
@@ -174,11 +174,11 @@ impl Core {
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        match self.table.nodes(id) {
+        match self.places.nodes(id) {
             None => return Ok(()),
             Some(Nodes::Gone) => {}
             Some(Nodes::Placed(node, lighter)) => {
-                self.table.unwatch(id);
+                self.places.unwatch(id);
                 self.delete_place("cancel", name, id, (node, lighter)).await?;
             }
             Some(Nodes::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
@@ -188,21 +188,21 @@ impl Core {
                 Err(error) => return Err(error),
             },
         }
-        self.table.forget(id);
+        self.places.forget(id);
         Ok(())
     }
 }
 
-/// A node found by [`Core::find`], and the listing that showed it.
+/// A node found by [`ZooKeeperSession::find`], and the listing that showed it.
 pub(super) struct Found {
     pub(super) path: String,
     pub(super) stat: wire::Stat,
     pub(super) listing: Arc<Listing>,
 }
 
-pub(super) struct ZooKeeperSession(pub(super) Arc<Core>);
+pub(super) struct SessionHandle(pub(super) Arc<ZooKeeperSession>);
 
-impl Session for ZooKeeperSession {
+impl Session for SessionHandle {
     fn over(&self) -> Option<Loss> {
         self.0.over()
     }
@@ -220,7 +220,7 @@ impl Session for ZooKeeperSession {
         self.0.doubts.renewed();
         Box::pin(async move {
             let confirmed = self.0.noted(confirmed.await.map_err(|error| fault("renew", &error)))?;
-            let is_gone = |request| self.0.table.nodes(request).is_none();
+            let is_gone = |request| self.0.places.nodes(request).is_none();
             let gone = own_places::gone(places, |_, request| is_gone(request).then_some(Loss::Removed));
             Ok(Renewal { gone, ..Renewal::at(moment(confirmed)) })
         })

@@ -9,9 +9,9 @@ use fencelock_zookeeper::ErrorKind as Wire;
 use futures_util::future;
 
 use super::config::Config;
+use super::data::{self, NodeData};
 use super::foreign;
 use super::layout::{QueueNode, disturbs_curator, request_of};
-use super::note::{self, Told};
 use super::numbers;
 use super::path::{Home, RECORDS};
 use super::queue_view;
@@ -141,14 +141,14 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
         Err(error) if error.kind() == Wire::NoAuth => return Ok(Some(unread)),
         Err(error) => return Err(error),
     };
-    let mut told = note::read(&data);
+    let mut told = data::read(&data);
     let (mut contender, _) = unread;
     if contender.foreign.is_some_and(foreign::is_kazoo) {
-        told = note::named(told);
+        told = data::named(told);
     }
     if stat.ephemeral_owner == 0 {
         let purpose = format!("no session's: the node {path} blocks until somebody deletes it");
-        told = Told { purpose: Some(purpose.into()), ..Told::default() };
+        told = NodeData { purpose: Some(purpose.into()), ..NodeData::default() };
     }
     contender.owner = told.owner;
     contender.purpose = told.purpose;
@@ -160,7 +160,7 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
 pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     let made_by = u64::try_from(stat.czxid).ok()?;
     // Only a lighter claim says so, and names an older transaction; what others write is not believed beyond that.
-    let grant = note::read(data).grant.filter(|grant| *grant < made_by);
+    let grant = data::read(data).grant.filter(|grant| *grant < made_by);
     FencingToken::new(grant.unwrap_or(made_by))
 }
 

@@ -25,8 +25,8 @@ use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
 use futures_util::future;
 
+use super::data;
 use super::fault::fault;
-use super::note;
 use super::place::{PlaceState, ZooKeeperPlace};
 use super::queue_view::{Hears, View, Waits};
 use super::shared_listing::{Listing, Parent, Queue};
@@ -80,7 +80,7 @@ pub(super) enum Heard {
 impl ZooKeeperPlace {
     /// Listens until the place is granted or gone.
     pub(super) async fn settle(&mut self) -> Result<()> {
-        if self.core.over().is_some() {
+        if self.session.over().is_some() {
             return Err(over("next"));
         }
         while self.waiter.is_some() {
@@ -104,8 +104,8 @@ impl ZooKeeperPlace {
     /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left: numbers rise with every
     /// creation, so nobody has come between. Otherwise the queue is listed.
     fn moved_up(&mut self) -> Result<()> {
-        let home = self.core.config.home(&self.id.name)?;
-        let layout = self.core.config.dialect.mutex();
+        let home = self.session.config.home(&self.id.name)?;
+        let layout = self.session.config.dialect.mutex();
         let Some(waiter) = &mut self.waiter else { return Ok(()) };
         waiter.watches.retain(|(whose, _)| *whose != Whose::Second);
         let Some(waits) = &mut waiter.waits else { return Ok(()) };
@@ -124,8 +124,8 @@ impl ZooKeeperPlace {
     /// Lists the queue.
     async fn look(&mut self) -> Result<Option<Heard>> {
         let Some(waiter) = &self.waiter else { return Ok(None) };
-        let home = self.core.config.home(&self.id.name)?;
-        match waiter.queue.list(&self.core.client, home.parent()).await {
+        let home = self.session.config.home(&self.id.name)?;
+        match waiter.queue.list(&self.session.client, home.parent()).await {
             Ok(listing) => self.saw(&listing).await,
             Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
             Err(error) => Err(fault("next", &error)),
@@ -134,8 +134,8 @@ impl ZooKeeperPlace {
 
     /// Takes what a listing says that was asked for after what was heard.
     async fn saw(&mut self, listing: &Listing) -> Result<Option<Heard>> {
-        let home = self.core.config.home(&self.id.name)?;
-        let layout = self.core.config.layout_for(self.node.claim)?;
+        let home = self.session.config.home(&self.id.name)?;
+        let layout = self.session.config.layout_for(self.node.claim)?;
         let own = self.own_name(home.key)?;
         let mut waits = match listing.view(layout, home.key, &own, self.node.number) {
             View::Granted { tell } => {
@@ -155,7 +155,7 @@ impl ZooKeeperPlace {
         let wanted = self.wanted(&waits)?;
         self.state = PlaceState::Waiting(waits.ahead);
         let Some(waiter) = &mut self.waiter else { return Ok(None) };
-        if waiter.epoch != self.core.client.connection_epoch() {
+        if waiter.epoch != self.session.client.connection_epoch() {
             waiter.watches.clear();
         }
         waiter.keep(&wanted);
@@ -166,7 +166,7 @@ impl ZooKeeperPlace {
     /// What is to be watched while this is waited for: the farther one first and our own node last, so that a predecessor found gone
     /// was gone while our own node was still there.
     fn wanted(&self, waits: &Waits) -> Result<Vec<(Whose, String)>> {
-        let home = self.core.config.home(&self.id.name)?;
+        let home = self.session.config.home(&self.id.name)?;
         let by_watch = self.is_mutex() || waits.is_next;
         Ok(match &waits.hears {
             Hears::Children => vec![(Whose::Parent, home.parent().to_owned())],
@@ -194,7 +194,7 @@ impl ZooKeeperPlace {
         if let [(Whose::Parent, path)] = &missing[..] {
             return self.watch_parent(path).await;
         }
-        let client = self.core.client.clone();
+        let client = self.session.client.clone();
         let epoch = client.connection_epoch();
         let asked = missing.into_iter().map(|(whose, path)| {
             let answer = client.get_data_watched(&path);
@@ -229,7 +229,7 @@ impl ZooKeeperPlace {
     }
 
     async fn watch_parent(&mut self, path: &str) -> Result<Option<Heard>> {
-        let (children, stat, watch) = match self.core.client.get_children_watched(path).await {
+        let (children, stat, watch) = match self.session.client.get_children_watched(path).await {
             Ok(listed) => listed,
             Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
             Err(error) => return Err(fault("next", &error)),
@@ -237,7 +237,7 @@ impl ZooKeeperPlace {
         if let Some(waiter) = &mut self.waiter {
             // To be listed anew if what follows fails half-way.
             waiter.waits = None;
-            (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.core.client.connection_epoch());
+            (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.session.client.connection_epoch());
         }
         self.saw(&Listing::new(children, Parent::of(&stat))).await
     }
@@ -249,7 +249,7 @@ impl ZooKeeperPlace {
             (_, WatchEvent::SessionOver) => Err(over("next")),
             (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
-            (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.core.client) => Ok(Heard::Granted),
+            (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.session.client) => Ok(Heard::Granted),
             (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
             _ => Ok(Heard::Changed),
         }
@@ -258,7 +258,7 @@ impl ZooKeeperPlace {
     /// Writes into the node that it is granted; `false` when it is gone.
     async fn tell_of_grant(&self, path: &str) -> Result<bool> {
         match &self.entry {
-            Some(entry) => self.core.mark("next", path, entry).await,
+            Some(entry) => self.session.mark("next", path, entry).await,
             None => Ok(true),
         }
     }
@@ -310,7 +310,7 @@ impl Waiter {
 
     /// Whether the one before was granted, or never says so: either asks for a new listing.
     fn is_marked(&mut self, path: &str, data: &[u8], version: i32) -> bool {
-        self.predecessor_never_marks_grant |= !note::is_ours(data);
+        self.predecessor_never_marks_grant |= !data::is_ours(data);
         let is_new = version > 0 && self.seen_version.as_ref().is_none_or(|seen| (&*seen.0, seen.1) != (path, version));
         if is_new {
             self.seen_version = Some(Box::new((path.into(), version)));

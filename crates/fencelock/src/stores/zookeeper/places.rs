@@ -76,21 +76,21 @@ pub(super) enum Nodes {
 }
 
 /// What may be where a node was.
-pub(super) enum Beside {
+pub(super) enum Successor {
     Nothing,
     /// A lighter one, which then holds the place.
     Lighter(Node),
 }
 
 /// What `enter` has to do for a request.
-pub(super) enum Begun {
+pub(super) enum Entering {
     Fresh,
     Doubtful,
     Placed(Node),
 }
 
 /// The requests of one session whose effect may be in the store.
-pub(super) struct Table {
+pub(super) struct Places {
     inner: Mutex<Inner>,
     /// As the servers' `jute.maxbuffer`.
     max_frame: usize,
@@ -103,7 +103,7 @@ struct Inner {
     requests: HashMap<RequestId, RequestFate>,
     /// The length of the longest path of a node so far.
     longest: usize,
-    /// Holders since the last [`Table::take_ripe`], whose nodes are not watched yet.
+    /// Holders since the last [`Places::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
     /// Those from before it.
     ripe: Vec<RequestId>,
@@ -122,7 +122,7 @@ impl Inner {
     }
 }
 
-impl Table {
+impl Places {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +135,7 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorKind::Exhausted`] when this client has as many contenders as a session may have.
-    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Begun> {
+    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Entering> {
         let Inner { requests, longest, .. } = &mut *self.lock();
         let count = requests.len();
         match requests.entry(id) {
@@ -146,11 +146,11 @@ impl Table {
                 }
                 *longest = longest_now;
                 slot.insert(RequestFate::Doubtful(claim));
-                Ok(Begun::Fresh)
+                Ok(Entering::Fresh)
             }
             Slot::Occupied(slot) => Ok(match slot.get() {
-                RequestFate::Doubtful(_) | RequestFate::Ending => Begun::Doubtful,
-                RequestFate::Placed(placed) => Begun::Placed(placed.node),
+                RequestFate::Doubtful(_) | RequestFate::Ending => Entering::Doubtful,
+                RequestFate::Placed(placed) => Entering::Placed(placed.node),
             }),
         }
     }
@@ -174,11 +174,11 @@ impl Table {
     }
 
     /// What the end of `node` would be news of, if it is where a request is.
-    pub(super) fn is_at(&self, id: RequestId, node: Node) -> Option<Beside> {
+    pub(super) fn is_at(&self, id: RequestId, node: Node) -> Option<Successor> {
         match self.nodes(id)? {
-            Nodes::Placed(known, None) if known == node => Some(Beside::Nothing),
-            Nodes::Placed(known, Some(lighter)) if known == node => Some(Beside::Lighter(lighter)),
-            Nodes::Placed(_, Some(lighter)) if lighter == node => Some(Beside::Nothing),
+            Nodes::Placed(known, None) if known == node => Some(Successor::Nothing),
+            Nodes::Placed(known, Some(lighter)) if known == node => Some(Successor::Lighter(lighter)),
+            Nodes::Placed(_, Some(lighter)) if lighter == node => Some(Successor::Nothing),
             _ => None,
         }
     }
@@ -259,7 +259,7 @@ impl Table {
         drop(watch);
     }
 
-    /// Asks to be woken for whatever [`Table::take_fired`] and [`Table::take_ripe`] will return.
+    /// Asks to be woken for whatever [`Places::take_fired`] and [`Places::take_ripe`] will return.
     pub(super) fn listen(&self, waker: &Waker) {
         self.bell.listen(waker);
     }
@@ -334,26 +334,26 @@ mod tests {
     #[test]
     fn what_is_in_doubt_placed_or_ending_counts_until_it_is_forgotten() {
         let path = "/locks/job/_c_00000000-0000-0000-0000-000000000000-lock-";
-        let table = Table::new(2 * (path.len() + BESIDE_PATH) + 1);
-        let begin = |number| table.begin(id(number), Claim::WRITER, path);
+        let places = Places::new(2 * (path.len() + BESIDE_PATH) + 1);
+        let begin = |number| places.begin(id(number), Claim::WRITER, path);
         let is_full = |number| begin(number).is_err_and(|error| error.kind() == ErrorKind::Exhausted);
         let node = Node { number: 7, czxid: 100, claim: Claim::WRITER };
-        assert!(matches!((begin(1), begin(2)), (Ok(Begun::Fresh), Ok(Begun::Fresh))));
-        assert!(is_full(3) && matches!(begin(1), Ok(Begun::Doubtful)));
-        table.placed(id(1), &Name::new("job").unwrap(), node);
-        assert!(is_full(3) && matches!(begin(1), Ok(Begun::Placed(_))));
-        table.ending(id(2));
+        assert!(matches!((begin(1), begin(2)), (Ok(Entering::Fresh), Ok(Entering::Fresh))));
+        assert!(is_full(3) && matches!(begin(1), Ok(Entering::Doubtful)));
+        places.placed(id(1), &Name::new("job").unwrap(), node);
+        assert!(is_full(3) && matches!(begin(1), Ok(Entering::Placed(_))));
+        places.ending(id(2));
         assert!(is_full(3));
-        table.forget(id(2));
-        assert!(table.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long beside the others");
-        assert!(matches!(begin(3), Ok(Begun::Fresh)));
+        places.forget(id(2));
+        assert!(places.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long beside the others");
+        assert!(matches!(begin(3), Ok(Entering::Fresh)));
     }
 
     #[test]
     fn a_client_has_ten_thousand_contenders_at_most() {
-        let table = Table::new(usize::MAX);
-        assert!((0..10_000).all(|number| table.begin(id(number), Claim::MUTEX, "/locks/job").is_ok()));
-        let full = table.begin(id(10_000), Claim::MUTEX, "/locks/job").err().unwrap();
+        let places = Places::new(usize::MAX);
+        assert!((0..10_000).all(|number| places.begin(id(number), Claim::MUTEX, "/locks/job").is_ok()));
+        let full = places.begin(id(10_000), Claim::MUTEX, "/locks/job").err().unwrap();
         assert!(!full.is_retryable() && full.to_string().contains("contenders 10000"), "{full}");
     }
 }

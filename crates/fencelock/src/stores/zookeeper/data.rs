@@ -14,12 +14,12 @@ use crate::store::{Entry, Owner};
 /// The longest data of a node, in bytes.
 const LIMIT: usize = 1024;
 
-/// The version of [`Note`]; unknown ones are read as far as they can be.
+/// The version of [`Json`]; unknown ones are read as far as they can be.
 const VERSION: u32 = 1;
 
 /// What a node's data says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct NodeData {
     pub(super) owner: Option<Owner>,
     pub(super) purpose: Option<Arc<str>>,
     /// The grant, where it is not the node's own transaction.
@@ -27,7 +27,7 @@ pub(super) struct Told {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Note<'a> {
+struct Json<'a> {
     /// The version of the layout.
     fencelock: u32,
     #[serde(flatten)]
@@ -61,7 +61,7 @@ pub(super) fn lighter(owner: &Owner, entry: &Entry, claim: Claim, grant: u64) ->
 fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Option<u64>) -> Vec<u8> {
     let grant = grant.map(|grant| grant.to_string());
     let encode = |purpose: Option<&str>| {
-        let note = Note {
+        let note = Json {
             fencelock: VERSION,
             owner: Identity::at(owner, cut(&owner.host, 255)),
             claim: [claim.weight(), claim.capacity()],
@@ -88,31 +88,35 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
 
 /// Whether a fencelock wrote it.
 pub(super) fn is_ours(data: &[u8]) -> bool {
-    serde_json::from_slice::<Note<'_>>(data).is_ok()
+    serde_json::from_slice::<Json<'_>>(data).is_ok()
 }
 
 /// What the data of anybody's node says: ours in full, Curator's address as the host, any other text as the purpose.
-pub(super) fn read(data: &[u8]) -> Told {
-    let Ok(text) = std::str::from_utf8(data) else { return Told::default() };
-    if let Ok(note) = serde_json::from_str::<Note<'_>>(text)
+pub(super) fn read(data: &[u8]) -> NodeData {
+    let Ok(text) = std::str::from_utf8(data) else { return NodeData::default() };
+    if let Ok(note) = serde_json::from_str::<Json<'_>>(text)
         && let Some(owner) = note.owner.owner()
     {
         let purpose = note.purpose.map(|purpose| Arc::from(&*purpose));
-        return Told { owner: Some(owner), purpose, grant: note.grant.and_then(|grant| grant.parse().ok()) };
+        return NodeData { owner: Some(owner), purpose, grant: note.grant.and_then(|grant| grant.parse().ok()) };
     }
     if text.parse::<IpAddr>().is_ok() {
-        return Told { owner: Some(Owner { client: 0, host: text.to_owned(), pid: 0 }), purpose: None, grant: None };
+        return NodeData {
+            owner: Some(Owner { client: 0, host: text.to_owned(), pid: 0 }),
+            purpose: None,
+            grant: None,
+        };
     }
     let shown: String = cut(text, Entry::MAX_PURPOSE).chars().filter(|c| !c.is_control()).collect();
-    Told { purpose: (!shown.is_empty()).then(|| shown.into()), ..Told::default() }
+    NodeData { purpose: (!shown.is_empty()).then(|| shown.into()), ..NodeData::default() }
 }
 
 /// The same, of a node whose text says who made it and not what for: kazoo calls it the identifier.
-pub(super) fn named(told: Told) -> Told {
+pub(super) fn named(told: NodeData) -> NodeData {
     match told {
-        Told { owner: None, purpose: Some(name), grant } => {
+        NodeData { owner: None, purpose: Some(name), grant } => {
             let owner = Owner { client: 0, host: name.to_string(), pid: 0 };
-            Told { owner: Some(owner), purpose: None, grant }
+            NodeData { owner: Some(owner), purpose: None, grant }
         }
         told => told,
     }
@@ -138,7 +142,7 @@ mod tests {
     fn what_is_written_is_read_and_an_opaque_owner_shows_neither_host_nor_pid() {
         for host in ["db-1", "", "ü\"\\"] {
             let data = write(&owner(host), &entry(Some("nightly \"import\"\n")));
-            let told = Told { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
+            let told = NodeData { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
             assert_eq!(read(&data), told);
         }
         let opaque = String::from_utf8(write(&owner(""), &entry(None))).unwrap();
@@ -166,10 +170,10 @@ mod tests {
         for data in [&b""[..], &[0x12, 0x34], &[0xff, 0xfe], b"\x01\x02"] {
             assert_eq!(
                 read(data),
-                Told { purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None }, ..Told::default() }
+                NodeData { purpose: if data == [0x12, 0x34] { Some("4".into()) } else { None }, ..NodeData::default() }
             );
         }
-        assert_eq!(named(read(b"worker 7")), Told { owner: Some(host("worker 7")), ..Told::default() });
+        assert_eq!(named(read(b"worker 7")), NodeData { owner: Some(host("worker 7")), ..NodeData::default() });
         assert_eq!(read(br#"{"fencelock":9,"client":"zz"}"#).owner, None);
     }
 
