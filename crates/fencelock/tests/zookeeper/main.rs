@@ -35,6 +35,7 @@ mod lab;
 mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
+mod notes;
 mod reach;
 mod requests;
 mod sequence;

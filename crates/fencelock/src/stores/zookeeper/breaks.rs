@@ -54,7 +54,7 @@ pub(super) async fn break_grant(
 ) -> wire::Result<bool> {
     let directory = config.records(&order.place.name);
     let record = format!("{directory}/{}", node_name(order));
-    let Some(granted) = grant(client, config, home, order).await? else {
+    let Some(granted) = grant(client, config, home, order.place.request, order.token).await? else {
         return Ok(client.exists(&record).await?.is_some());
     };
     let mut removed = !make_record(client, config, &record, text).await?;
@@ -90,13 +90,13 @@ async fn list(client: &wire::Client, home: &Home<'_>) -> wire::Result<Listing> {
 
 /// One grant: nodes of one number below one parent. A later grant has another number, whatever its request is called: kazoo
 /// has one id for all grants of a `Lock` object.
-struct Granted {
+pub(super) struct Granted {
     parent: Parent,
     layout: Layout,
     number: i64,
     request: RequestId,
     /// The one that the token was read from comes last: a client that repeats an order which was carried out in part finds it.
-    nodes: Vec<String>,
+    pub(super) nodes: Vec<String>,
 }
 
 impl Granted {
@@ -111,26 +111,26 @@ impl Granted {
     }
 }
 
-/// The grant that `order` names, by its place and its token; `None` when it is not there.
-async fn grant(
+/// The grant of this request with this token; `None` when it is not there.
+pub(super) async fn grant(
     client: &wire::Client,
     config: &Config,
     home: &Home<'_>,
-    order: &Break,
+    request: RequestId,
+    token: Option<FencingToken>,
 ) -> wire::Result<Option<Granted>> {
     let Listing { children, parent, .. } = list(client, home).await?;
     let layout = config.dialect.layout_of(&children);
     let (queue, _) = line(layout, home.key, children.clone());
     for (at, (ticket, node)) in queue.iter().enumerate() {
         let ahead = queue[..at].iter().map(|(ticket, _)| ticket.claim);
-        if request_of(node) != order.place.request || admits(ahead, ticket.claim) != Admission::Admitted {
+        if request_of(node) != request || admits(ahead, ticket.claim) != Admission::Admitted {
             continue;
         }
         let read = or_nothing(client.get_data(&home.child(node)).await)?;
-        let token = read.and_then(|(data, stat)| inspect::token(&data, &stat));
-        if token.is_some() && token == order.token {
-            let mut granted =
-                Granted { parent, layout, number: ticket.number, request: order.place.request, nodes: vec![] };
+        let found = read.and_then(|(data, stat)| inspect::token(&data, &stat));
+        if found.is_some() && found == token {
+            let mut granted = Granted { parent, layout, number: ticket.number, request, nodes: vec![] };
             granted.nodes = granted.among(&children, home.key);
             granted.nodes.sort_by_key(|other| other == node);
             return Ok(Some(granted));
@@ -150,13 +150,20 @@ async fn make_record(client: &wire::Client, config: &Config, path: &str, text: &
             Err(error) if error.kind() == Wire::NoNode && rounds < ROUNDS => rounds += 1,
             Err(error) => return Err(error),
         }
-        for (end, _) in path.match_indices('/').skip(1) {
-            match client.create(&path[..end], b"", CreateMode::Container, &acl).await {
-                Err(error) if !matches!(error.kind(), Wire::NodeExists | Wire::NoNode) => return Err(error),
-                _ => {}
-            }
+        make_parents(client, config, path).await?;
+    }
+}
+
+/// Makes what is missing above `path`, as containers.
+pub(super) async fn make_parents(client: &wire::Client, config: &Config, path: &str) -> wire::Result<()> {
+    for (end, _) in path.match_indices('/').skip(1) {
+        let acl = if end > config.parent.len() { config.node_acl() } else { config.parent_acl() };
+        match client.create(&path[..end], b"", CreateMode::Container, &acl).await {
+            Err(error) if !matches!(error.kind(), Wire::NodeExists | Wire::NoNode) => return Err(error),
+            _ => {}
         }
     }
+    Ok(())
 }
 
 /// Deletes the oldest records beyond those that are kept. If that fails, the next break does it.

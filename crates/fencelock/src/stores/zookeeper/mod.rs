@@ -15,6 +15,7 @@ mod foreign;
 mod inspect;
 mod layout;
 mod lighten;
+mod notes;
 mod numbers;
 mod path;
 mod place;
@@ -43,8 +44,8 @@ use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store, StoreInfo,
-    StoreUrl, Tokens,
+    Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId,
+    Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes,
 };
 
 /// What the registry knows of this store.
@@ -101,7 +102,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         certainty: "the servers hear of each other in time, and no server loses transactions that the others have (docs/zookeeper-connection-loss.md)",
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
-        notes: false,
+        notes: !dialect.one_parent,
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
@@ -271,5 +272,36 @@ impl Store for ZooKeeperStore {
                 Box::pin(async move { breaks::breaks(&client, &self.config, name).await })
             }),
         )
+    }
+
+    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let name = &order.grant.place.name;
+            if !self.capability.notes {
+                return Err(keeps_no_notes(name));
+            }
+            let (home, content) = (&self.config.home(name)?, notes::content(order)?);
+            let content = content.as_deref();
+            self.read("note", |client| {
+                Box::pin(async move { notes::write(&client, &self.config, home, order, content).await })
+            })
+            .await
+        })
+    }
+
+    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
+        Box::pin(async move {
+            if !self.capability.notes {
+                return Err(keeps_no_notes(name));
+            }
+            self.config.home(name)?;
+            let (found, now_ms) = self
+                .read("note", |client| Box::pin(async move { notes::read(&client, &self.config, name).await }))
+                .await?;
+            let not_ours =
+                || Error::new(ErrorKind::Layout, "note", "a note is not what this release writes").with("name", name);
+            let note = found.map(|(content, written_ms)| notes::note_of(&content, written_ms).ok_or_else(not_ours));
+            Ok(NoteRead { note: note.transpose()?, now: notes::time(now_ms).ok_or_else(not_ours)? })
+        })
     }
 }

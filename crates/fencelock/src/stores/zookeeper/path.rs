@@ -36,12 +36,20 @@ impl Home<'_> {
 /// itself to others: this sorts behind every contender, so that nobody who compares whole names waits for it.
 pub(super) const RECORDS: &str = "~fencelock";
 
+/// The node by which the store tells its time. It is there in transactions alone.
+pub(super) const NOW: &str = "~fencelock-now";
+
 impl Config {
     /// The node under which the records of the breaks of `name` are.
     pub(super) fn records(&self, name: &Name) -> String {
+        self.kept("breaks", name)
+    }
+
+    /// The node under which things of this kind are kept of `name`.
+    pub(super) fn kept(&self, kind: &str, name: &Name) -> String {
         let slash = if self.dialect.one_parent && !self.parent.is_empty() { "" } else { "/" };
         let name = name.as_str().replace('%', "%25").replace('/', "%2F");
-        format!("{}{slash}{RECORDS}/breaks/{name}", self.parent)
+        format!("{}{slash}{RECORDS}/{kind}/{name}", self.parent)
     }
 
     /// Where `name` is locked.
@@ -52,8 +60,9 @@ impl Config {
         let text = name.as_str();
         let fault = if self.dialect.one_parent { key_fault(text) } else { nested_fault(text) };
         let at_the_root = self.parent.is_empty() && text.split('/').next() == Some("zookeeper");
-        let is_ours = !self.dialect.one_parent && text.split('/').next() == Some(RECORDS);
-        let fault = fault.or(is_ours.then_some("what is under this name is fencelock's own record"));
+        let first = text.split('/').next().unwrap_or(text);
+        let is_ours = !self.dialect.one_parent && [RECORDS, NOW].contains(&first);
+        let fault = fault.or(is_ours.then_some("fencelock keeps its own nodes under this name"));
         let fault = fault.or(at_the_root.then_some("/zookeeper belongs to the servers"));
         if let Some(fault) = text.split('/').find_map(segment_fault).or(fault) {
             return Err(Error::new(ErrorKind::InvalidName, "name", fault)
@@ -140,7 +149,7 @@ mod tests {
             assert!(!refused(&plain, name), "{name}");
         }
         assert!(refused(&config("zk://h/"), "zookeeper/x"));
-        assert!(refused(&plain, "~fencelock") && refused(&plain, "~fencelock/breaks"));
+        assert!(["~fencelock", "~fencelock/breaks", "~fencelock-now"].iter().all(|name| refused(&plain, name)));
         let shared = config("zk://h/locks?layout=shared");
         for name in ["job/x", "_c_x", "17", "0000000001", "-1"] {
             assert!(refused(&shared, name), "{name}");
