@@ -80,7 +80,7 @@ impl Config {
     /// [`ErrorKind::Unsupported`] where the dialect has none.
     pub(super) fn layout_for(&self, claim: Claim) -> Result<Layout> {
         self.dialect.layout_for(claim).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "claim", "the nodes of this dialect cannot tell such a claim")
+            Error::new(ErrorKind::Unsupported, "claim", "this layout has no lock of this kind")
                 .with("layout", self.dialect.name)
                 .with("claim", claim)
         })

@@ -110,7 +110,9 @@ impl Joining<'_> {
                 Err(error) => return Err(self.not_created(&error)),
             }
         }
-        let gone = || Error::new(ErrorKind::Unreachable, "enter", "the parent keeps going away").retryable();
+        let gone = || {
+            Error::new(ErrorKind::Unreachable, "enter", "somebody keeps deleting the lock's parent node").retryable()
+        };
         Err(last.map_or_else(gone, |error| self.not_created(&error)))
     }
 

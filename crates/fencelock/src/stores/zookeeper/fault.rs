@@ -1,4 +1,4 @@
-//! The client's errors as the store's: one function, so that nothing is retryable by accident.
+//! The client's errors as the store's. One function decides which of them another try can help.
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
@@ -21,22 +21,24 @@ fn meaning(kind: Wire) -> Meaning {
         Wire::Deadline => passing(Unreachable, "no server answered in time"),
         Wire::SessionMoved => passing(Unreachable, "the session had moved to another connection"),
         Wire::ReadOnlyServer => passing(Unreachable, "the servers have no quorum, and are read-only"),
-        Wire::Protocol => passing(Unreachable, "what answered does not speak as a ZooKeeper server does"),
-        Wire::NoNode => passing(Unreachable, "a parent went away while it was used"),
+        Wire::Protocol => passing(Unreachable, "the server does not speak ZooKeeper's protocol"),
+        Wire::NoNode => passing(Unreachable, "somebody deleted the lock's parent node meanwhile"),
         Wire::NoAuth => {
             refused(Denied, "the access control lists do not allow it; a wrong password looks like this, too")
         }
         Wire::AuthFailed => refused(Denied, "the servers refused the credentials"),
         Wire::InvalidAcl => refused(Denied, "the servers refused the access control list"),
         Wire::SessionExpired => refused(Lost, "the session expired"),
-        Wire::NoChildrenForEphemerals => refused(Layout, "a parent is an ephemeral node of somebody"),
-        Wire::NodeExists | Wire::NotEmpty | Wire::BadVersion => refused(Layout, "a node is not as it must be"),
+        Wire::NoChildrenForEphemerals => refused(Layout, "a parent of the lock is an ephemeral node"),
+        Wire::NodeExists | Wire::NotEmpty | Wire::BadVersion => {
+            refused(Layout, "a node exists already, has children, or has another version")
+        }
         Wire::TooLarge => refused(
             Exhausted,
-            "more than fits into a request (max_frame_bytes, jute.maxbuffer) or into an answer (max_answer_bytes)",
+            "a request is longer than max_frame_bytes (jute.maxbuffer), or an answer longer than max_answer_bytes",
         ),
         Wire::QuotaExceeded => refused(Exhausted, "a quota of the servers is exceeded"),
-        Wire::Throttled => passing(Unreachable, "the servers have too many requests to take this one"),
+        Wire::Throttled => passing(Unreachable, "the servers have too many requests and refused this one"),
         Wire::ServerFailed => passing(Unreachable, "the servers failed to do what they were asked"),
         Wire::Unimplemented => {
             refused(Unsupported, "the servers do not know the operation: they have to be ZooKeeper 3.5 or newer")

@@ -99,7 +99,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         liveness: Liveness::Session,
         order: Order::Fifo,
         tokens: Tokens::CommitNumber,
-        certainty: "the servers hear of each other in time, and no server loses transactions that the others have (docs/zookeeper-connection-loss.md)",
+        certainty: "the servers hear each other in time and lose no transactions (docs/zookeeper-connection-loss.md)",
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
         notes: !dialect.one_parent,
@@ -107,7 +107,10 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
         excludes: dialect.excludes,
-        residue: "one empty container node for each part of the name, which the servers delete after a while (60 s by default); of broken grants, the last 100 records of each name",
+        residue: match dialect.one_parent {
+            true => "empty containers for 60 s; 100 records of breaks",
+            false => "empty containers for 60 s; 100 records of breaks; notes until deleted",
+        },
         pace: Pace {
             renewals_per_ttl: 6,
             least_margin: tick.max(Pace::DEFAULT.least_margin),

@@ -38,13 +38,14 @@ pub(super) fn warn(home: &Home<'_>, number: i64) {
             parent = home.parent(),
             number,
             last = NUMBER_LIMIT,
-            "half of the numbers below this parent are used up, and after the last one every acquire is refused: delete the parent while nobody uses it, and they begin anew"
+            "half of the numbers below this parent are used. After the last one every acquire is refused. Delete the parent while nobody uses it: numbers then begin at 0"
         );
     }
 }
 
 /// A contender's number is past the last one, or was given twice.
 pub(super) fn exhausted(home: &Home<'_>, number: i64) -> Error {
-    let message = "the sequence of the parent is exhausted: delete it while nobody uses it, and it begins anew";
+    let message =
+        "the sequence of the parent is exhausted: delete the parent while nobody uses it, and numbers begin at 0";
     Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)
 }

@@ -329,5 +329,5 @@ impl Waiter {
 }
 
 fn intruder(kind: ErrorKind, path: &str) -> Error {
-    Error::new(kind, "next", "somebody put a node of its own ahead of one that waits").with("node", path)
+    Error::new(kind, "next", "another client put a node ahead of one that waits").with("node", path)
 }
