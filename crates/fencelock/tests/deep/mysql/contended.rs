@@ -1,4 +1,4 @@
-//! The store `mysql:` under contention, and while its server is killed.
+//! Cycles of many clients at once, and what a server that is killed meanwhile costs them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

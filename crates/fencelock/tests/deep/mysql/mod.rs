@@ -1,0 +1,13 @@
+//! The store `mysql:` under contention, and while its server is killed and its requests are ended.
+
+mod contended;
+mod cycles;
+#[allow(dead_code, reason = "a helper of the gate's tests that no test here needs")]
+#[path = "../../mysql/lab.rs"]
+mod lab;
+
+/// Two clients for each name, so that the requests of waiters and of those who let them in are ended, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_requests_that_are_ended_at_the_server_cost_no_lock_and_admit_nobody_twice() {
+    lab::end_requests(8, 4, 500).await;
+}
