@@ -36,7 +36,7 @@
 //!
 //! It does not mean that a paused process stops. A process that was swapped out, stopped or starved cannot know that its
 //! time is over until it looks, and a request on its way cannot be called back. So hand [`Guard::token`] to whatever you
-//! write to, and let it refuse every token lower than the highest one that it has accepted.
+//! write to, and let it refuse every token lower than the highest one that it has accepted; [`fencing`] has what does so for files and more.
 //!
 //! ```
 //! # use fencelock::{Client, FencingToken};
@@ -125,6 +125,33 @@ mod breaker;
 mod client;
 mod engine;
 mod error;
+pub mod fencing {
+    //! Checkers for what a lock protects: each refuses a holder that is too late.
+    //!
+    //! A guard says whether the lock is held. It cannot call back a request that is on its way, nor stop a process that is paused between its
+    //! look and its write. What is written to can: it keeps the newest fencing token that it saw, and refuses older ones. A new holder
+    //! *claims* it before it reads, so that no older holder writes in the gap before the new one's first write.
+    //!
+    //! | what is written | its checker |
+    //! |---|---|
+    //! | a file | [`FencedFile`] |
+    //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
+    //! | a table of PostgreSQL, MariaDB or MySQL | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`]; where the lock is kept elsewhere, `fence` |
+    //!
+    //! Without a token a checker refuses: some layouts of Redis and of lock tables have none, and so has a guard of an outage
+    //! ([`OnOutage`](crate::OnOutage)).
+    //!
+    //! [`locks-in-postgresql.md`]: https://github.com/fencelock/fencelock/blob/main/docs/locks-in-postgresql.md
+    //! [`locks-in-mysql.md`]: https://github.com/fencelock/fencelock/blob/main/docs/locks-in-mysql.md
+
+    #[cfg(feature = "file")]
+    mod file;
+    #[cfg(feature = "file")]
+    mod token;
+
+    #[cfg(feature = "file")]
+    pub use self::file::FencedFile;
+}
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

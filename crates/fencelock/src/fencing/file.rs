@@ -1,0 +1,245 @@
+//! A file that no late holder replaces.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::token::{required, stale};
+use crate::error::{Error, ErrorKind, Result};
+use crate::token::FencingToken;
+
+/// How long another process that is at it is waited for, and the pause between two looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A file that holders of one lock replace, and that refuses all who hold it no more, however late they come.
+///
+/// A register beside it, `<file>.fence`, keeps the newest token. It is locked (`flock`) while a token is compared and the file is
+/// replaced, so that both are one step. A new holder [claims](FencedFile::claim) the file before it reads it: from then on no older
+/// holder writes, also one that was paused in the midst of its work.
+///
+/// All writers go this way, by tokens of one lock: those of another lock, or of another store, cannot be compared. They share a host: no
+/// file system of a network keeps such a lock for all. The calls block; in asynchronous code they belong into `spawn_blocking`.
+///
+/// # Examples
+/// ```
+/// use fencelock::{Client, fencing::FencedFile};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = Client::connect("memory:").await?;
+/// # let directory = tempfile::tempdir()?;
+/// let report = FencedFile::new(directory.path().join("report.txt"));
+/// let guard = client.mutex("report")?.acquire().await?;
+/// report.claim(guard.token())?; // whoever held the lock before cannot write any more
+/// report.write(guard.token(), "42 orders")?;
+/// # let late = guard.token();
+/// # guard.release().await?;
+/// # report.claim(client.mutex("report")?.acquire().await?.token())?;
+/// # assert_eq!(report.write(late, "late").unwrap_err().kind(), fencelock::ErrorKind::Lost);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct FencedFile {
+    path: PathBuf,
+}
+
+impl FencedFile {
+    /// The file at this path, which need not be there yet. Its directory has to be, with room for the register and for the next content.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Refuses from now on every token that is older than this one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] where a later holder claimed the file or wrote it; [`ErrorKind::Unsupported`] without a token;
+    /// [`ErrorKind::Unreachable`], worth another try, where another process has been at it for 10 s, such as one that is stopped in
+    /// the midst; [`ErrorKind::Layout`] for a damaged register; whatever the file system says.
+    pub fn claim(&self, token: impl Into<Option<FencingToken>>) -> Result<()> {
+        self.accept(token.into()).map(drop)
+    }
+
+    /// Replaces the whole file, unless this token is older than one that was seen. Readers find the old content or the new one, never a
+    /// part, and it is on the disk when this returns. The permissions of the file stay; a symbolic link is replaced itself.
+    ///
+    /// # Errors
+    /// As [`FencedFile::claim`]; nothing was written then. After another error of the file system that says
+    /// [unknown](Error::outcome), the file may be replaced.
+    pub fn write(&self, token: impl Into<Option<FencingToken>>, content: impl AsRef<[u8]>) -> Result<()> {
+        let _register = self.accept(token.into())?;
+        let next = self.beside(".fence.new");
+        let prepared = prepare(&next, &self.path, content.as_ref());
+        prepared.map_err(|error| failed(&next, error))?;
+        fs::rename(&next, &self.path).map_err(|error| failed(&self.path, error))?;
+        let directory = self.path.parent().filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| failed(directory, error).outcome_unknown())
+    }
+
+    /// The newest token that was seen.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Layout`] for a damaged register; whatever the file system says.
+    pub fn newest(&self) -> Result<Option<FencingToken>> {
+        let path = self.beside(".fence");
+        match File::open(&path) {
+            Ok(register) => read(&register, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, error)),
+        }
+    }
+
+    /// The register, locked until it is dropped, with this token in it.
+    fn accept(&self, token: Option<FencingToken>) -> Result<File> {
+        let token = required(token)?;
+        let path = self.beside(".fence");
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let register = opened.map_err(|error| failed(&path, error))?;
+        lock(&register, &path)?;
+        match read(&register, &path)? {
+            Some(seen) if seen > token => return Err(stale(token, seen).with("file", self.path.display())),
+            Some(seen) if seen == token => return Ok(register),
+            _ => {}
+        }
+        // Before the content: who dies in between refused too much, and never too little.
+        let text = format!("{token:020}\n");
+        let kept = register.write_all_at(text.as_bytes(), 0).and_then(|()| register.sync_all());
+        kept.map_err(|error| failed(&path, error))?;
+        Ok(register)
+    }
+
+    /// The path with this behind it.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = OsString::from(&self.path);
+        path.push(ending);
+        path.into()
+    }
+}
+
+fn lock(register: &File, path: &Path) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match flock(register, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                let message =
+                    "another process has been writing for 10 s; it may be stopped in the midst (`lslocks` shows it)";
+                return Err(Error::new(ErrorKind::Unreachable, "fence", message)
+                    .with("file", path.display())
+                    .retryable());
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(failed(path, error.into())),
+        }
+    }
+}
+
+/// What the register says. One that is empty, or was not on the disk when the host went down, says nothing.
+fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
+    let mut text = Vec::new();
+    register.read_to_end(&mut text).map_err(|error| failed(path, error))?;
+    if text.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n')?.parse().ok());
+    number.and_then(FencingToken::new).map(Some).ok_or_else(|| {
+        let message = "the register of the newest token is damaged: remove it while nobody holds the lock";
+        Error::new(ErrorKind::Layout, "fence", message).with("file", path.display())
+    })
+}
+
+/// Writes the next content, which is on the disk then.
+fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(next)?;
+    if let Ok(before) = fs::metadata(path) {
+        file.set_permissions(before.permissions())?;
+    }
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn failed(path: &Path, error: io::Error) -> Error {
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::Denied, "the file, or the register of its newest token beside it, cannot be written")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (ErrorKind::Exhausted, "the file system is full"),
+        io::ErrorKind::NotFound => (ErrorKind::Config, "there is no such directory"),
+        _ => (ErrorKind::Unreachable, "the file system failed"),
+    };
+    Error::new(kind, "fence", message).with("file", path.display()).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::error::Outcome;
+
+    fn token(number: u64) -> Option<FencingToken> {
+        FencingToken::new(number)
+    }
+
+    fn file() -> (tempfile::TempDir, FencedFile) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = FencedFile::new(directory.path().join("data"));
+        (directory, file)
+    }
+
+    #[test]
+    fn a_claim_closes_the_file_to_older_holders_before_the_new_one_writes() {
+        let (_directory, file) = file();
+        file.write(token(1), "one").unwrap();
+        file.claim(token(2)).unwrap();
+        let error = file.write(token(1), "late").unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Lost, Outcome::NotApplied), "{error}");
+        assert_eq!(file.claim(token(1)).unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(fs::read_to_string(&file.path).unwrap(), "one");
+        file.write(token(2), "two").unwrap();
+        file.write(token(2), "two, again").unwrap();
+        assert_eq!(
+            (fs::read_to_string(&file.path).unwrap().as_str(), file.newest().unwrap()),
+            ("two, again", token(2))
+        );
+    }
+
+    #[test]
+    fn without_a_token_or_with_a_damaged_register_nothing_is_written() {
+        let (_directory, file) = file();
+        assert_eq!(file.write(None, "x").unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!((file.newest().unwrap(), file.path.exists()), (None, false));
+        let register = file.beside(".fence");
+        for damaged in ["x", "12", "-1\n", "9223372036854775808\n", "1\n2\n"] {
+            fs::write(&register, damaged).unwrap();
+            assert_eq!(file.write(token(9), "x").unwrap_err().kind(), ErrorKind::Layout, "{damaged}");
+        }
+        for says_nothing in [&b""[..], &[0; 21]] {
+            fs::write(&register, says_nothing).unwrap();
+            file.write(token(1), "x").unwrap();
+            assert_eq!(file.newest().unwrap(), token(1));
+        }
+    }
+
+    #[test]
+    fn permissions_stay_and_what_a_dead_writer_left_is_in_nobodys_way() {
+        let (_directory, file) = file();
+        fs::write(&file.path, "old").unwrap();
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::write(file.beside(".fence.new"), "what is much longer than the next content").unwrap();
+        file.write(FencingToken::MAX, "new").unwrap();
+        assert_eq!(fs::read_to_string(&file.path).unwrap(), "new");
+        assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(!file.beside(".fence.new").exists());
+        let nowhere = FencedFile::new(file.path.join("x"));
+        assert!(nowhere.claim(token(1)).is_err());
+    }
+}
