@@ -78,6 +78,16 @@ fn no_line_of_four_editors_is_lost_although_nobody_locks() {
     assert!(said.starts_with("4 editors saved 25 lines each"), "{said}");
 }
 
+#[test]
+fn a_late_holder_writes_no_key_of_redis() {
+    let shared = fencelock_testbed::redis::KIND.shared();
+    let url = format!("redis://{}{}", shared.address(), shared.namespace());
+    let output = Command::new(env!("CARGO_BIN_EXE_fenced")).arg(&url).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}\n{said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("the late write was refused") && said.contains("FENCED"), "{said}");
+}
+
 /// A program that goes on until the test is over.
 struct Service(Child);
 

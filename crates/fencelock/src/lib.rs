@@ -135,6 +135,7 @@ pub mod fencing {
     //! | what is written | its checker |
     //! |---|---|
     //! | a file | [`FencedFile`] |
+    //! | a key of Redis | the script [`REDIS_FENCE`] |
     //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
     //! | a table of PostgreSQL, MariaDB or MySQL | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`]; where the lock is kept elsewhere, `fence` |
     //!
@@ -146,11 +147,13 @@ pub mod fencing {
 
     #[cfg(feature = "file")]
     mod file;
+    mod redis;
     #[cfg(feature = "file")]
     mod token;
 
     #[cfg(feature = "file")]
     pub use self::file::FencedFile;
+    pub use self::redis::REDIS_FENCE;
 }
 mod kit;
 #[cfg(feature = "metrics")]

@@ -26,6 +26,7 @@
 mod canary;
 mod cuts;
 mod election;
+mod fencing;
 mod foreign;
 mod lab;
 #[path = "../wakes/mod.rs"]
