@@ -136,6 +136,7 @@ pub mod fencing {
     //! |---|---|
     //! | a file | [`FencedFile`] |
     //! | a key of Redis | the script [`REDIS_FENCE`] |
+    //! | what a service over HTTP keeps | the layers `FenceLayer` of the service and `StampLayer` of its clients (feature `http`) |
     //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
     //! | a table of PostgreSQL, MariaDB or MySQL | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`]; where the lock is kept elsewhere, `fence` |
     //!
@@ -147,12 +148,17 @@ pub mod fencing {
 
     #[cfg(feature = "file")]
     mod file;
+    #[cfg(feature = "http")]
+    mod http;
     mod redis;
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "file", feature = "http"))]
+    #[cfg_attr(not(feature = "file"), allow(dead_code, reason = "a service answers in its own way"))]
     mod token;
 
     #[cfg(feature = "file")]
     pub use self::file::FencedFile;
+    #[cfg(feature = "http")]
+    pub use self::http::{Fence, FenceLayer, Stamp, StampLayer, TOKEN_HEADER};
     pub use self::redis::REDIS_FENCE;
 }
 mod kit;
