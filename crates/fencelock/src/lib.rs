@@ -81,6 +81,8 @@
 //! | `file:///var/lib/locks` | `file` | all processes of one host |
 //! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
 //!
+//! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
+//!
 //! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
 //! what a store promises ([`Client::capability`]), and [`stores`] lists the stores of this build with their options.
 //!
@@ -161,6 +163,9 @@ pub mod fencing {
     pub use self::http::{Fence, FenceLayer, Stamp, StampLayer, TOKEN_HEADER};
     pub use self::redis::REDIS_FENCE;
 }
+#[cfg(feature = "jobs")]
+#[path = "recipes/jobs/mod.rs"]
+pub mod jobs;
 mod kit;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -8,6 +8,8 @@ mod connect;
 mod crowd;
 mod doubt;
 mod election;
+#[cfg(feature = "jobs")]
+mod jobs;
 #[cfg(feature = "metrics")]
 mod metered;
 mod multi;

@@ -1,0 +1,367 @@
+//! Jobs that run once in each slot, in the whole fleet: the nightly report that every host starts and one of them makes.
+//!
+//! A [`Job`] is a [`Mutex`] and the [note](crate::Guard::write_note) on it, which says which run was the last, for which [`Slot`], and how it
+//! ended. Only the store's clock counts: a host whose clock is an hour off asks at another time, and does not run the job once more.
+
+mod record;
+mod slot;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+pub use self::record::{JobRun, RunState};
+use self::record::{Record, Verdict, decide};
+pub use self::slot::Slot;
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::{Guard, Mutex};
+use crate::store::NoteRead;
+
+/// How long the end of a run is told to a store that does not take it, and how often.
+const TELLING: Duration = Duration::from_secs(30);
+const TELL_AGAIN: Duration = Duration::from_millis(500);
+
+/// A job: it runs at most once at a time, and for each [`Slot`] until one run has ended well.
+///
+/// A run that fails is its slot's last one, unless [`Job::retries`] allows more. **A run that dies**, because its process, its host or its
+/// connection did, is followed by another one for the same slot as soon as somebody asks: the job may have been done in
+/// part, or wholly, so let it bear being repeated, and pass [`JobRun::token`] to what it writes to.
+///
+/// # Examples
+/// ```
+/// use fencelock::jobs::Slot;
+///
+/// # async fn send() -> fencelock::Result<u32> { Ok(7) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let client = fencelock::Client::connect("memory:").await?;
+/// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
+/// // On every host, as often as you like:
+/// let sent = report.run(async |this| { println!("the report of {}", this.slot); send().await }).await?;
+/// assert_eq!(sent, Some(7));
+/// let again = report.run(async |_| send().await).await?;
+/// assert_eq!(again, None, "it was sent today");
+/// # Ok::<(), fencelock::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Job {
+    lock: Mutex,
+    slot: Slot,
+    retries: u32,
+}
+
+/// What an attempt to begin came to.
+#[derive(Debug)]
+#[must_use = "a run that is dropped has died"]
+pub enum Begun {
+    /// This run is ours.
+    Run(Box<Run>),
+    /// The slot has had its run. This is the job's last one: where slots are named, perhaps that of another slot.
+    Already(JobRun),
+}
+
+/// What is known of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobStatus {
+    /// The last run. One whose process does not hold the lock any more is [`RunState::Died`].
+    pub last: JobRun,
+    /// How many slots there were since, before the present one: none of them had a run. `None` for slots that were named, and where
+    /// this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
+    pub missed: Option<u64>,
+    /// The store's time.
+    pub now: SystemTime,
+}
+
+impl Client {
+    /// The job `name`, which runs once in each `slot`. Its lock is the mutex of that name, and its record the note on it, which nobody
+    /// else may use for something else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::Capability) is false.
+    pub fn job(&self, name: impl AsRef<str>, slot: Slot) -> Result<Job> {
+        let lock = self.mutex(name)?;
+        if !self.capability().notes {
+            let message = "the store keeps no notes, which a job needs to remember its runs";
+            return Err(Error::new(ErrorKind::Unsupported, "job", message).with("name", lock.name()));
+        }
+        Ok(Job { lock, slot, retries: 0 })
+    }
+
+    /// What is known of the job `name`, whatever its slots are; `None` if it never ran. Two requests at most.
+    ///
+    /// # Errors
+    /// As [`Client::note`] and [`Client::contention`]; [`ErrorKind::Layout`] where the note is none of a job.
+    pub async fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
+        let lock = self.mutex(name)?;
+        let read = self.note(lock.name()).await?;
+        let Some((record, mut last)) = read_record(&lock, &read)? else { return Ok(None) };
+        if last.state == RunState::Running {
+            let holder = self.contention(lock.name()).await?.holder;
+            let is_held = holder.and_then(|holder| holder.grant).is_some_and(|grant| grant.token == last.token);
+            if !is_held {
+                last.state = RunState::Died;
+            }
+        }
+        let slot = record.schedule.as_deref().and_then(|schedule| schedule.parse::<Slot>().ok());
+        let missed_by = |slot: Slot| {
+            let start = slot.at(read.now).ok()?.start?;
+            slot.between(record.reaches(), start).ok()
+        };
+        Ok(Some(JobStatus { last, missed: slot.and_then(missed_by), now: read.now }))
+    }
+}
+
+impl Job {
+    /// How many more runs a slot gets after one that failed; none by default. A run that died is not counted as a failure, and always
+    /// followed, but it is one of the attempts: with `retries(1)` a run that fails after one that died is the last.
+    #[must_use]
+    pub fn retries(self, retries: u32) -> Self {
+        Self { retries, ..self }
+    }
+
+    /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
+    #[must_use]
+    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
+        Self { lock: self.lock.purpose(purpose), ..self }
+    }
+
+    /// How long [`Job::begin`] waits at most for a run that is under way elsewhere; without limit by default.
+    #[must_use]
+    pub fn timeout(self, limit: Duration) -> Self {
+        Self { lock: self.lock.timeout(limit), ..self }
+    }
+
+    /// The longest that a run may take: it has died then. As [`Mutex::max_hold`].
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        Self { lock: self.lock.max_hold(most), ..self }
+    }
+
+    /// Begins the run for the present slot, unless it has had one. It waits while a run is under way elsewhere, to take over if that dies: this
+    /// may be the run of an earlier slot, if that takes so long, and the slot is the one that it is when the wait is over.
+    ///
+    /// Three requests; one where the slot has had its run.
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`]; [`ErrorKind::Layout`] where the note on the lock is none of a job.
+    /// [`ErrorKind::Config`] where a slot was named and its text is too long for the note.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lock back in the background. A run may have been noted then: it has died.
+    pub async fn begin(&self) -> Result<Begun> {
+        match self.look().await? {
+            Some(last) => Ok(Begun::Already(last)),
+            None => self.begin_under(self.lock.acquire().await?).await,
+        }
+    }
+
+    /// As [`Job::begin`], without waiting: a run that is under way elsewhere is an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while a run is under way, also that of an earlier slot; otherwise as [`Job::begin`].
+    ///
+    /// # Cancel safety
+    /// As [`Job::begin`].
+    pub async fn try_begin(&self) -> Result<Begun> {
+        match self.look().await? {
+            Some(last) => Ok(Begun::Already(last)),
+            None => self.begin_under(self.lock.try_acquire().await?).await,
+        }
+    }
+
+    /// As [`Job::begin`], for who holds the lock of the job's name already, by a mutex of the same client. It is given back with the run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a guard of another name; otherwise as [`Job::begin`].
+    ///
+    /// # Cancel safety
+    /// As [`Job::begin`].
+    pub async fn begin_under(&self, guard: Guard) -> Result<Begun> {
+        if guard.name() != self.lock.name() {
+            let message = "the guard holds another lock than that of the job";
+            return Err(Error::new(ErrorKind::Config, "job", message).with("name", self.lock.name()));
+        }
+        let read = self.read().await?;
+        let last = read_record(&self.lock, &read)?;
+        match decide(&self.slot, self.retries, last.as_ref().map(|(record, _)| record), read.now)? {
+            Verdict::Due(record) => {
+                let owner = self.lock.client().owner();
+                let this = record.run(owner, guard.token(), read.now);
+                let run = Run { guard, record, this, previous: last.map(|(_, run)| died(run)) };
+                run.guard.write_note(run.record.text(), None).await?;
+                Ok(Begun::Run(Box::new(run)))
+            }
+            Verdict::Done => {
+                let _ = guard.release().await;
+                match last {
+                    Some((_, last)) => Ok(Begun::Already(last)),
+                    None => Err(Error::new(ErrorKind::Layout, "job", "a slot is over that nobody had a run for")),
+                }
+            }
+        }
+    }
+
+    /// Runs `body` for the present slot, with what is known of the run; `None` if the slot has had its run. [Waits](Job::begin) while one is
+    /// under way elsewhere.
+    ///
+    /// A body that returns an error has failed. When the lock is lost, it is dropped at its next await, and has died.
+    ///
+    /// # Errors
+    /// What the body returned; otherwise as [`Job::begin`] and [`Run::succeed`], turned into `E`. [`ErrorKind::Lost`] where the lock
+    /// was lost while it ran.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `body`, which has died, and gives the lock back in the background.
+    pub async fn run<T, E, F, Fut>(&self, body: F) -> Result<Option<T>, E>
+    where
+        F: FnOnce(JobRun) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        let run = match self.begin().await? {
+            Begun::Run(run) => run,
+            Begun::Already(_) => return Ok(None),
+        };
+        let ended = tokio::select! {
+            biased;
+            _ = run.guard.lost() => {
+                let message = "the lock was lost while the job ran, which is given up";
+                return Err(Error::new(ErrorKind::Lost, "job", message).with("name", self.lock.name()).into());
+            }
+            ended = body(run.this.clone()) => ended,
+        };
+        match ended {
+            Ok(value) => {
+                run.succeed().await?;
+                Ok(Some(value))
+            }
+            Err(failed) => {
+                // What went wrong first is what is told.
+                let _ = run.fail("").await;
+                Err(failed)
+            }
+        }
+    }
+
+    /// The run that the present slot has had, without taking the lock.
+    async fn look(&self) -> Result<Option<JobRun>> {
+        let read = self.read().await?;
+        let last = read_record(&self.lock, &read)?;
+        let verdict = decide(&self.slot, self.retries, last.as_ref().map(|(record, _)| record), read.now)?;
+        Ok(last.map(|(_, run)| run).filter(|_| verdict == Verdict::Done))
+    }
+
+    async fn read(&self) -> Result<NoteRead> {
+        self.lock.client().note(self.lock.name()).await
+    }
+}
+
+/// What the note on the lock says of the last run.
+fn read_record(lock: &Mutex, read: &NoteRead) -> Result<Option<(Record, JobRun)>> {
+    let Some(note) = &read.note else { return Ok(None) };
+    let record = Record::of(note, lock.name())?;
+    let run = record.run_in(note);
+    Ok(Some((record, run)))
+}
+
+/// What a run is that had not ended when somebody else got the lock.
+fn died(mut run: JobRun) -> JobRun {
+    if run.state == RunState::Running {
+        run.state = RunState::Died;
+    }
+    run
+}
+
+/// A run that has begun and holds the lock of its job. Say how it ended with [`Run::succeed`] or [`Run::fail`]; one that is dropped has died.
+#[must_use = "a run that is dropped has died"]
+pub struct Run {
+    guard: Guard,
+    record: Box<Record>,
+    this: JobRun,
+    previous: Option<JobRun>,
+}
+
+impl Run {
+    /// What is known of it: its slot, its token, which attempt it is, how many slots were missed.
+    #[must_use]
+    pub fn this(&self) -> &JobRun {
+        &self.this
+    }
+
+    /// The run before, whatever slot it was for; `None` for the first ever.
+    #[must_use]
+    pub fn previous(&self) -> Option<&JobRun> {
+        self.previous.as_ref()
+    }
+
+    /// The guard of the job's lock: [`Guard::lost`], [`Guard::check`], [`Guard::token`].
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// It ended well: the slot has had its run. Gives the lock back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] where the lock was lost before that was noted: another run for the same slot may have begun. A store that is out of
+    /// reach is asked for 30 s at most, as long as the lock is valid; after an error whose [outcome](Error::outcome) is unknown the slot
+    /// may have had its run or not.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether it is noted.
+    pub async fn succeed(self) -> Result<()> {
+        self.end(RunState::Succeeded, "").await
+    }
+
+    /// As [`Run::succeed`], with a word for others: up to 256 characters are kept.
+    ///
+    /// # Errors
+    /// As [`Run::succeed`].
+    ///
+    /// # Cancel safety
+    /// As [`Run::succeed`].
+    pub async fn succeed_with(self, detail: impl AsRef<str>) -> Result<()> {
+        self.end(RunState::Succeeded, detail.as_ref()).await
+    }
+
+    /// It failed, which `detail` says more about, for others: up to 256 characters are kept. Gives the lock back; whether there is
+    /// another run for the slot is up to [`Job::retries`].
+    ///
+    /// # Errors
+    /// As [`Run::succeed`].
+    ///
+    /// # Cancel safety
+    /// As [`Run::succeed`].
+    pub async fn fail(self, detail: impl AsRef<str>) -> Result<()> {
+        self.end(RunState::Failed, detail.as_ref()).await
+    }
+
+    async fn end(mut self, state: RunState, detail: &str) -> Result<()> {
+        const LONGEST: usize = 256;
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        self.record.state = state;
+        self.record.detail =
+            Some(detail.chars().take(LONGEST).map(clean).collect()).filter(|text: &String| !text.is_empty());
+        let text = self.record.text();
+        let clock = Arc::clone(&self.guard.engine().clock);
+        let end = clock.now().after(TELLING);
+        while let Err(error) = self.guard.write_note(&text, None).await {
+            if !error.is_retryable() || clock.now() >= end {
+                return Err(error);
+            }
+            clock.sleep_until(clock.now().after(TELL_AGAIN)).await;
+        }
+        // What is not confirmed goes on in the background, and changes nothing about the run.
+        let _ = self.guard.release().await;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("this", &self.this).field("guard", &self.guard).finish_non_exhaustive()
+    }
+}

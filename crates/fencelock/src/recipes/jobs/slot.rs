@@ -1,0 +1,457 @@
+//! Slots: the stretches of time in each of which a job runs once.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Unit, Zoned};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// In what stretches of time a [`Job`](super::Job) runs once: they follow each other without a gap, and the store's clock says which one
+/// is now.
+///
+/// | made by | as text | slots |
+/// |---|---|---|
+/// | [`Slot::every`] | `90s`, `5m`, `6h`, `1d`, `1w` | that long each, counted from 1970 in UTC |
+/// | [`Slot::hourly`] | `hourly` | hours of UTC |
+/// | [`Slot::daily`] | `daily`, `daily@Europe/Berlin` | days of a zone, of 23 to 25 hours; `daily` alone is UTC |
+/// | [`Slot::cron`] | `0 3 * * 1-5`, `0 3 * * 1-5@Europe/Berlin` | from each time that the five fields of cron name until the next one |
+/// | [`Slot::named`] | | one, with a text of one's own |
+///
+/// A time of cron that a clock skips when summer begins comes at the end of the gap; one that is there twice when summer ends comes once,
+/// and every hour or minute comes as often as it is there.
+///
+/// Zones are those of the machine, or those of this release where the machine has none: hosts whose rules for a zone differ
+/// see its days begin at different moments.
+///
+/// ```
+/// use fencelock::jobs::Slot;
+///
+/// let slot: Slot = "30 2 * * *@Europe/Berlin".parse()?;
+/// assert_eq!(slot, Slot::cron("30 2 * * *", "Europe/Berlin")?);
+/// assert_eq!(Slot::daily("UTC")?.to_string(), "daily@UTC");
+/// assert!("sometimes".parse::<Slot>().is_err());
+/// # Ok::<(), fencelock::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    kind: Kind,
+    is_tolerant: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Every(Duration),
+    Daily(TimeZone),
+    Cron(Arc<Cron>, TimeZone),
+    Named(Arc<str>),
+}
+
+/// One slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Period {
+    /// What it is called: no other slot of the schedule has the same text.
+    pub(super) text: String,
+    /// When it begins; none that was named has a time.
+    pub(super) start: Option<SystemTime>,
+}
+
+impl Slot {
+    /// The longest text of a slot that is named, in bytes.
+    pub const MAX_TEXT: usize = 128;
+    /// The most slots that are counted as missed: there may be more then.
+    pub const MOST_MISSED: u64 = 1000;
+    /// How early [`Slot::tolerant`] lets a slot begin at most.
+    const EARLY: Duration = Duration::from_secs(30);
+
+    /// Slots of `length`, whole seconds from 1 s to 366 days, counted from the beginning of 1970 in UTC.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for another length.
+    pub fn every(length: Duration) -> Result<Self> {
+        const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+        if length.subsec_nanos() != 0 || length.is_zero() || length > LONGEST {
+            return Err(wrong("a slot is whole seconds long, from 1 s to 366 days".to_owned()));
+        }
+        Ok(Self::of(Kind::Every(length)))
+    }
+
+    /// The hours of UTC.
+    #[must_use]
+    pub fn hourly() -> Self {
+        Self::of(Kind::Every(Duration::from_secs(3600)))
+    }
+
+    /// The days of `zone`, as in `Europe/Berlin` or `UTC`, from midnight there, or from the end of the gap where clocks skip it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a zone that is not known.
+    pub fn daily(zone: &str) -> Result<Self> {
+        Ok(Self::of(Kind::Daily(zone_of(zone)?)))
+    }
+
+    /// From each time that `text` names until the next one, by the clocks of `zone`: five fields of cron, minute, hour, day of the month,
+    /// month and day of the week.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a text that is none, or that names no time at all, and for a zone that is not known.
+    pub fn cron(text: &str, zone: &str) -> Result<Self> {
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let unknown = |error| wrong(format!("{text:?} is no text of cron with five fields: {error}"));
+        let slot = Self::of(Kind::Cron(Arc::new(parser.parse(text).map_err(unknown)?), zone_of(zone)?));
+        // One that never comes is found out now and not at the first run.
+        slot.at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
+        Ok(slot)
+    }
+
+    /// One slot, which is called `text`: 1 to 128 bytes without control characters, such as the date that a report is for.
+    ///
+    /// A job that is asked to run for several of them, one after the other, remembers the last ones: at least 10 of the longest,
+    /// and a hundred dates. One that comes back after more others is run again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for another text.
+    pub fn named(text: &str) -> Result<Self> {
+        if text.is_empty() || text.len() > Self::MAX_TEXT || text.contains(char::is_control) {
+            return Err(wrong("a slot is called by 1 to 128 bytes without control characters".to_owned()));
+        }
+        Ok(Self::of(Kind::Named(text.into())))
+    }
+
+    /// Counts what begins up to a tenth of a slot early, 30 s at most, for the slot that comes: for who is started by a clock of its own, as
+    /// by cron, and may be there before the store's clock is.
+    #[must_use]
+    pub fn tolerant(self) -> Self {
+        Self { is_tolerant: true, ..self }
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, is_tolerant: false }
+    }
+
+    /// The schedule as text, from which it can be parsed; none if it was named.
+    pub(super) fn schedule(&self) -> Option<String> {
+        (!self.is_named()).then(|| self.to_string())
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        matches!(self.kind, Kind::Named(_))
+    }
+
+    /// The slot that is at `now`, by the store's clock.
+    pub(super) fn at(&self, now: SystemTime) -> Result<Period> {
+        let period = self.exactly_at(now)?;
+        let (Some(start), true) = (period.start, self.is_tolerant) else { return Ok(period) };
+        let next = self.after(start)?;
+        let length = next.duration_since(start).unwrap_or_default();
+        let left = next.duration_since(now).unwrap_or_default();
+        if left <= (length / 10).min(Self::EARLY) { self.exactly_at(next) } else { Ok(period) }
+    }
+
+    fn exactly_at(&self, now: SystemTime) -> Result<Period> {
+        let (text, start) = match &self.kind {
+            Kind::Named(text) => return Ok(Period { text: text.to_string(), start: None }),
+            Kind::Every(length) => {
+                let length = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
+                let second = timestamp(now)?.as_second();
+                let start = Timestamp::from_second(second - second.rem_euclid(length)).map_err(no_time)?;
+                (start.to_string(), start)
+            }
+            Kind::Daily(zone) => {
+                let start = timestamp(now)?.to_zoned(zone.clone()).start_of_day().map_err(no_time)?;
+                (start.date().to_string(), start.timestamp())
+            }
+            Kind::Cron(cron, zone) => {
+                let now = timestamp(now)?.to_zoned(zone.clone()).round(second_down()).map_err(no_time)?;
+                let start = cron.find_previous_occurrence(&now, true).map_err(never)?;
+                (with_offset(&start), start.timestamp())
+            }
+        };
+        Ok(Period { text, start: Some(start.into()) })
+    }
+
+    /// When the first slot begins that begins after `moment`.
+    fn after(&self, moment: SystemTime) -> Result<SystemTime> {
+        match &self.kind {
+            Kind::Named(_) => Err(wrong("a slot that was named has no next one".to_owned())),
+            Kind::Every(length) => {
+                let start = self.exactly_at(moment)?.start.unwrap_or(moment);
+                start.checked_add(*length).ok_or_else(|| no_time("the end of time"))
+            }
+            Kind::Daily(zone) => {
+                let day = timestamp(moment)?.to_zoned(zone.clone()).date().tomorrow().map_err(no_time)?;
+                let midnight = zone.to_zoned(day.at(0, 0, 0, 0)).map_err(no_time)?;
+                Ok(midnight.start_of_day().map_err(no_time)?.timestamp().into())
+            }
+            Kind::Cron(cron, zone) => {
+                let moment = timestamp(moment)?.to_zoned(zone.clone());
+                Ok(cron.find_next_occurrence(&moment, false).map_err(never)?.timestamp().into())
+            }
+        }
+    }
+
+    /// How many slots begin after `past` and before `start`; [`Slot::MOST_MISSED`] at most.
+    pub(super) fn between(&self, past: SystemTime, start: SystemTime) -> Result<u64> {
+        let (mut count, mut at) = (0, past);
+        while count < Self::MOST_MISSED {
+            at = self.after(at)?;
+            if at >= start {
+                break;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// What it is made by says all.
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Named(one), Self::Named(other)) => one == other,
+            (Self::Named(_), _) | (_, Self::Named(_)) => false,
+            _ => self.to_string() == other.to_string(),
+        }
+    }
+}
+
+impl Eq for Kind {}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name_of = |zone: &TimeZone| zone.iana_name().unwrap_or("UTC").to_owned();
+        match self {
+            Self::Every(length) => {
+                let seconds = length.as_secs();
+                let (each, unit) = UNITS.iter().find(|(each, _)| seconds % each == 0).unwrap_or(&(1, "s"));
+                write!(f, "{}{unit}", seconds / each)
+            }
+            Self::Daily(zone) => write!(f, "daily@{}", name_of(zone)),
+            Self::Cron(cron, zone) => write!(f, "{}@{}", cron.as_str(), name_of(zone)),
+            Self::Named(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+/// The text forms of the [table](Slot).
+impl FromStr for Slot {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let text = text.trim();
+        let (schedule, zone) = text.rsplit_once('@').map_or((text, "UTC"), |(schedule, zone)| (schedule.trim(), zone));
+        let has_zone = schedule.len() < text.len();
+        match schedule {
+            "daily" => Self::daily(zone),
+            "hourly" if !has_zone => Ok(Self::hourly()),
+            schedule if schedule.contains(' ') => Self::cron(schedule, zone),
+            schedule if !has_zone && schedule.starts_with(|c: char| c.is_ascii_digit()) => {
+                let digits = schedule.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                let unit = UNITS.iter().find(|(_, unit)| *unit == &schedule[digits.len()..]);
+                let seconds = unit.and_then(|(each, _)| digits.parse::<u64>().ok()?.checked_mul(*each));
+                Self::every(Duration::from_secs(seconds.ok_or_else(|| unknown(text))?))
+            }
+            _ => Err(unknown(text)),
+        }
+    }
+}
+
+/// The units of a length, the longest first.
+const UNITS: [(u64, &str); 5] = [(604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+
+fn unknown(text: &str) -> Error {
+    wrong(format!(
+        "{text:?} is no slot; there are 90s, 5m, 6h, 1d, 1w, hourly, daily, daily@Europe/Berlin, and texts of cron as in \"0 3 * * 1-5\" or \"0 3 * * 1-5@Europe/Berlin\""
+    ))
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Config, "slot", message)
+}
+
+fn no_time(error: impl fmt::Display) -> Error {
+    wrong(format!("the store's time is none of the calendar: {error}"))
+}
+
+fn never(error: impl fmt::Display) -> Error {
+    wrong(format!("this text of cron names no time: {error}"))
+}
+
+fn zone_of(zone: &str) -> Result<TimeZone> {
+    TimeZone::get(zone)
+        .map_err(|_| wrong(format!("the zone {zone:?} is not known; zones are called as in Europe/Berlin")))
+}
+
+fn timestamp(time: SystemTime) -> Result<Timestamp> {
+    Timestamp::try_from(time).map_err(no_time)
+}
+
+fn second_down() -> jiff::ZonedRound {
+    jiff::ZonedRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor)
+}
+
+/// The local time and its distance from UTC: of a time that is there twice, two texts.
+fn with_offset(time: &Zoned) -> String {
+    time.timestamp().display_with_offset(time.offset()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> SystemTime {
+        text.parse::<Timestamp>().unwrap().into()
+    }
+
+    fn slot(text: &str) -> Slot {
+        text.parse().unwrap()
+    }
+
+    /// The slots that are at `moments`: their texts, and when they begin.
+    fn at(slot: &Slot, moments: &[&str]) -> Vec<(String, String)> {
+        let of = |moment: &&str| {
+            let period = slot.at(time(moment)).unwrap();
+            (period.text, Timestamp::try_from(period.start.unwrap()).unwrap().to_string())
+        };
+        moments.iter().map(of).collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(text, start)| ((*text).to_owned(), (*start).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_day_begins_at_its_own_midnight_and_may_have_23_or_25_hours() {
+        let berlin = slot("daily@Europe/Berlin");
+        let spring = ["2026-03-28T22:59:59Z", "2026-03-28T23:00:00Z", "2026-03-29T21:59:59Z", "2026-03-29T22:00:00Z"];
+        let days = [
+            ("2026-03-28", "2026-03-27T23:00:00Z"),
+            ("2026-03-29", "2026-03-28T23:00:00Z"),
+            ("2026-03-29", "2026-03-28T23:00:00Z"),
+            ("2026-03-30", "2026-03-29T22:00:00Z"),
+        ];
+        assert_eq!(at(&berlin, &spring), pairs(&days));
+        let autumn = ["2026-10-24T22:00:00Z", "2026-10-25T22:59:59Z", "2026-10-25T23:00:00Z"];
+        let days = [
+            ("2026-10-25", "2026-10-24T22:00:00Z"),
+            ("2026-10-25", "2026-10-24T22:00:00Z"),
+            ("2026-10-26", "2026-10-25T23:00:00Z"),
+        ];
+        assert_eq!(at(&berlin, &autumn), pairs(&days));
+        // A zone whose clocks skip midnight.
+        let beirut = ["2026-03-28T21:59:59Z", "2026-03-28T22:00:00Z"];
+        let days = [("2026-03-28", "2026-03-27T22:00:00Z"), ("2026-03-29", "2026-03-28T22:00:00Z")];
+        assert_eq!(at(&slot("daily@Asia/Beirut"), &beirut), pairs(&days));
+    }
+
+    #[test]
+    fn a_time_that_clocks_skip_comes_at_the_end_of_the_gap_and_one_that_is_there_twice_comes_once() {
+        let nightly = slot("30 2 * * *@Europe/Berlin");
+        let spring = ["2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-30T00:29:59Z", "2026-03-30T00:30:00Z"];
+        let slots = [
+            ("2026-03-28T02:30:00+01:00", "2026-03-28T01:30:00Z"),
+            ("2026-03-29T03:00:00+02:00", "2026-03-29T01:00:00Z"),
+            ("2026-03-29T03:00:00+02:00", "2026-03-29T01:00:00Z"),
+            ("2026-03-30T02:30:00+02:00", "2026-03-30T00:30:00Z"),
+        ];
+        assert_eq!(at(&nightly, &spring), pairs(&slots));
+        assert_eq!(nightly.between(time("2026-03-28T01:30:00Z"), time("2026-03-30T00:30:00Z")).unwrap(), 1);
+        let autumn = ["2026-10-25T00:29:59Z", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:29:59Z"];
+        let slots = [
+            ("2026-10-24T02:30:00+02:00", "2026-10-24T00:30:00Z"),
+            ("2026-10-25T02:30:00+02:00", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30:00+02:00", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30:00+02:00", "2026-10-25T00:30:00Z"),
+        ];
+        assert_eq!(at(&nightly, &autumn), pairs(&slots));
+        assert_eq!(nightly.between(time("2026-10-24T00:30:00Z"), time("2026-10-26T01:30:00Z")).unwrap(), 1);
+    }
+
+    #[test]
+    fn every_hour_comes_as_often_as_the_clocks_show_it_and_each_has_a_text_of_its_own() {
+        let hours = slot("0 * * * *@Europe/Berlin");
+        let autumn = ["2026-10-24T23:59:59Z", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"];
+        let slots = [
+            ("2026-10-25T01:00:00+02:00", "2026-10-24T23:00:00Z"),
+            ("2026-10-25T02:00:00+02:00", "2026-10-25T00:00:00Z"),
+            ("2026-10-25T02:00:00+01:00", "2026-10-25T01:00:00Z"),
+            ("2026-10-25T03:00:00+01:00", "2026-10-25T02:00:00Z"),
+        ];
+        assert_eq!(at(&hours, &autumn), pairs(&slots));
+        assert_eq!(hours.between(time("2026-10-24T22:00:00Z"), time("2026-10-25T02:00:00Z")).unwrap(), 3);
+        assert_eq!(hours.between(time("2026-03-29T00:00:00Z"), time("2026-03-29T02:00:00Z")).unwrap(), 1);
+    }
+
+    #[test]
+    fn slots_of_a_length_are_counted_from_1970_and_those_that_were_missed_up_to_a_limit() {
+        let slots =
+            [("2026-11-25T14:00:00Z", "2026-11-25T14:00:00Z"), ("2026-11-25T14:05:00Z", "2026-11-25T14:05:00Z")];
+        assert_eq!(at(&slot("5m"), &["2026-11-25T14:04:59.999Z", "2026-11-25T14:05:00Z"]), pairs(&slots));
+        assert_eq!(at(&slot("hourly"), &["2026-11-25T14:04:59Z"]), pairs(&slots[..1]));
+        let week = [("2026-11-19T00:00:00Z", "2026-11-19T00:00:00Z")];
+        assert_eq!(at(&slot("1w"), &["2026-11-25T14:04:59Z"]), pairs(&week));
+        let (past, now) = (time("2026-11-25T14:00:00Z"), time("2026-11-25T15:00:00Z"));
+        assert_eq!((slot("5m").between(past, now).unwrap(), slot("1s").between(past, now).unwrap()), (11, 1000));
+        assert_eq!(slot("1h").between(past, now).unwrap(), 0);
+    }
+
+    #[test]
+    fn who_is_a_little_early_is_there_for_the_slot_that_comes() {
+        let nightly = slot("0 3 * * *").tolerant();
+        let moments = ["2026-11-25T02:59:29Z", "2026-11-25T02:59:31Z", "2026-11-25T03:00:00Z"];
+        let slots = [
+            ("2026-11-24T03:00:00+00:00", "2026-11-24T03:00:00Z"),
+            ("2026-11-25T03:00:00+00:00", "2026-11-25T03:00:00Z"),
+            ("2026-11-25T03:00:00+00:00", "2026-11-25T03:00:00Z"),
+        ];
+        assert_eq!(at(&nightly, &moments), pairs(&slots));
+        // Of a minute, six seconds.
+        let minutes = at(&slot("1m").tolerant(), &["2026-11-25T02:59:53Z", "2026-11-25T02:59:55Z"]);
+        assert_eq!([&*minutes[0].0, &*minutes[1].0], ["2026-11-25T02:59:00Z", "2026-11-25T03:00:00Z"]);
+    }
+
+    #[test]
+    fn a_schedule_is_the_text_that_it_is_parsed_from() {
+        for (text, shown) in [
+            ("90s", "90s"),
+            ("60m", "1h"),
+            (" 1d ", "1d"),
+            ("hourly", "1h"),
+            ("daily", "daily@UTC"),
+            ("daily@europe/berlin", "daily@Europe/Berlin"),
+            ("*/5 * * * *", "*/5 * * * *@UTC"),
+            ("0 3 * * 1-5 @Europe/Berlin", "0 3 * * 1-5@Europe/Berlin"),
+        ] {
+            assert_eq!((slot(text).to_string(), slot(shown)), (shown.to_owned(), slot(text)), "{text}");
+        }
+        assert_ne!(slot("1d"), Slot::named("1d").unwrap());
+    }
+
+    #[test]
+    fn what_is_no_slot_is_refused_with_what_is() {
+        for text in
+            ["", "1", "s", "1y", "0s", "400d", "1h30m", "-1h", "hourly@UTC", "1d@UTC", "@daily", "daily@", "weekly"]
+        {
+            assert_eq!(text.parse::<Slot>().unwrap_err().kind(), ErrorKind::Config, "{text}");
+        }
+        for text in ["* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "daily@Europe/Atlantis"] {
+            assert_eq!(text.parse::<Slot>().unwrap_err().kind(), ErrorKind::Config, "{text}");
+        }
+        assert!("sometimes".parse::<Slot>().unwrap_err().to_string().contains("daily@Europe/Berlin"));
+        for text in ["", "a\nb", &"x".repeat(129)] {
+            assert_eq!(Slot::named(text).unwrap_err().kind(), ErrorKind::Config);
+        }
+        assert!(Slot::every(Duration::from_millis(1500)).is_err());
+    }
+}

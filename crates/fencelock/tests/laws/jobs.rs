@@ -1,0 +1,313 @@
+//! The laws of jobs: one run in each slot, by the store's clock, whatever hosts believe.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use fencelock::jobs::{Begun, Job, Run, RunState, Slot};
+use fencelock::memory::Operation;
+use fencelock::{Client, Error, ErrorKind};
+use futures_util::future::join_all;
+
+use crate::support::{Process, World, on_one_thread, secs, settle};
+
+const HOUR: Duration = secs(3600);
+const MINUTE: Duration = secs(60);
+
+/// A world in which it is midnight of the tenth of September 2001, in UTC.
+fn at_midnight() -> World {
+    let world = World::new();
+    world.clock.jump_wall(secs(80_000));
+    world
+}
+
+fn slot(text: &str) -> Slot {
+    text.parse().unwrap()
+}
+
+fn job(process: &Process, schedule: &str) -> Job {
+    process.client.job("report", slot(schedule)).unwrap()
+}
+
+async fn begun(job: &Job) -> Box<Run> {
+    match job.try_begin().await.unwrap() {
+        Begun::Run(run) => run,
+        Begun::Already(last) => panic!("it ran already: {last:?}"),
+    }
+}
+
+/// Asks as a host does whose job takes no time; says whether it ran.
+async fn asks(job: &Job) -> bool {
+    match job.try_begin().await.unwrap() {
+        Begun::Run(run) => run.succeed().await.is_ok(),
+        Begun::Already(_) => false,
+    }
+}
+
+async fn status(client: &Client) -> fencelock::jobs::JobStatus {
+    client.job_status("report").await.unwrap().unwrap()
+}
+
+#[test]
+fn of_many_who_ask_at_once_one_runs_and_the_others_wait_for_its_end() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let mut processes = Vec::new();
+        for _ in 0..20 {
+            processes.push(world.process().await);
+        }
+        let (running, ran) = (Cell::new(0), Cell::new(0));
+        for times in 1..4 {
+            let asked = processes.iter().map(|process| async {
+                let body = async |_| {
+                    running.set(running.get() + 1);
+                    assert_eq!(running.get(), 1);
+                    settle().await;
+                    running.set(running.get() - 1);
+                    ran.set(ran.get() + 1);
+                    Ok::<_, Error>(())
+                };
+                job(process, "daily").run(body).await.unwrap()
+            });
+            let asked = join_all(asked).await;
+            assert_eq!((asked.iter().flatten().count(), ran.get()), (1, times));
+            world.clock.jump_wall(24 * HOUR);
+        }
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn hosts_whose_clocks_are_an_hour_off_run_a_job_once_a_day() {
+    on_one_thread(async {
+        let world = at_midnight();
+        for schedule in ["daily", "1d", "0 3 * * *"] {
+            // Each host is started by its own clock at three, which is up to an hour early or late by the store's.
+            let hosts = [-3600, -1800, -1, 0, 2, 600, 3600];
+            let mut asked = Vec::new();
+            for day in 0..5_u64 {
+                asked.extend(hosts.map(|late: i64| (day, (day * 86_400).cast_signed() + 3 * 3600 + late)));
+            }
+            asked.sort_unstable_by_key(|(_, at)| *at);
+            let (process, runs) = (world.process().await, RefCell::new(Vec::new()));
+            let job = process.client.job(format!("report/{}", schedule.len()), slot(schedule)).unwrap();
+            let mut now = 0;
+            for (day, at) in asked {
+                world.clock.jump_wall(secs((at - now).unsigned_abs()));
+                now = at;
+                if asks(&job).await {
+                    runs.borrow_mut().push((day, at));
+                }
+            }
+            // Of a schedule that begins at three, the first of all is that of the day before.
+            let days: Vec<_> =
+                runs.borrow().iter().map(|(day, _)| *day).skip(usize::from(schedule.contains(' '))).collect();
+            assert_eq!(days, [0, 1, 2, 3, 4], "{schedule}: {runs:?}");
+            world.clock.jump_wall(secs((5 * 86_400 - now).unsigned_abs()));
+        }
+    });
+}
+
+#[test]
+fn a_host_that_is_a_little_early_one_day_misses_no_slot() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let cron = process.client.job("report", slot("1d").tolerant()).unwrap();
+        let mut ran = Vec::new();
+        world.clock.jump_wall(24 * HOUR);
+        for early in [0, 1, 0, 1] {
+            world.clock.jump_wall(24 * HOUR - secs(early));
+            ran.push(asks(&cron).await);
+            world.clock.jump_wall(secs(early));
+            ran.push(asks(&cron).await);
+        }
+        assert_eq!(ran, [true, false].repeat(4));
+        assert_eq!(status(&process.client).await.missed, Some(0));
+    });
+}
+
+#[test]
+fn a_run_that_dies_is_followed_by_another_one_for_its_slot() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        let first = begun(&job(&one, "daily")).await;
+        assert_eq!(status(&other.client).await.last.state, RunState::Running);
+        let waits = job(&other, "daily");
+        assert_eq!(waits.try_begin().await.unwrap_err().kind(), ErrorKind::Busy);
+        one.store.crash();
+        let dies = async {
+            world.advance(secs(30)).await;
+        };
+        let (second, ()) = tokio::join!(waits.begin(), dies);
+        let Begun::Run(second) = second.unwrap() else { panic!("the first one died") };
+        let before = second.previous().unwrap();
+        assert_eq!((before.state, before.attempt, &before.owner), (RunState::Died, 1, one.client.owner()));
+        assert_eq!((second.this().attempt, &*second.this().slot), (2, "2001-09-10"));
+        assert!(second.guard().token() > first.guard().token() && first.guard().check().is_err());
+        assert_eq!(first.succeed().await.unwrap_err().kind(), ErrorKind::Lost, "it says nothing any more");
+        second.succeed_with("7 rows").await.unwrap();
+        let last = status(&other.client).await.last;
+        assert_eq!((last.state, last.detail.as_deref(), last.attempt), (RunState::Succeeded, Some("7 rows"), 2));
+        assert!(!asks(&waits).await);
+        // One that is dropped has died as well.
+        world.clock.jump_wall(24 * HOUR);
+        drop(begun(&waits).await);
+        settle().await;
+        assert_eq!(status(&other.client).await.last.state, RunState::Died);
+        assert!(asks(&waits).await && !asks(&waits).await);
+    });
+}
+
+#[test]
+fn a_run_that_fails_is_the_last_of_its_slot_unless_more_are_allowed() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        for retries in 0..3 {
+            let job = job(&process, "hourly").retries(retries);
+            for attempt in 1..=retries + 1 {
+                let run = begun(&job).await;
+                assert_eq!(run.this().attempt, attempt);
+                run.fail("exit code 3\n").await.unwrap();
+            }
+            let Begun::Already(last) = job.try_begin().await.unwrap() else { panic!("no more are allowed") };
+            assert_eq!((last.state, last.detail.as_deref()), (RunState::Failed, Some("exit code 3 ")));
+            world.clock.jump_wall(HOUR);
+        }
+        let hourly = job(&process, "hourly");
+        let failing = hourly.run(async |_| Err::<(), _>(Error::new(ErrorKind::Config, "body", "no")));
+        assert_eq!(failing.await.unwrap_err().operation(), "body");
+        assert_eq!(status(&process.client).await.last.state, RunState::Failed);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn who_when_how_long_and_what_was_missed_can_be_seen() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        assert_eq!(other.client.job_status("report").await.unwrap(), None);
+        let run = begun(&job(&one, "hourly")).await;
+        world.clock.jump_wall(5 * MINUTE);
+        run.succeed().await.unwrap();
+        world.clock.jump_wall(3 * HOUR);
+        let seen = status(&other.client).await;
+        assert_eq!((&*seen.last.slot, &seen.last.owner), ("2001-09-10T00:00:00Z", one.client.owner()));
+        assert_eq!(
+            (seen.last.took, seen.now.duration_since(seen.last.began).unwrap()),
+            (Some(5 * MINUTE), 3 * HOUR + 5 * MINUTE)
+        );
+        assert_eq!((seen.missed, seen.last.schedule.as_deref()), (Some(2), Some("1h")), "at one and at two");
+        let late = begun(&job(&other, "hourly")).await;
+        assert_eq!((late.this().missed, status(&one.client).await.missed), (2, Some(0)));
+    });
+}
+
+#[test]
+fn a_run_that_is_longer_than_its_slot_is_never_beside_another_one() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        let long = begun(&job(&one, "hourly")).await;
+        let waits = job(&other, "hourly");
+        let goes_on = async {
+            settle().await;
+            world.clock.jump_wall(2 * HOUR + MINUTE);
+            settle().await;
+            assert_eq!(job(&one, "hourly").try_begin().await.unwrap_err().kind(), ErrorKind::Busy);
+            long.succeed().await.unwrap();
+        };
+        let (next, ()) = tokio::join!(waits.begin(), goes_on);
+        let Begun::Run(next) = next.unwrap() else { panic!("two slots have begun meanwhile") };
+        assert_eq!((&*next.this().slot, next.this().missed), ("2001-09-10T02:00:00Z", 1));
+    });
+}
+
+#[test]
+fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        world.clock.jump_wall(14 * HOUR + 30 * MINUTE);
+        assert!(asks(&job(&process, "daily")).await);
+        assert!(!asks(&job(&process, "hourly")).await, "it ran within this hour");
+        world.clock.jump_wall(HOUR);
+        assert!(asks(&job(&process, "hourly")).await);
+        for longer in ["daily", "daily@Europe/Berlin", "0 3 * * *", "1w"] {
+            assert!(!asks(&job(&process, longer)).await, "{longer}");
+        }
+        world.clock.jump_wall(24 * HOUR);
+        assert!(asks(&job(&process, "daily")).await);
+        // A failed run is tried again as what it was.
+        world.clock.jump_wall(24 * HOUR);
+        begun(&job(&process, "daily")).await.fail("").await.unwrap();
+        let again = begun(&job(&process, "hourly").retries(1)).await;
+        assert_eq!((&*again.this().slot, again.this().attempt), ("2001-09-12", 2));
+    });
+}
+
+#[test]
+fn a_slot_that_was_named_runs_once_whatever_order_they_come_in() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let named = |text: &str| process.client.job("report", Slot::named(text).unwrap()).unwrap();
+        for (text, runs) in [("2001-09-10", true), ("2001-09-11", true), ("2001-09-10", false), ("2001-09-11", false)] {
+            assert_eq!(asks(&named(text)).await, runs, "{text}");
+        }
+        for number in 0..100 {
+            assert!(asks(&named(&format!("2002-{number:03}"))).await);
+        }
+        assert!(!asks(&named("2002-000")).await, "a hundred of them are remembered");
+        for number in 0..40 {
+            assert!(asks(&named(&format!("{number}{}", "\"".repeat(126)))).await, "also where a text needs more room");
+        }
+        assert_eq!(status(&process.client).await.missed, None);
+    });
+}
+
+#[test]
+fn an_end_whose_answer_is_lost_is_told_again() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let run = begun(&job(&process, "daily")).await;
+        process.store.lose_next_reply(Operation::WriteNote);
+        let (ended, ()) = tokio::join!(run.succeed(), world.advance(secs(5)));
+        ended.unwrap();
+        assert_eq!(status(&process.client).await.last.state, RunState::Succeeded);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_note_that_is_none_of_a_job_is_left_alone() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        for note in ["", "10.0.0.7:80", "{\"job\":2,\"new\":true}", "{\"job\":1}"] {
+            let guard = process.client.mutex("report").unwrap().acquire().await.unwrap();
+            guard.write_note(note, None).await.unwrap();
+            guard.release().await.unwrap();
+            assert_eq!(job(&process, "daily").begin().await.unwrap_err().kind(), ErrorKind::Layout, "{note}");
+            assert_eq!(process.client.job_status("report").await.unwrap_err().kind(), ErrorKind::Layout);
+            assert_eq!(process.client.note("report").await.unwrap().note.unwrap().text(), Some(note));
+        }
+        let other = process.client.mutex("other").unwrap().acquire().await.unwrap();
+        assert_eq!(job(&process, "daily").begin_under(other).await.unwrap_err().kind(), ErrorKind::Config);
+    });
+}
+
+#[test]
+fn the_note_is_a_small_text_that_others_can_read() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        begun(&job(&process, "daily")).await.fail("exit code 3").await.unwrap();
+        let note = process.client.note("report").await.unwrap().note.unwrap();
+        let text = r#"{"job":1,"slot":"2001-09-10","slot_start":"2001-09-10T00:00:00Z","schedule":"daily@UTC","state":"failed","detail":"exit code 3","began":"2001-09-10T00:00:00Z","attempt":1,"missed":0}"#;
+        assert_eq!(note.text(), Some(text));
+    });
+}
