@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
-use fencelock::Contender;
-use fencelock::Name;
+use fencelock::jobs::Slot;
+use fencelock::{Contender, Name};
 use tracing::level_filters::LevelFilter;
 
 /// The longest duration that is taken: about a century, so that no sum of times can overflow.
@@ -63,6 +63,16 @@ fn shown(value: &OsStr) -> String {
 /// The name of a lock.
 pub(crate) fn name() -> Text<Name> {
     Text::new(|text| Name::new(text).map_err(|error| error.to_string()))
+}
+
+/// The slots of a job.
+pub(crate) fn slot() -> Text<Slot> {
+    Text::new(|text| text.parse::<Slot>().map_err(|error| error.to_string()))
+}
+
+/// One slot, by its name.
+pub(crate) fn named_slot() -> Text<Slot> {
+    Text::new(|text| Slot::named(text).map_err(|error| error.to_string()))
 }
 
 /// The start of lock names; empty for all.

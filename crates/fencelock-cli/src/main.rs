@@ -5,6 +5,7 @@ mod commands;
 mod die_with_parent;
 mod guardian;
 mod job;
+mod keeper;
 mod kept_signals;
 mod libpq;
 mod locks;

@@ -117,6 +117,11 @@ impl Around {
         Inside::Itself(last)
     }
 
+    /// The innermost one that is the lock `name` of `store`.
+    pub(crate) fn holds(&self, store: &str, name: &Name) -> Option<&Held> {
+        self.0.iter().rfind(|held| held.store == store && held.name == name.as_str())
+    }
+
     /// The variable for a command that runs under `held` as well.
     pub(crate) fn and(mut self, held: impl IntoIterator<Item = Held>) -> Option<String> {
         self.0.extend(held);

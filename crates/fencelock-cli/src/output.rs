@@ -104,7 +104,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn code_of(kind: ErrorKind) -> u8 {
+pub(crate) fn code_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Unsupported => code::USAGE,
         ErrorKind::Conflict | ErrorKind::Layout => code::DATA,

@@ -121,6 +121,14 @@ impl Shown {
     }
 }
 
+/// Who `owner` is, as far as it tells.
+pub(crate) fn who(owner: &Owner) -> String {
+    if owner.host.is_empty() {
+        return format!("client {}", hex(owner.client));
+    }
+    format!("pid {} on {}", owner.pid, owner.host)
+}
+
 /// Whom the store does not name.
 const UNKNOWN: &str = "an unknown owner";
 
@@ -167,7 +175,7 @@ fn expires(expiry: Expiry) -> Option<String> {
     }
 }
 
-fn hex(client: u64) -> String {
+pub(crate) fn hex(client: u64) -> String {
     format!("{client:016x}")
 }
 

@@ -1,12 +1,16 @@
 //! The verbs, one file each, and what they share: the store they speak to.
 
+mod acquire;
 mod bench;
 mod r#break;
 mod completions;
 mod doctor;
 mod elect;
+mod jobs;
 mod ls;
 mod migrate;
+mod note;
+mod once;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
@@ -17,10 +21,12 @@ mod supervise;
 mod told;
 #[cfg(feature = "top")]
 mod top;
+mod wait;
 #[cfg(any(feature = "serve", feature = "top"))]
 mod watch;
 mod verify;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,7 +80,12 @@ struct StoreArguments {
 enum Verb {
     Run(run::Run),
     Elect(elect::Elect),
+    Acquire(acquire::Acquire),
+    Release(acquire::Release),
+    Wait(wait::Wait),
+    Note(note::Note),
     Ls(ls::Ls),
+    Jobs(jobs::Jobs),
     Show(show::Show),
     Break(r#break::Break),
     Doctor(doctor::Doctor),
@@ -96,6 +107,8 @@ enum Verb {
     VerifyWorker(verify::VerifyWorker),
     #[command(hide = true)]
     Guard(Guard),
+    #[command(hide = true)]
+    Keep(acquire::Keep),
 }
 
 /// What `ls` and `show` exit with when a lock can be held twice.
@@ -107,6 +120,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     let quiet = match &fencelock.verb {
         Verb::Run(run) => run.is_quiet(),
         Verb::Elect(elect) => elect.is_quiet(),
+        Verb::Acquire(acquire) => acquire.is_quiet(),
         _ => false,
     };
     // What `run` starts beside itself warns of nothing; what the variable says, `--log-level` may have overruled.
@@ -116,7 +130,12 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     match &fencelock.verb {
         Verb::Run(run) => run.run(store).await,
         Verb::Elect(elect) => elect.run(store).await,
+        Verb::Acquire(acquire) => acquire.run(store).await,
+        Verb::Release(release) => release.run(store).await,
+        Verb::Wait(wait) => wait.run(store).await,
+        Verb::Note(note) => note.run(store).await,
         Verb::Ls(ls) => ls.run(store).await,
+        Verb::Jobs(jobs) => jobs.run(store).await,
         Verb::Show(show) => show.run(store).await,
         Verb::Break(order) => order.run(store).await,
         Verb::Doctor(doctor) => doctor.run(store).await,
@@ -134,6 +153,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Bound(bound) => bound.run(),
         Verb::Guard(guard) => guard.run(),
         Verb::VerifyWorker(worker) => worker.run(store).await,
+        Verb::Keep(keep) => keep.run(store).await,
     }
 }
 
@@ -141,6 +161,17 @@ impl StoreArguments {
     /// The same, with the store that a verb was given as an argument of its own.
     fn or_named(&self, url: Option<&String>) -> Self {
         Self { store: url.or(self.store.as_ref()).cloned(), ..self.clone() }
+    }
+
+    /// The arguments that say the same to another fencelock in the same surroundings.
+    fn again(&self) -> Vec<OsString> {
+        let store = self.store.as_ref().map(|url| format!("--store={url}").into());
+        let config = self.config.as_ref().map(|file| {
+            let mut argument = OsString::from("--config=");
+            argument.push(file);
+            argument
+        });
+        store.into_iter().chain(config).chain(self.require_store.then(|| "--require-store".into())).collect()
     }
 
     /// How much of what the library tells is said.

@@ -9,15 +9,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::Liveness;
+use fencelock::jobs::{self, Begun, JobRun};
 use fencelock::{
-    AnyGuard, Client, Clock as _, Contender, Error, ErrorKind, GuardError, GuardState, Moment, MultiGuard, Name, Retry,
-    SystemClock,
+    AnyGuard, Client, Clock as _, Contender, Error, ErrorKind, GuardError, GuardState, Liveness, Moment, MultiGuard,
+    Name, Retry, SystemClock,
 };
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use super::elect::Elect;
+use super::once::{self, Once, SLOT_VARIABLE};
 use super::several::{self, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
@@ -93,6 +94,8 @@ pub(crate) struct Run {
     /// same time runs on one of them. TERM or INT ends it early.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     hold_at_least: Option<Duration>,
+    #[command(flatten)]
+    once: Once,
     /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
           allow_hyphen_values = true)]
@@ -142,6 +145,7 @@ impl Run {
             purpose: elect.purpose.clone(),
             max_hold: None,
             hold_at_least: None,
+            once: Once::default(),
             grace: elect.grace,
             grace_after_loss: Duration::ZERO,
             // Who leads without a fencelock would lead on when it should end.
@@ -186,6 +190,9 @@ impl Run {
         let [first, others @ ..] = &self.names[..] else { return wrong("no lock is named".to_owned()) };
         if others.len() >= several::MOST {
             return wrong(format!("{} locks are named; one command takes {} at most", self.names.len(), several::MOST));
+        }
+        if !others.is_empty() && self.once.is_asked_for() {
+            return wrong("--once-per and --slot take one name, which is that of the job".to_owned());
         }
         if !others.is_empty() && self.mode() != Mode::Mutex {
             return wrong(format!(
@@ -292,7 +299,7 @@ impl Run {
         signals: &mut Signals,
         is_given_back: &mut bool,
     ) -> Outcome<Round> {
-        let guard = match shared {
+        let taken = match shared {
             // Never waited for: who is in the way waits for the end of the lock around us.
             Some(held) => match self.take(client, limit, true).await {
                 Err(error) if error.kind() == ErrorKind::Busy => {
@@ -304,18 +311,44 @@ impl Run {
             None => tokio::select! {
                 biased;
                 signal = signals.asked() => return Ok(Round::Asked(signal)),
-                guard = self.acquire(client, chosen, limit) => guard?,
+                taken = self.acquire(client, chosen, limit) => taken?,
             },
         };
+        let (guard, run) = match taken {
+            Taken::Held(guard, run) => (guard, run),
+            Taken::Already(last) => {
+                if !self.quiet {
+                    once::say_that_it_ran(&self.names[0], &last);
+                }
+                return Ok(Round::Ended(Ending::Code(0)));
+            }
+        };
         let mut told = Told::new(client, chosen.name());
-        let ended = self.hold(client, chosen, guard, signals, is_given_back, &mut told).await?;
+        let ended = self.hold(client, chosen, (guard, run), signals, is_given_back, &mut told).await?;
         let is_again = self.again && told.has_told() && !signals.told_to_end();
         Ok(if is_again { Round::Lost } else { Round::Ended(ended) })
     }
 
     /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
-    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<MultiGuard> {
+    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<Taken> {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
+        let Some(job) = self.once.job(client, &self.names[0])? else {
+            return Ok(Taken::Held(self.take_locks(client, purpose, limit, at_once).await?, None));
+        };
+        match once::begin(&job.purpose(purpose).timeout(limit), at_once).await? {
+            // The run has one guard of the lock, and this is another one.
+            Begun::Run(run) => Ok(Taken::Held(run.guard().reenter()?.into(), Some(run))),
+            Begun::Already(last) => Ok(Taken::Already(last)),
+        }
+    }
+
+    async fn take_locks(
+        &self,
+        client: &Client,
+        purpose: String,
+        limit: Duration,
+        at_once: bool,
+    ) -> fencelock::Result<MultiGuard> {
         let [name] = &self.names[..] else {
             let locks = client.multi_lock(&self.names)?.purpose(purpose).timeout(limit);
             return if at_once { locks.try_acquire().await } else { locks.acquire().await };
@@ -339,7 +372,7 @@ impl Run {
         Ok(acquired?.into())
     }
 
-    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<MultiGuard> {
+    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<Taken> {
         let acquired = if self.at_once {
             self.take(client, limit, self.at_once).await
         } else {
@@ -442,7 +475,7 @@ impl Run {
         &self,
         client: &Client,
         chosen: &Chosen,
-        guard: MultiGuard,
+        (guard, run): (MultiGuard, Option<Box<jobs::Run>>),
         signals: &mut Signals,
         is_given_back: &mut bool,
         told: &mut Told,
@@ -455,6 +488,7 @@ impl Run {
             (NAME_VARIABLE, lines(&guard, |guard| Some(guard.name().to_string()))),
             (TOKEN_VARIABLE, lines(&guard, token_of)),
             (HELD_VARIABLE, Around::this_process().and(held)),
+            (SLOT_VARIABLE, run.as_ref().map(|run| run.this().slot.clone())),
         ];
         let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, client.timing());
         // Where the lock does not live on with the command, the command must not live on without fencelock.
@@ -482,6 +516,9 @@ impl Run {
         // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
+        if let Some(run) = run.filter(|_| !is_useless) {
+            once::note_the_end(run, &ended, signals).await;
+        }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,
             Ok(None) => {
@@ -541,6 +578,14 @@ async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl Asy
         tokio::time::sleep(silence).await;
         word().await;
     }
+}
+
+/// What came of asking for the lock.
+enum Taken {
+    /// It is held, for this run if the command is a job.
+    Held(MultiGuard, Option<Box<jobs::Run>>),
+    /// It is not: the job's slot has had its run.
+    Already(JobRun),
 }
 
 /// What became of one try to run the command.

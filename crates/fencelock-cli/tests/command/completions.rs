@@ -3,8 +3,13 @@
 use crate::common::{PROGRAM, Place, binary, code, ended, output, stderr, stdout};
 
 /// Those that somebody may give.
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 20] = [
     "run",
+    "jobs",
+    "acquire",
+    "release",
+    "wait",
+    "note",
     "elect",
     "ls",
     "show",

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::Guard;
 use crate::client::Client;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::store::{GrantId, NoteOrder, NoteRead, clean};
+use crate::store::{Contender, GrantId, NoteOrder, NoteRead, PlaceId, clean};
 
 impl Guard {
     /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::Note::MAX_BYTES)) of
@@ -41,20 +42,47 @@ impl Guard {
 
     async fn order_note(&self, value: Option<&[u8]>, ttl: Option<Duration>) -> Result<()> {
         self.check()?;
-        let engine = self.engine();
-        let grant = GrantId { place: self.place(), token: self.token() };
-        let order = NoteOrder::new(grant, engine.owner.clone(), value, ttl)?;
-        let asked = Arc::clone(engine);
-        let write = async move { asked.in_time("note", asked.store.write_note(&order)).await };
-        if engine.spawner.run(write).await? {
-            return Ok(());
-        }
-        let message = "the lock is not held by this guard any more, and nothing was written";
-        Err(Error::new(ErrorKind::Lost, "note", message).with("name", self.name()))
+        write(self.engine(), GrantId { place: self.place(), token: self.token() }, value, ttl).await
     }
 }
 
+/// Writes or deletes a note under `grant`.
+async fn write(engine: &Arc<Engine>, grant: GrantId, value: Option<&[u8]>, ttl: Option<Duration>) -> Result<()> {
+    let name = grant.place.name.clone();
+    let order = NoteOrder::new(grant, engine.owner.clone(), value, ttl)?;
+    let asked = Arc::clone(engine);
+    let write = async move { asked.in_time("note", asked.store.write_note(&order)).await };
+    if engine.spawner.run(write).await? {
+        return Ok(());
+    }
+    let message = "the lock is not held any more by whom it was, and nothing was written";
+    Err(Error::new(ErrorKind::Lost, "note", message).with("name", name))
+}
+
 impl Client {
+    /// Writes a note on the lock `name` as [`Guard::write_note`] does, or deletes it where there is no `value`, under the grant of `holder`, a
+    /// contender in its queue: for who runs under a lock that another process holds for it, as a command under `fencelock run` does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] where `holder` does not hold the lock, or not any more; otherwise as [`Guard::write_note`].
+    ///
+    /// # Cancel safety
+    /// As [`Guard::write_note`].
+    pub async fn write_note_under(
+        &self,
+        name: impl AsRef<str>,
+        holder: &Contender,
+        value: Option<&[u8]>,
+        ttl: Option<Duration>,
+    ) -> Result<()> {
+        let name = Name::new(name)?;
+        let Some(grant) = holder.grant else {
+            return Err(Error::new(ErrorKind::Lost, "note", "this contender does not hold the lock").with("name", name));
+        };
+        let grant = GrantId { place: PlaceId { name, request: holder.id }, token: grant.token };
+        write(self.engine(), grant, value, ttl).await
+    }
+
     /// The note on the lock `name`, and the store's time now; see [`Guard::write_note`].
     ///
     /// # Errors

@@ -1,0 +1,270 @@
+//! `fencelock acquire` and `fencelock release`: a lock for the rest of a script.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::{Client, Name};
+use nix::unistd::{chdir, setsid};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::r#break::holders;
+use super::{StoreArguments, connect, farewell, said_already};
+use crate::arguments;
+use crate::keeper::{self, HELD, Keeper, Watched, say_held, word_of_the_starter};
+use crate::nested::{Around, Inside, Mode};
+use crate::output::{Failure, Outcome, chain, code, say};
+use crate::settings::Chosen;
+use crate::show::{Shown, print};
+
+/// Waiting for longer than this is worth a word.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// How long the store is tried for at the start, where the wait has no limit.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// What `release` exits with when nothing was given back.
+const NOTHING: u8 = 1;
+
+/// Take a lock for the rest of a script.
+///
+/// Waits for the mutex, and leaves a process in the background that holds it as long as the process --pid lives, or until `fencelock
+/// release`; prints the fencing token. When the lock is lost, that process is sent TERM; nothing stops one that ignores it, or is stopped.
+/// `fencelock run` does: use it where a command can be given.
+#[derive(Debug, Args)]
+pub(crate) struct Acquire {
+    /// The lock's name: 1 to 512 bytes of UTF-8.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// The process that the lock is for, as in --pid $$: one of this user on this host.
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
+    pid: i32,
+    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    wait: Option<Duration>,
+    /// Give up at once if the lock is not free.
+    #[arg(long = "try", conflicts_with = "wait")]
+    at_once: bool,
+    /// Exit with this code when the lock was busy or the wait limit passed.
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
+    busy_exit_code: u8,
+    /// Say nothing about the default store, about waiting and about a busy lock.
+    #[arg(short, long)]
+    quiet: bool,
+    /// What the lock is taken for, as others see it.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    purpose: Option<String>,
+}
+
+/// Give back a lock that `fencelock acquire` took for this script.
+///
+/// It finds the holder in the background by the owner of the lock. That must hold it for --pid, or for a process that this one runs under: a
+/// lock that another script took is left alone. Exits with 1 when nothing was given back.
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// The lock's name.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// The process that the lock was taken for; that of the script around this command if not given.
+    #[arg(long, value_name = "PID")]
+    pid: Option<i32>,
+}
+
+/// Not for people: `acquire` starts this, which holds the lock.
+#[derive(Debug, Args)]
+pub(crate) struct Keep {
+    pid: i32,
+    start: u64,
+    #[arg(long, value_parser = arguments::duration_or_zero())]
+    wait: Option<Duration>,
+    #[arg(long = "try")]
+    at_once: bool,
+    #[arg(short = 'E', long, default_value_t = code::BUSY)]
+    busy_exit_code: u8,
+    #[arg(short, long)]
+    quiet: bool,
+    #[arg(long, value_parser = arguments::purpose())]
+    purpose: Option<String>,
+    #[arg(last = true, value_parser = arguments::name())]
+    name: Name,
+}
+
+impl Acquire {
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let watched = Watched::open(self.pid)?;
+        let chosen = store.choose(self.quiet, std::slice::from_ref(&self.name))?;
+        chosen.refuse_memory()?;
+        if let Inside::Itself(held) = Around::this_process().mean_for(&chosen.locks(), &self.name, Mode::Mutex) {
+            return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
+        }
+        let (mut keeper, held) = self.start_keeper(store, &watched)?;
+        let held = tokio::select! {
+            held = held => held.ok().flatten(),
+            () = self.say_that_it_waits(&chosen) => None,
+        };
+        let Some(token) = held else {
+            let status =
+                keeper.wait().map_err(|error| Failure::os("cannot wait for the keeper of the lock", &error))?;
+            return Err(Failure::silent(crate::job::exit_code(status)));
+        };
+        // It would give the lock back if we were gone before this.
+        let told = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
+        told.unwrap_or(Ok(())).map_err(|error| Failure::os("the keeper of the lock is gone", &error))?;
+        if !token.is_empty() {
+            print(&format!("{token}\n"))?;
+        }
+        Ok(0)
+    }
+
+    /// Starts the keeper; what is received is the token that it holds the lock with, or nothing once it is gone.
+    fn start_keeper(
+        &self,
+        store: &StoreArguments,
+        watched: &Watched,
+    ) -> Outcome<(Child, oneshot::Receiver<Option<String>>)> {
+        let failed = |error: &io::Error| Failure::os("cannot start the keeper of the lock", error);
+        let mut command = keeper::command(watched)?;
+        command.args(store.again());
+        command.args(self.wait.map(|wait| format!("--wait={}ms", wait.as_millis())));
+        command.args(self.at_once.then_some("--try")).args(self.quiet.then_some("--quiet"));
+        command.arg(format!("-E{}", self.busy_exit_code));
+        let purpose = self.purpose.clone().unwrap_or_else(|| format!("process {}", self.pid));
+        command.arg(format!("--purpose={purpose}"));
+        keeper::named(&mut command, &self.name);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(failed(&io::Error::other("no pipe")));
+        };
+        let (sender, held) = oneshot::channel();
+        let listen = move || {
+            let mut line = String::new();
+            let is_told = BufReader::new(stdout).read_line(&mut line).is_ok();
+            let token = line.strip_prefix(HELD).filter(|_| is_told).map(|token| token.trim().to_owned());
+            if token.is_none() {
+                // Everything that it says before its end.
+                let _ = io::copy(&mut BufReader::new(stderr), &mut io::stderr());
+            }
+            let _ = sender.send(token);
+        };
+        thread::Builder::new().name("fencelock-hear".to_owned()).spawn(listen).map_err(|error| failed(&error))?;
+        Ok((child, held))
+    }
+
+    /// Says once that we wait, if we wait for long.
+    async fn say_that_it_waits(&self, chosen: &Chosen) {
+        if !self.quiet {
+            tokio::time::sleep(SILENCE).await;
+            say(format_args!("waiting for {} in {}", self.name, chosen.shown()));
+        }
+        std::future::pending().await
+    }
+}
+
+impl Keep {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let watched = Watched::open(self.pid)?;
+        if watched.start != self.start {
+            return Err(Failure::new(code::USAGE, "the process that the lock was for has ended"));
+        }
+        let chosen = store.choose(true, std::slice::from_ref(&self.name))?;
+        // A session of its own: neither the keyboard nor the end of the terminal is for it.
+        setsid().map_err(|error| Failure::os("cannot start a session", &error.into()))?;
+        let _ = chdir("/");
+        let mut stop =
+            signal(SignalKind::terminate()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
+        let mut told = word_of_the_starter()?;
+        let limit = if self.at_once { Duration::ZERO } else { self.wait.unwrap_or(CONNECT) };
+        let client = tokio::select! {
+            biased;
+            _ = stop.recv() => return Ok(0),
+            client = connect(Client::builder().connect_timeout(limit), &chosen, false) => client?,
+        };
+        let ended = said_already(self.keep(&client, &chosen, (&watched, &mut stop), &mut told).await);
+        farewell(&client, ended.is_err()).await;
+        ended
+    }
+
+    async fn keep(
+        &self,
+        client: &Client,
+        chosen: &Chosen,
+        (watched, stop): (&Watched, &mut Signal),
+        told: &mut oneshot::Receiver<bool>,
+    ) -> Outcome<u8> {
+        let name = &self.name;
+        let held = holders(client, name).await?;
+        let own = |keeper: &Keeper| keeper.kept_for == self.pid;
+        if held.iter().find_map(|holder| Keeper::of(client, name, holder)).as_ref().is_some_and(own) {
+            let message = format!("the lock {name} in {} is held for the process {} already", chosen.shown(), self.pid);
+            return Err(Failure::new(code::NESTED, message));
+        }
+        let lock = client.mutex(name)?.purpose(self.purpose.clone().unwrap_or_default());
+        let acquire = async {
+            match self.wait {
+                _ if self.at_once => lock.try_acquire().await,
+                Some(wait) => lock.acquire_within(wait).await,
+                None => lock.acquire().await,
+            }
+        };
+        let guard = tokio::select! {
+            biased;
+            _ = &mut *told => return Ok(0),
+            _ = stop.recv() => return Ok(0),
+            () = watched.ended() => return Ok(0),
+            acquired = acquire => acquired.map_err(|error| self.not_acquired(&error, chosen))?,
+        };
+        let token = guard.token().map(|token| token.to_string());
+        if say_held(token.as_deref()).is_ok() && told.await == Ok(true) {
+            tokio::select! {
+                biased;
+                _ = guard.lost() => {
+                    watched.end();
+                    return Ok(code::LOST);
+                }
+                () = watched.ended() => {}
+                _ = stop.recv() => {}
+            }
+        }
+        guard.release().await.map_err(|failed| Failure::from(fencelock::Error::from(failed)))?;
+        Ok(0)
+    }
+
+    fn not_acquired(&self, error: &fencelock::Error, chosen: &Chosen) -> Failure {
+        let message = format!("{}; the store is {}", chain(error), chosen.shown());
+        match error.is_contention() {
+            true if self.quiet => Failure::silent(self.busy_exit_code),
+            true => Failure::new(self.busy_exit_code, message),
+            false => Failure::new(crate::output::code_of(error.kind()), message),
+        }
+    }
+}
+
+impl Release {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let nothing = |why: String| {
+            let message = format!("{why} {} in {}: nothing was given back", self.name, chosen.shown());
+            Err(Failure::new(NOTHING, message))
+        };
+        let Some(client) = client else { return nothing("nobody holds".to_owned()) };
+        let held = holders(&client, &self.name).await.map_err(|error| error.with("store from", &chosen.origin))?;
+        let Some(holder) = held.first() else { return nothing("nobody holds".to_owned()) };
+        let keeper = Keeper::of(&client, &self.name, holder);
+        let is_meant = |keeper: &Keeper| self.pid.map_or_else(|| keeper.is_around_us(), |pid| keeper.kept_for == pid);
+        let Some(keeper) = keeper.filter(is_meant) else {
+            let who = Shown::new(&self.name, 1, holder).sentence();
+            return nothing(format!("{who}, and not `fencelock acquire` for this script, holds"));
+        };
+        keeper.process.end();
+        keeper.process.ended().await;
+        Ok(0)
+    }
+}

@@ -1,0 +1,157 @@
+//! `fencelock jobs`: the last run of each job.
+
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::jobs::{JobStatus, RunState};
+use fencelock::{Client, ErrorKind, Name};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
+
+use super::StoreArguments;
+use crate::arguments;
+use crate::locks::READS;
+use crate::output::Outcome;
+use crate::show::{hex, print_json, print_store, print_table, told, who};
+
+/// What `jobs --check` exits with when something is wrong.
+const WRONG: u8 = 1;
+
+/// Show the last run of jobs, as `run --once-per` and `run --slot` leave it.
+///
+/// A store lists names while somebody holds them or waits for them, and not those of idle jobs: name the jobs. Without names, those that
+/// are running are shown.
+///
+/// With --json: an array of objects with `name`, `store`, `state` ("running", "succeeded", "failed", "died", or "never": no run is
+/// known), `slot`, `schedule` (null for a slot of --slot), `host`, `pid` and `client` (who ran it), `token` (a string), `began` (RFC 3339, by
+/// the store's clock), `took_ms` (null while it runs, and of one that died), `attempt` (which run for its slot), `detail` (how it ended),
+/// `missed_before` (slots without a run before it) and `missed` (slots without a run since, up to 1000; null for a slot of --slot).
+#[derive(Debug, Args)]
+pub(crate) struct Jobs {
+    /// The jobs' names, which are those of their locks.
+    #[arg(value_name = "NAME", value_parser = arguments::name())]
+    names: Vec<Name>,
+    /// Exit with 1 if one of them failed, died, was missed or never ran.
+    #[arg(long)]
+    check: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Jobs {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let (chosen, client) = store.connect_to_look(&self.names).await?;
+        let found = match &client {
+            Some(client) => {
+                let found = self.look(client).await;
+                super::farewell(client, found.is_err()).await;
+                found.map_err(|error| error.with("store from", &chosen.origin))?
+            }
+            None => self.names.iter().map(|name| (name.clone(), None)).collect(),
+        };
+        let shown: Vec<_> =
+            found.iter().map(|(name, status)| Shown::new(name, status.as_ref(), &chosen.name())).collect();
+        if self.json {
+            print_json(&shown)?;
+        } else {
+            let heads = ["JOB", "STATE", "SLOT", "WHO", "BEGAN", "TOOK", "ATTEMPT", "MISSED", "DETAIL"];
+            print_table(&heads, shown.iter().map(Shown::row))?;
+            print_store(&chosen)?;
+        }
+        Ok(if self.check && shown.iter().any(Shown::is_wrong) { WRONG } else { 0 })
+    }
+
+    async fn look(&self, client: &Client) -> fencelock::Result<Vec<(Name, Option<JobStatus>)>> {
+        let (names, all) = match &self.names[..] {
+            [] => (client.names("", None, usize::MAX).await?, true),
+            names => (names.to_vec(), false),
+        };
+        let looks = stream::iter(names).map(async |name| match client.job_status(&name).await {
+            // Of all locks that are held, most are none of jobs.
+            Err(error) if all && error.kind() == ErrorKind::Layout => Ok(None),
+            Ok(None) if all => Ok(None),
+            status => Ok(Some((name, status?))),
+        });
+        looks.buffered(READS).try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+}
+
+/// One job.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    store: String,
+    state: &'static str,
+    slot: Option<String>,
+    schedule: Option<String>,
+    host: Option<String>,
+    pid: Option<u32>,
+    client: Option<String>,
+    token: Option<String>,
+    began: Option<String>,
+    took_ms: Option<u64>,
+    attempt: Option<u32>,
+    detail: Option<String>,
+    missed_before: Option<u64>,
+    missed: Option<u64>,
+    #[serde(skip)]
+    who: Option<String>,
+    #[serde(skip)]
+    age: Option<String>,
+}
+
+impl Shown {
+    fn new(name: &Name, status: Option<&JobStatus>, store: &str) -> Self {
+        let last = status.map(|status| &status.last);
+        let named = last.map(|last| &last.owner).filter(|owner| !owner.host.is_empty());
+        let age = status.and_then(|status| {
+            let age = status.now.duration_since(status.last.began).ok()?;
+            Some(format!("{} ago", humantime::format_duration(Duration::from_secs(age.as_secs()))))
+        });
+        Self {
+            name: name.to_string(),
+            store: store.to_owned(),
+            state: match last.map(|last| last.state) {
+                None => "never",
+                Some(RunState::Running) => "running",
+                Some(RunState::Succeeded) => "succeeded",
+                Some(RunState::Failed) => "failed",
+                Some(_) => "died",
+            },
+            slot: last.map(|last| last.slot.clone()),
+            schedule: last.and_then(|last| last.schedule.clone()),
+            host: named.map(|owner| owner.host.clone()),
+            pid: named.map(|owner| owner.pid),
+            client: last.map(|last| hex(last.owner.client)),
+            token: last.and_then(|last| last.token).map(|token| token.to_string()),
+            began: last.map(|last| humantime::format_rfc3339_millis(last.began).to_string()),
+            took_ms: last.and_then(|last| last.took?.as_millis().try_into().ok()),
+            attempt: last.map(|last| last.attempt),
+            detail: last.and_then(|last| last.detail.clone()),
+            missed_before: last.map(|last| last.missed),
+            missed: status.and_then(|status| status.missed),
+            who: last.map(|last| who(&last.owner)),
+            age,
+        }
+    }
+
+    fn is_wrong(&self) -> bool {
+        !matches!(self.state, "running" | "succeeded") || self.missed.is_some_and(|missed| missed > 0)
+    }
+
+    fn row(&self) -> Vec<String> {
+        let took = self.took_ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)).to_string());
+        vec![
+            self.name.clone(),
+            self.state.to_owned(),
+            told(self.slot.as_ref()),
+            told(self.who.as_ref()),
+            told(self.age.as_ref()),
+            told(took.as_ref()),
+            told(self.attempt.as_ref()),
+            told(self.missed.as_ref()),
+            self.detail.clone().unwrap_or_default(),
+        ]
+    }
+}

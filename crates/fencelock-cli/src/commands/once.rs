@@ -1,0 +1,99 @@
+//! `fencelock run --once-per`: the command is a job, which runs once in each slot in the whole fleet.
+
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::jobs::{Begun, Job, JobRun, Run, RunState, Slot};
+use fencelock::{Client, Name};
+use tokio::time::timeout;
+
+use super::supervise::Ending;
+use crate::arguments;
+use crate::output::{Outcome, chain, code, say};
+use crate::show::who;
+use crate::signals::Signals;
+
+/// How long the end of a run may be told to the store once we are told to end.
+const BRIEF: Duration = Duration::from_millis(300);
+
+/// What the command is told about its slot.
+pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
+
+/// In which slots the command runs once, if in any.
+#[derive(Debug, Default, Args)]
+pub(super) struct Once {
+    /// Run the command once in each of these slots, on one of all hosts, by the store's clock: 5m, 6h, 1d, hourly, daily,
+    /// daily@Europe/Berlin, or a text of cron as in "0 3 * * 1-5@Europe/Berlin". The store must keep notes.
+    #[arg(long, value_name = "SLOT", value_parser = arguments::slot(),
+          conflicts_with_all = ["slot", "shared", "exclusive", "permits", "hold_at_least"])]
+    once_per: Option<Slot>,
+    /// Run the command once for this slot, which any text names: a date, a release.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot(),
+          conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
+    slot: Option<Slot>,
+    /// Run the command again, when somebody asks for the same slot, up to N times after it has failed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+}
+
+impl Once {
+    /// The job that the command is, if it is one.
+    pub(super) fn job(&self, client: &Client, name: &Name) -> fencelock::Result<Option<Job>> {
+        // Whoever starts us has a clock of its own.
+        let slot = self.once_per.clone().map(Slot::tolerant).or_else(|| self.slot.clone());
+        slot.map(|slot| Ok(client.job(name, slot)?.retries(self.retries))).transpose()
+    }
+
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.once_per.is_some() || self.slot.is_some()
+    }
+}
+
+/// Begins `job`, waiting or not.
+pub(super) async fn begin(job: &Job, at_once: bool) -> fencelock::Result<Begun> {
+    if at_once { job.try_begin().await } else { job.begin().await }
+}
+
+/// Says that the slot of `name` has had its run.
+pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
+    let ended = match last.state {
+        RunState::Failed => "failed",
+        _ => "ended well",
+    };
+    let detail = last.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
+    let began = humantime::format_rfc3339_seconds(last.began);
+    let (slot, who) = (&last.slot, who(&last.owner));
+    say(format_args!("{name} has had its run for the slot {slot}: {who} began it at {began}, and it {ended}{detail}"));
+}
+
+/// Notes how `run` ended: with 0 well, with another code not. What was told to end, could not begin or lost its lock has died: somebody
+/// else may run it.
+pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, signals: &mut Signals) {
+    let failed = match ended {
+        Ok(Ending::Code(0)) => None,
+        Ok(Ending::Code(code::NOT_FOUND | code::NOT_EXECUTABLE)) | Err(_) => return,
+        Ok(_) if signals.told_to_end() || run.guard().check().is_err() => return,
+        Ok(Ending::Code(code::LOST)) => Some("stopped".to_owned()),
+        Ok(Ending::Code(code)) => Some(format!("exit code {code}")),
+        Ok(Ending::Signal(signal)) => Some(signal.to_string()),
+    };
+    let noting = async {
+        match &failed {
+            None => run.succeed().await,
+            Some(detail) => run.fail(detail).await,
+        }
+    };
+    let mut noting = std::pin::pin!(noting);
+    let noted = tokio::select! {
+        biased;
+        noted = &mut noting => Some(noted),
+        _ = signals.asked_to_end() => timeout(BRIEF, noting).await.ok(),
+    };
+    match noted {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            say(format_args!("the end of the run is not noted, and others may run it again: {}", chain(&error)))
+        }
+        None => say("the end of the run is not noted, and others may run it again: we were told to end"),
+    }
+}

@@ -1,0 +1,60 @@
+//! `fencelock wait`: until nobody holds a lock.
+
+use std::time::Duration;
+
+use clap::Args;
+use fencelock::{Client, Contention, Name};
+
+use super::{StoreArguments, farewell, said_already};
+use crate::arguments;
+use crate::output::{Failure, Outcome, code};
+
+/// How often it looks: first, and at most.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_LATER: Duration = Duration::from_secs(1);
+
+/// Wait until nobody holds a lock.
+///
+/// It takes nothing, and looks every second at most: another one may hold the lock by the time that this ends. Exits with 75 when the limit
+/// has passed, and stderr says who holds it.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The lock's name.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// Give up after this long (as in 500ms, 30s, 1h 30m); 0 looks once.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    timeout: Option<Duration>,
+}
+
+impl Wait {
+    pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let Some(client) = client else { return Ok(0) };
+        let waited = said_already(match self.until_it_is_free(&client).await {
+            Ok(None) => Ok(0),
+            Ok(Some(held)) => Err(Failure::new(code::BUSY, format!("{} in {}: {held}", self.name, chosen.shown()))),
+            Err(error) => Err(error.with("store from", &chosen.origin).into()),
+        });
+        farewell(&client, waited.is_err()).await;
+        waited
+    }
+
+    /// Who holds it when the limit has passed, if anybody does.
+    async fn until_it_is_free(&self, client: &Client) -> fencelock::Result<Option<Contention>> {
+        let limit = self.timeout.map(|limit| tokio::time::Instant::now() + limit);
+        let mut pause = LOOK;
+        loop {
+            let seen = client.contention(&self.name).await?;
+            if seen.holder.is_none() {
+                return Ok(None);
+            }
+            let again = tokio::time::Instant::now() + pause;
+            if limit.is_some_and(|limit| limit <= tokio::time::Instant::now()) {
+                return Ok(Some(seen));
+            }
+            tokio::time::sleep_until(limit.map_or(again, |limit| again.min(limit))).await;
+            pause = (pause * 2).min(LOOK_LATER);
+        }
+    }
+}

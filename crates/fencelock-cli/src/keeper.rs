@@ -1,0 +1,138 @@
+//! The keeper: a process in a session of its own that holds a lock for another one, and ends with it.
+//!
+//! `fencelock acquire` starts it, and `fencelock release` finds it by the owner of the grant: a process of the same user on this host that
+//! was started as a keeper. There is no other record of it. Over its stdin it hears that whoever started it has told of the lock; if that
+//! closes before, nobody knows that the lock is held, and it is given back.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use fencelock::{Client, Contender, Name};
+use nix::unistd::{Pid, geteuid};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use crate::die_with_parent::ourselves;
+use crate::output::{Failure, Outcome, code};
+use crate::processes::{parent_of, start_of};
+
+/// The hidden verb's name.
+const VERB: &str = "keep";
+
+/// What a keeper says once it holds the lock, before the token.
+pub(crate) const HELD: &str = "held";
+
+/// A process that is watched: no other one can be mistaken for it.
+pub(crate) struct Watched {
+    pub(crate) pid: i32,
+    pub(crate) start: u64,
+    process: AsyncFd<OwnedFd>,
+}
+
+impl Watched {
+    /// The process `pid` of this user, which is not the first one.
+    pub(crate) fn open(pid: i32) -> Outcome<Self> {
+        let wrong = |what: &str| Failure::new(code::USAGE, format!("{pid} does not do for --pid: {what}"));
+        if pid <= 1 {
+            return Err(wrong("a lock is kept for a process other than the first one, as in --pid $$"));
+        }
+        let process = rustix::process::Pid::from_raw(pid).ok_or_else(|| wrong("it is no process"))?;
+        let process = pidfd_open(process, PidfdFlags::NONBLOCK).map_err(|errno| match errno {
+            rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => wrong("there is no such process"),
+            errno => Failure::os(format_args!("cannot watch the process {pid}"), &errno.into()),
+        })?;
+        // After it was opened: of what came in its place nothing is taken for it.
+        let start = start_of(Pid::from_raw(pid)).ok_or_else(|| wrong("there is no such process, or no /proc"))?;
+        if !is_ours(pid) {
+            return Err(wrong("it is a process of another user"));
+        }
+        #[expect(deprecated, reason = "what comes in its place is unsafe, and a descriptor of our own is safe")]
+        let process = AsyncFd::with_interest(process, Interest::READABLE)
+            .map_err(|error| Failure::os("cannot watch a process", &error))?;
+        Ok(Self { pid, start, process })
+    }
+
+    /// Completes when it has ended.
+    ///
+    /// # Cancel safety
+    /// May be dropped and asked again.
+    pub(crate) async fn ended(&self) {
+        if let Ok(mut ready) = self.process.readable().await {
+            ready.retain_ready();
+        }
+    }
+
+    /// Asks it to end. One that has ended already is none to ask.
+    pub(crate) fn end(&self) {
+        let _ = pidfd_send_signal(self.process.get_ref(), Signal::TERM);
+    }
+}
+
+/// Whether `pid` runs as this user.
+fn is_ours(pid: i32) -> bool {
+    fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == geteuid().as_raw())
+}
+
+/// What becomes a keeper for `watched`, with the options that are added; [`named`] ends them.
+pub(crate) fn command(watched: &Watched) -> Outcome<Command> {
+    let mut command = ourselves(VERB)?;
+    command.arg(watched.pid.to_string()).arg(watched.start.to_string());
+    Ok(command)
+}
+
+/// The name of the lock, which comes last.
+pub(crate) fn named(command: &mut Command, name: &Name) {
+    command.arg("--").arg(name.as_str());
+}
+
+/// A keeper as others find it.
+pub(crate) struct Keeper {
+    pub(crate) process: Watched,
+    /// For which process it holds the lock.
+    pub(crate) kept_for: i32,
+}
+
+impl Keeper {
+    /// The keeper that is `holder` of `name`, if it is one, of this user, and on this host.
+    pub(crate) fn of(client: &Client, name: &Name, holder: &Contender) -> Option<Self> {
+        let owner = holder.owner.as_ref().filter(|owner| owner.host == client.owner().host)?;
+        let process = Watched::open(owner.pid.try_into().ok()?).ok()?;
+        let told = fs::read(Path::new("/proc").join(process.pid.to_string()).join("cmdline")).ok()?;
+        let arguments: Vec<_> = told.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
+        let ([_, verb, kept_for, ..], Some(last)) = (&arguments[..], arguments.last()) else { return None };
+        let is_it = *verb == VERB.as_bytes() && *last == name.as_str().as_bytes();
+        let kept_for = std::str::from_utf8(kept_for).ok()?.parse().ok()?;
+        is_it.then_some(Self { process, kept_for })
+    }
+
+    /// Whether it holds the lock for this process or one around it.
+    pub(crate) fn is_around_us(&self) -> bool {
+        std::iter::successors(Some(Pid::this()), |process| parent_of(*process)).any(|pid| pid.as_raw() == self.kept_for)
+    }
+}
+
+/// Whether whoever started us has told of the lock, once that is known: `false` if it is gone.
+pub(crate) fn word_of_the_starter() -> Outcome<oneshot::Receiver<bool>> {
+    let (sender, word) = oneshot::channel();
+    let read = move || {
+        let has_told = matches!(io::stdin().lock().read(&mut [0]), Ok(1));
+        let _ = sender.send(has_told);
+    };
+    let started = thread::Builder::new().name("fencelock-keep".to_owned()).spawn(read);
+    started.map_err(|error| Failure::os("cannot start a thread", &error))?;
+    Ok(word)
+}
+
+/// Says that the lock is held, with `token`.
+pub(crate) fn say_held(token: Option<&str>) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{HELD} {}", token.unwrap_or_default())?;
+    stdout.flush()
+}

@@ -1,0 +1,130 @@
+//! `fencelock run --once-per` and `fencelock jobs`: one run in each slot, and what became of it.
+
+use std::process::Stdio;
+
+use fencelock_testbed::redis::shared;
+use nix::sys::signal::Signal;
+
+use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
+
+/// What `jobs --json` tells of the job.
+fn last(place: &Place) -> serde_json::Value {
+    let shown = output(&mut place.fencelock(&["jobs", "--json", "job"]));
+    // A directory that no `run` has made yet.
+    if code(&shown) == 69 {
+        return serde_json::json!({"state": "never"});
+    }
+    assert_eq!(code(&shown), 0, "{shown:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    shown[0].clone()
+}
+
+fn checked(place: &Place) -> i32 {
+    code(&output(&mut place.fencelock(&["jobs", "--check", "job"])))
+}
+
+fn runs_once(place: &Place) {
+    let slot = ["--slot", "2026-11-25", "job"];
+    assert_eq!(last(place)["state"].as_str(), Some("never"));
+    let hosts: Vec<_> = (0..5).map(|_| Running::start(&mut place.run(&slot, "echo $FENCELOCK_SLOT >> ran"))).collect();
+    assert!(hosts.into_iter().all(|host| host.code() == 0));
+    assert_eq!(written(&place.path("ran")), "2026-11-25\n");
+    let (code, said) = ended(&mut place.run(&slot, "false"));
+    assert_eq!(code, 0);
+    assert!(
+        said.contains("job has had its run for the slot 2026-11-25: pid ") && said.contains("ended well"),
+        "{said}"
+    );
+    let quiet = [&["--quiet", "--try"][..], &slot].concat();
+    assert_eq!(ended(&mut place.run(&quiet, "false")), (0, String::new()));
+    let shown = last(place);
+    assert_eq!((shown["state"].as_str(), shown["slot"].as_str()), (Some("succeeded"), Some("2026-11-25")));
+    assert!(shown["pid"].is_u64() && shown["took_ms"].is_u64() && shown["missed"].is_null(), "{shown}");
+    assert_eq!(checked(place), 0);
+    assert_eq!(place.contenders("job").len(), 0);
+}
+
+#[test]
+fn of_five_hosts_one_runs_the_job_and_the_others_say_who() {
+    runs_once(&Place::new());
+    runs_once(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
+#[test]
+fn a_job_of_a_schedule_runs_once_until_the_next_slot_begins() {
+    let place = Place::new();
+    assert_eq!(ended(&mut place.run(&["--once-per", "52w", "job"], "true")), (0, String::new()));
+    for schedule in ["52w", "0 0 1 1 *@Europe/Berlin"] {
+        let (code, said) = ended(&mut place.run(&["--once-per", schedule, "job"], "false"));
+        assert!(code == 0 && said.contains("job has had its run"), "{code} {said}");
+    }
+    let shown = last(&place);
+    assert_eq!((shown["schedule"].as_str(), shown["missed"].as_u64(), checked(&place)), (Some("52w"), Some(0), 0));
+}
+
+#[test]
+fn a_job_that_fails_keeps_its_exit_code_and_is_run_again_as_often_as_is_allowed() {
+    let place = Place::new();
+    let run = |slot: &str, retries: &str| {
+        let script = "echo x >> tried; exit 3";
+        ended(&mut place.run(&["--quiet", "--slot", slot, "--retries", retries, "job"], script)).0
+    };
+    assert_eq!([run("a", "0"), run("a", "0")], [3, 0]);
+    let shown = last(&place);
+    assert_eq!((shown["state"].as_str(), shown["detail"].as_str()), (Some("failed"), Some("exit code 3")));
+    assert_eq!(checked(&place), 1);
+    assert_eq!([run("b", "1"), run("b", "1"), run("b", "1")], [3, 3, 0]);
+    assert_eq!(written(&place.path("tried")).lines().count(), 3);
+    let table = stdout(&output(&mut place.fencelock(&["jobs", "job"])));
+    assert!(table.contains("JOB") && table.contains("exit code 3") && table.contains("store: file://"), "{table}");
+}
+
+#[test]
+fn a_host_that_dies_or_is_told_to_end_is_followed_by_the_one_that_waits() {
+    let place = Place::new();
+    let mut before = None;
+    for (slot, signal) in [("a", Signal::SIGKILL), ("b", Signal::SIGTERM)] {
+        let options = ["--quiet", "--close", "--slot", slot, "job"];
+        let first = Running::start(place.run(&options, "echo >> began; exec sleep 1000").stdin(Stdio::null()));
+        until("it runs", || (last(&place)["state"] == "running" && last(&place)["slot"] == slot).then_some(()));
+        let waits = Running::start(&mut place.run(&options, "echo $FENCELOCK_TOKEN >> ended"));
+        place.queued("job", 2);
+        let running = stdout(&output(&mut place.fencelock(&["jobs"])));
+        assert!(running.contains("running") && running.contains(slot), "{running}");
+        first.signal(signal);
+        assert_eq!(
+            (waits.code(), last(&place)["state"].as_str(), last(&place)["attempt"].as_u64()),
+            (0, Some("succeeded"), Some(2))
+        );
+        let ended = written(&place.path("ended")).lines().count();
+        assert_eq!(before.replace(ended).unwrap_or(0) + 1, ended);
+    }
+}
+
+#[test]
+fn a_command_that_could_not_be_started_leaves_the_slot_to_others() {
+    let place = Place::new();
+    let cannot = output(&mut place.fencelock(&["run", "--slot", "a", "job", "--", "no-such-command"]));
+    assert_eq!((code(&cannot), last(&place)["state"].as_str()), (127, Some("died")), "{}", stderr(&cannot));
+    assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "exit 0")), (0, String::new()));
+}
+
+#[test]
+fn what_is_no_job_is_refused_with_words() {
+    let place = Place::new();
+    for (options, said) in [
+        (&["--once-per", "sometimes", "job"][..], "daily@Europe/Berlin"),
+        (&["--once-per", "1h30m", "job"], "--once-per"),
+        (&["--once-per", "1d", "--slot", "a", "job"], "--slot"),
+        (&["--once-per", "1d", "--shared", "job"], "--shared"),
+        (&["--once-per", "1d", "--hold-at-least", "1s", "job"], "--hold-at-least"),
+        (&["--once-per", "1d", "a", "b"], "one name"),
+        (&["--slot", "a\tb", "job"], "control characters"),
+    ] {
+        let (code, text) = ended(&mut place.run(options, "true"));
+        assert!(code == 64 && text.contains(said), "{options:?}: {code} {text}");
+    }
+    let plain = shared().url_with("layout=plain");
+    let (code, text) = ended(&mut Place::with_store(plain).run(&["--slot", "a", "job"], "true"));
+    assert!(code == 64 && text.contains("keeps no notes"), "{code} {text}");
+}

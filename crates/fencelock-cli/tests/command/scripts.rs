@@ -1,0 +1,175 @@
+//! What scripts have: `acquire` and `release`, `wait`, `note`.
+
+use std::process::{Command, Stdio};
+
+use fencelock_testbed::redis::shared;
+use nix::sys::signal::Signal;
+
+use crate::common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+
+/// A script of the shell in which `fencelock` is the program under test.
+fn script(place: &Place, text: &str) -> Command {
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal", "-u", "FENCELOCK_HELD", "sh", "-c"])
+        .arg(format!("fencelock() {{ {PROGRAM} \"$@\"; }}\n{text}"));
+    command.env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path()).stdin(Stdio::null());
+    command
+}
+
+/// The process that holds `name`, once one does.
+fn keeper(place: &Place, name: &str) -> i32 {
+    until("the lock is held", || {
+        let contenders = place.contenders(name);
+        let holder = contenders.first().filter(|first| first["state"] == "holder")?;
+        i32::try_from(holder["pid"].as_i64()?).ok()
+    })
+}
+
+fn free(place: &Place, name: &str) {
+    until("the lock is free", || place.contenders(name).is_empty().then_some(()));
+}
+
+fn holds_a_lock_until_it_is_given_back(place: &Place) {
+    let text = "token=$(fencelock acquire job --pid $$) || exit
+        fencelock show job --json > held
+        fencelock run --try job -- true; echo $? > busy
+        fencelock note job --set 'half way'
+        fencelock acquire --try other --pid $$ > /dev/null
+        fencelock release job && fencelock run --try job -- true && fencelock note job && echo $token";
+    let ended = output(&mut script(place, text));
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    let said = stdout(&ended);
+    let (note, token) = said.trim().split_once('\n').unwrap();
+    let held: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(place.path("held")).unwrap()).unwrap();
+    assert_eq!(
+        (note, token, &*written(&place.path("busy"))),
+        ("half way", held["contenders"][0]["token"].as_str().unwrap(), "75\n")
+    );
+    // The other one goes with the script.
+    free(place, "other");
+}
+
+#[test]
+fn a_script_holds_a_lock_until_it_is_given_back_or_the_script_ends() {
+    holds_a_lock_until_it_is_given_back(&Place::new());
+    holds_a_lock_until_it_is_given_back(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
+#[test]
+fn a_lock_goes_with_the_script_that_is_killed_and_with_the_one_that_waits() {
+    let place = Place::new();
+    let first =
+        Running::start(&mut script(&place, "fencelock acquire --quiet job --pid $$ > /dev/null; sleep 1000; true"));
+    let kept_by = keeper(&place, "job");
+    // Who waits and is killed leaves nothing in the queue.
+    let waits = Running::start(&mut place.fencelock(&["acquire", "--quiet", "job", "--pid", &first.pid().to_string()]));
+    assert_eq!(waits.code(), 73, "it is held for that process already");
+    let process = std::process::id().to_string();
+    let waits = Running::start(&mut place.fencelock(&["acquire", "--quiet", "job", "--pid", &process]));
+    place.queued("job", 2);
+    waits.signal(Signal::SIGKILL);
+    place.queued("job", 1);
+    let next = Running::start(&mut place.fencelock(&["wait", "job"]));
+    first.signal(Signal::SIGKILL);
+    assert_eq!(next.code(), 0);
+    until("the keeper ends", || (!is_alive(kept_by)).then_some(()));
+}
+
+#[test]
+fn a_script_whose_lock_is_broken_is_told_to_end() {
+    let place = Place::new();
+    let text = "trap 'echo told > told; exit 5' TERM; fencelock acquire job --pid $$ > /dev/null; while :; do sleep 0.05; done";
+    let victim = Running::start(&mut script(&place, text));
+    let kept_by = keeper(&place, "job");
+    assert_eq!(ended(&mut place.fencelock(&["break", "job", "--reason", "stuck", "--yes"])).0, 0);
+    assert_eq!((victim.code(), &*written(&place.path("told"))), (5, "told\n"));
+    until("the keeper ends", || (!is_alive(kept_by)).then_some(()));
+}
+
+#[test]
+fn nobody_gives_back_the_lock_of_another_script() {
+    let place = Place::new();
+    let release = ["release", "job"];
+    let (code, said) = ended(&mut place.fencelock(&release));
+    assert!(code == 69 || code == 1, "{said}");
+    let holder = place.holder("job");
+    let (code, said) = ended(&mut place.fencelock(&release));
+    assert!(code == 1 && said.contains("nothing was given back") && said.contains("to test"), "{code} {said}");
+    drop(holder);
+    free(&place, "job");
+    let script = Running::start(&mut script(&place, "fencelock acquire job --pid $$ > /dev/null; sleep 1000; true"));
+    let kept_by = keeper(&place, "job");
+    assert_eq!(ended(&mut place.fencelock(&release)).0, 1);
+    assert!(is_alive(kept_by) && place.contenders("job").len() == 1);
+    // With its number everybody of the same user may.
+    assert_eq!(
+        ended(&mut place.fencelock(&["release", "job", "--pid", &script.pid().to_string()])),
+        (0, String::new())
+    );
+    assert!(place.contenders("job").is_empty());
+}
+
+#[test]
+fn a_lock_is_taken_for_a_process_of_ones_own_that_is_there() {
+    let place = Place::new();
+    let gone = output(Command::new("sh").args(["-c", "echo $$"]));
+    for (pid, said) in
+        [("1", "first one"), ("0", "first one"), ("-5", "first one"), (stdout(&gone).trim(), "no such process")]
+    {
+        let (code, text) = ended(&mut place.fencelock(&["acquire", "job", "--pid", pid]));
+        assert!(code == 64 && text.contains(said), "{pid}: {code} {text}");
+    }
+    let ours = std::process::id().to_string();
+    let holder = place.holder("job");
+    let (code, text) = ended(&mut place.fencelock(&["acquire", "--try", "job", "--pid", &ours]));
+    assert!(code == 75 && text.contains(&format!("pid {}", holder.pid())), "{code} {text}");
+    assert_eq!(
+        ended(&mut place.fencelock(&["acquire", "--wait", "10ms", "-qE", "9", "job", "--pid", &ours])),
+        (9, String::new())
+    );
+    let inside = output(&mut place.run(&["other"], &format!("{PROGRAM} acquire other --pid $$")));
+    assert_eq!(code_and(&inside), (73, true), "{}", stderr(&inside));
+}
+
+fn code_and(output: &std::process::Output) -> (i32, bool) {
+    (code(output), stderr(output).contains("would never end"))
+}
+
+#[test]
+fn a_wait_ends_when_nobody_holds_the_lock_or_says_who_does() {
+    let place = Place::new();
+    let mut holder = place.holder("job");
+    let (code, text) = ended(&mut place.fencelock(&["wait", "job", "--timeout", "10ms"]));
+    assert!(code == 75 && text.contains(&format!("pid {}", holder.pid())), "{code} {text}");
+    let waits = Running::start(&mut place.fencelock(&["wait", "job"]));
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    assert_eq!(waits.code(), 0);
+    assert_eq!(ended(&mut place.fencelock(&["wait", "job", "--timeout", "0"])), (0, String::new()));
+}
+
+fn writes_and_shows_a_note(place: &Place) {
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", "10.0.0.7:80"])), (0, String::new()));
+    assert_eq!(stdout(&output(&mut place.fencelock(&["note", "job"]))), "10.0.0.7:80\n");
+    // Under `run` it is the lock that is held there.
+    let inner = format!("{PROGRAM} note job --set inside --ttl 1h && {PROGRAM} note job --json");
+    let shown = output(&mut place.run(&["job"], &inner));
+    assert_eq!(code(&shown), 0, "{shown:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((shown["value"].as_str(), shown["bytes"].as_u64()), (Some("inside"), Some(6)));
+    assert!(shown["expires"].is_string() && shown["token"].is_string() && shown["pid"].is_u64(), "{shown}");
+    let mut holder = place.holder("job");
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", "x", "--wait", "0"])).0, 75);
+    assert_eq!(stdout(&output(&mut place.fencelock(&["note", "job"]))), "inside\n");
+    drop(holder.0.as_mut().unwrap().stdin.take());
+    assert_eq!(holder.code(), 0);
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--delete"])), (0, String::new()));
+    let (code, text) = ended(&mut place.fencelock(&["note", "job"]));
+    assert!(code == 1 && text.contains("there is no note on job"), "{code} {text}");
+}
+
+#[test]
+fn the_note_on_a_lock_is_written_by_who_holds_it_and_shown_to_everybody() {
+    writes_and_shows_a_note(&Place::new());
+    writes_and_shows_a_note(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
