@@ -49,6 +49,11 @@ fn an_order_that_eight_shops_receive_is_taken_once() {
 }
 
 #[test]
+fn a_report_is_made_once_although_its_first_host_dies_over_it() {
+    ends_well(env!("CARGO_BIN_EXE_report"));
+}
+
+#[test]
 fn no_money_is_made_or_lost_by_transfers_between_ten_accounts() {
     ends_well(env!("CARGO_BIN_EXE_transfers"));
 }
