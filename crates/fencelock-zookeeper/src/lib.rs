@@ -39,6 +39,8 @@
 //! ZooKeeper 3.5 or newer. Rust 1.88 or newer; that is raised with a minor release. The feature `tls`, on by default, is for encrypted connections. All settings have units, ranges and relations, which
 //! [`Client::connect`] checks: [`Config`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// The example of the README is compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

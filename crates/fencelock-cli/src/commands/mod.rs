@@ -11,6 +11,8 @@ mod ls;
 mod migrate;
 mod note;
 mod once;
+#[cfg(test)]
+mod packaged;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
@@ -21,10 +23,10 @@ mod supervise;
 mod told;
 #[cfg(feature = "top")]
 mod top;
+mod verify;
 mod wait;
 #[cfg(any(feature = "serve", feature = "top"))]
 mod watch;
-mod verify;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -96,15 +98,15 @@ enum Verb {
     Stores(stores::Stores),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
+    Verify(verify::Verify),
     Completions(completions::Completions),
     Man(completions::Man),
-    Verify(verify::Verify),
     #[command(hide = true)]
     BenchWorkers(bench::Workers),
     #[command(hide = true)]
-    Bound(Bound),
-    #[command(hide = true)]
     VerifyWorker(verify::VerifyWorker),
+    #[command(hide = true)]
+    Bound(Bound),
     #[command(hide = true)]
     Guard(Guard),
     #[command(hide = true)]
@@ -146,13 +148,13 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Stores(stores) => stores.run(),
         Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
+        Verb::Verify(verify) => verify.run(store).await,
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
-        Verb::Verify(verify) => verify.run(store).await,
         Verb::BenchWorkers(workers) => workers.run(store).await,
+        Verb::VerifyWorker(worker) => worker.run(store).await,
         Verb::Bound(bound) => bound.run(),
         Verb::Guard(guard) => guard.run(),
-        Verb::VerifyWorker(worker) => worker.run(store).await,
         Verb::Keep(keep) => keep.run(store).await,
     }
 }

@@ -1,0 +1,33 @@
+//! The package for Debian: the command, and what it writes about itself.
+
+use std::fs;
+
+use crate::shell::{self, Result, cargo, command, root};
+
+/// Where what goes into the package is put; `Cargo.toml` of the command names it.
+const MADE: &str = "target/package-assets";
+
+/// The shells, and the files that their completions are looked for in.
+const SHELLS: [(&str, &str); 3] = [("bash", "fencelock"), ("zsh", "_fencelock"), ("fish", "fencelock.fish")];
+
+/// Builds the command, lets it write its completions and its manual, and packs all of it with cargo-deb.
+pub(crate) fn run(args: &[String]) -> Result {
+    shell::run(&mut cargo(&["build", "--release", "--locked", "--package", "fencelock-cli"]))?;
+    let (made, program) = (root().join(MADE), root().join("target/release/fencelock"));
+    let failed = |error: std::io::Error| format!("{MADE}: {error}");
+    if made.exists() {
+        fs::remove_dir_all(&made).map_err(failed)?;
+    }
+    fs::create_dir_all(made.join("man")).map_err(failed)?;
+    shell::run(command(&program).args(["man", "--directory"]).arg(made.join("man")))?;
+    for (shell, file) in SHELLS {
+        let script = command(&program).args(["completions", shell]).output().map_err(failed)?;
+        if !script.status.success() {
+            return Err(format!("no completions for {shell}: {}", script.status));
+        }
+        fs::write(made.join(file), script.stdout).map_err(failed)?;
+    }
+    let mut pack = cargo(&["deb", "--no-build", "--strip", "--locked", "--package", "fencelock-cli"]);
+    shell::run(pack.args(args))
+        .map_err(|fault| format!("{fault}; cargo install --locked cargo-deb, if it is not there"))
+}
