@@ -40,7 +40,7 @@ pub(super) type Refusal = (StatusCode, &'static str);
 impl Admission {
     /// Takes requests for `hosts`, with `token` if there is one.
     pub(super) fn new(hosts: &[String], token: Option<String>) -> Self {
-        let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let hosts = hosts.iter().map(|host| without_port(host).to_ascii_lowercase()).collect();
         Self { hosts: Arc::new(hosts), token: token.map(Into::into) }
     }
 
@@ -66,10 +66,7 @@ impl Admission {
 
     /// Whether `host`, with its port, may be this server: an address needs no resolver that a stranger could command.
     fn knows(&self, host: &str) -> bool {
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-            _ => host,
-        };
+        let name = without_port(host);
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         let name = name.to_ascii_lowercase();
         address.parse::<IpAddr>().is_ok() || name == "localhost" || self.hosts.contains(&name)
@@ -81,6 +78,14 @@ impl Admission {
         // As long for every token that is wrong: how long a comparison takes must tell nothing.
         let differs = given.bytes().zip(token.bytes()).fold(0, |differs, (a, b)| black_box(differs | (a ^ b)));
         given.len() == token.len() && differs == 0
+    }
+}
+
+/// What stands before the port: the port says nothing about who is meant.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
     }
 }
 
@@ -113,6 +118,14 @@ mod tests {
         }
         assert_eq!(admission.check(&asked(&[])).unwrap_err().0, 421);
         assert_eq!(admission.check(&asked(&[("host", "localhost"), ("host", "evil")])).unwrap_err().0, 421);
+    }
+
+    #[test]
+    fn a_name_is_known_with_any_port_also_where_it_was_given_with_one() {
+        let admission = Admission::new(&["locks.example:8443".to_owned()], None);
+        for host in ["locks.example:8443", "locks.example", "locks.example:443"] {
+            assert_eq!(admission.check(&asked(&[("host", host)])), Ok(()), "{host}");
+        }
     }
 
     #[test]

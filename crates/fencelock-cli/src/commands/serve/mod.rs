@@ -10,6 +10,8 @@ mod page;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -57,7 +59,7 @@ pub(crate) struct Serve {
     /// A file with a token, which requests carry as `Authorization: Bearer TOKEN`, and which the page asks for.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another name that this server is reached by, as behind a proxy. IP addresses and localhost need not be named.
+    /// Another name that this server is reached by, as behind a proxy, on whatever port. IP addresses and localhost need not be named.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
     /// Let the page break locks. Needs --token-file.
@@ -93,7 +95,7 @@ impl Serve {
         };
         let watch = Watch::new(client.clone(), chosen.clone(), self.prefix.clone(), app.classes.clone(), self.every);
         print(&format!("serving {} on http://{address}/\n", chosen.shown()))?;
-        let served = serve(app, listener, watch, sender).await;
+        let served = serve(app, listener, watch.run(sender)).await;
         super::farewell(&client, served.is_err()).await;
         served.map(|()| 0)
     }
@@ -118,19 +120,21 @@ impl Serve {
     }
 }
 
-/// Answers requests until a signal asks for the end, while the store is looked at.
-async fn serve(app: App, listener: TcpListener, watch: Watch, sender: watch::Sender<Seen>) -> Outcome<()> {
+/// Answers requests until a signal asks for the end, while `looks` looks at the store. Fails when that ends by itself.
+async fn serve(app: App, listener: TcpListener, looks: impl Future<Output = ()> + Send + 'static) -> Outcome<()> {
     let no_signals = |error| Failure::os("cannot wait for signals", &error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    let looking = tokio::spawn(watch.run(sender));
+    let looking = tokio::spawn(looks);
     let ender = looking.abort_handle();
     let (ending, ended) = tokio::sync::oneshot::channel();
+    let is_blind = Arc::new(AtomicBool::new(false));
+    let blind = Arc::clone(&is_blind);
     let asked = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            _ = looking => {}
+            _ = looking => blind.store(true, Ordering::Relaxed),
         }
         // The streams of events end with the looks.
         ender.abort();
@@ -138,9 +142,13 @@ async fn serve(app: App, listener: TcpListener, watch: Watch, sender: watch::Sen
     };
     let server = axum::serve(Connections::new(listener), answers::router(app)).with_graceful_shutdown(asked);
     tokio::select! {
-        served = server => served.map_err(|error| Failure::os("cannot serve", &error)),
-        () = async { let _ = ended.await; tokio::time::sleep(LAST_REQUESTS).await } => Ok(()),
+        served = server => served.map_err(|error| Failure::os("cannot serve", &error))?,
+        () = async { let _ = ended.await; tokio::time::sleep(LAST_REQUESTS).await } => {}
     }
+    if is_blind.load(Ordering::Relaxed) {
+        return Err(Failure::new(code::SOFTWARE, "nothing looks at the store any more: this is a bug of fencelock"));
+    }
+    Ok(())
 }
 
 /// The token in the file at `path`.
@@ -153,4 +161,28 @@ fn token_in(path: &Path) -> Outcome<String> {
         return Err(wrong(allowed));
     }
     Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Origin;
+
+    #[tokio::test]
+    async fn who_serves_what_nobody_looks_at_any_more_fails() {
+        let client = fencelock::Client::connect("memory:").await.unwrap();
+        let chosen = crate::settings::Chosen { url: "memory:".to_owned(), origin: Origin::Option };
+        let (_sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
+        let app = App {
+            client,
+            classes: Classes::new(&[]),
+            allow_break: false,
+            admission: Admission::new(&[], None),
+            seen,
+            viewers: Default::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ended = serve(app, listener, async { panic!("planted") }).await;
+        assert_eq!(ended.unwrap_err().code, code::SOFTWARE);
+    }
 }

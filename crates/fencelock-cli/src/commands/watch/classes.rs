@@ -10,8 +10,11 @@ pub(crate) const OTHER: &str = "other";
 pub(crate) struct Classes(Arc<[String]>);
 
 impl Classes {
+    /// One for each pattern; the same pattern given again is the same class.
     pub(crate) fn new(patterns: &[String]) -> Self {
-        Self(patterns.iter().cloned().chain([OTHER.to_owned()]).collect())
+        let first = |(at, pattern): &(usize, &String)| !patterns[..*at].contains(pattern);
+        let patterns = patterns.iter().enumerate().filter(first).map(|(_, pattern)| pattern.clone());
+        Self(patterns.chain([OTHER.to_owned()]).collect())
     }
 
     /// The class of `name`, by its number.
@@ -68,6 +71,12 @@ mod tests {
         for (pattern, name) in [("a", "ab"), ("job/*", "job"), ("a*a", "a"), ("*x*z", "azx"), ("*b", "bc")] {
             assert!(!fits(pattern, name), "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_that_is_given_again_is_one_class() {
+        let classes = Classes::new(&["a*".to_owned(), "b".to_owned(), "a*".to_owned(), "b".to_owned()]);
+        assert_eq!(classes.names().collect::<Vec<_>>(), ["a*", "b", OTHER]);
     }
 
     #[test]
