@@ -1,8 +1,10 @@
 //! `fencelock doctor`, on servers that are set up badly.
 
-use fencelock_testbed::{postgres, redis, zookeeper};
+use fencelock_testbed::{mysql, postgres, redis, zookeeper};
+use fencelock_zookeeper::CreateMode;
 use serde_json::Value;
 
+use crate::common::hand::{by_hand, plant};
 use crate::common::{Place, code, output, stderr, stdout};
 
 /// With a ttl that no request takes a good part of, on whatever machine.
@@ -103,10 +105,36 @@ fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
     let (code, said) = report(&url);
     assert_eq!(code, 1, "{said}");
     assert!(found(&said, "warning", &["standalone"]), "{said}");
+    assert!(found(&said, "note", &["everybody may delete locks", "world:anyone:"]), "{said}");
     assert!(found(&said, "warning", &["maxClientCnxns is 7"]), "{said}");
     assert!(found(&said, "warning", &["maxSessionTimeout is 50000", "60000"]), "{said}");
     let (code, said) = report(&url.replace("tick_ms=500", "tick_ms=400"));
     assert_eq!((code, found(&said, "problem", &["tickTime is 500", "400"])), (2, true), "{said}");
+}
+
+#[test]
+fn a_mariadb_that_does_not_wait_for_its_disk_is_found_out() {
+    let bad = ["--innodb-flush-log-at-trx-commit=2", "--wait-timeout=60"];
+    let settings = bad.iter().fold(mysql::Settings::default(), |settings, option| settings.with(option));
+    let server = mysql::Server::start(settings).unwrap();
+    let (code, said) = report(&patient(&server.url()));
+    assert_eq!(code, 1, "{said}");
+    assert!(found(&said, "warning", &["innodb_flush_log_at_trx_commit is 2"]), "{said}");
+    assert!(found(&said, "note", &["wait_timeout is 60 s"]), "{said}");
+}
+
+#[test]
+fn a_lock_of_another_client_beside_ours_is_found_out() {
+    let parent = zookeeper::shared().namespace();
+    let url = format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", zookeeper::shared().address());
+    let place = Place::with_store(url.as_str());
+    by_hand(async |client| {
+        let _holder = place.holder("job");
+        let kazoo = "94b6e5cf49364b1f8706ee06e5d07c35__lock__";
+        plant(&client, &format!("{parent}/job/{kazoo}"), CreateMode::EphemeralSequential, "10.0.0.8").await;
+        let (code, said) = report(&url);
+        assert_eq!((code, found(&said, "problem", &["job: ", "kazoo"])), (2, true), "{said}");
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod checks;
 mod file;
+mod mysql;
 mod postgres;
 mod redis;
 mod zookeeper;
@@ -11,7 +12,7 @@ mod zookeeper;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::{Client, Order, StoreUrl, Tokens};
+use fencelock::{Client, Order, Page, StoreUrl, Tokens};
 use serde::Serialize;
 
 use self::checks::{Facts, Finding, Severity};
@@ -19,13 +20,16 @@ use super::{StoreArguments, connect, farewell};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::settings::Chosen;
-use crate::show::{print, print_json, print_store};
+use crate::show::{ShownBeside, print, print_json, print_store};
 
 /// The lock that is taken to try.
 const LOCK: &str = "fencelock-doctor";
 
 /// How many requests are timed.
 const ROUND_TRIPS: usize = 10;
+
+/// How many names are looked at for locks of other clients.
+const NAMES: usize = 100;
 
 /// How long one server may take to answer all questions.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -120,7 +124,8 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
                 "file" => file::facts(&server),
                 "redis" | "redis+unix" | "redlock" => redis::facts(url, &server).await,
                 "postgres" | "postgresql" => postgres::facts(url, &server).await,
-                "zk" => zookeeper::facts(&server).await,
+                "mysql" | "mariadb" => mysql::facts(url, &server).await,
+                "zk" => zookeeper::facts(url, &server).await,
                 _ => Err(TLS.to_owned()),
             }
         };
@@ -144,6 +149,7 @@ fn table(scheme: &str) -> &'static [checks::Check] {
     match scheme {
         "file" => file::CHECKS,
         "zk" => zookeeper::CHECKS,
+        "mysql" | "mariadb" => mysql::CHECKS,
         "postgres" | "postgresql" => postgres::CHECKS,
         _ => redis::CHECKS,
     }
@@ -184,6 +190,7 @@ impl Report {
         let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
         self.round_trip_ms = Some(RoundTrip { median: milliseconds(median), worst: milliseconds(worst) });
         self.findings.extend(checks::slow(worst, ttl));
+        self.look_beside(client).await?;
         let capability = client.capability();
         if capability.tokens == Tokens::None {
             self.findings.push(Finding {
@@ -202,6 +209,25 @@ impl Report {
                 why: "a waiter can be passed by others again and again",
                 set: "a store or layout that is first come, first served (`fencelock stores`), where that matters",
             });
+        }
+        Ok(())
+    }
+
+    /// Looks for locks of other clients that can be held beside ours.
+    async fn look_beside(&mut self, client: &Client) -> Outcome<()> {
+        if client.capability().excludes.is_empty() {
+            return Ok(());
+        }
+        for name in client.names("", None, NAMES).await? {
+            // A queue that cannot be read is what `ls` tells of.
+            let Ok(queue) = client.queue_page(&name, Page { skip: 0, limit: 1 }).await else { continue };
+            self.findings.extend(ShownBeside::all(&queue).iter().map(|beside| Finding {
+                severity: Severity::Problem,
+                server: None,
+                what: beside.warning(name.as_str()),
+                why: "two clients hold one lock, and neither is told",
+                set: "one client for all, or names of their own for each (`fencelock ls` lists them)",
+            }));
         }
         Ok(())
     }

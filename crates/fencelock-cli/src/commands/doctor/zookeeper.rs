@@ -1,5 +1,9 @@
-//! What a ZooKeeper server is asked, by its four-letter words.
+//! What a ZooKeeper server is asked, by its four-letter words and in a session.
 
+use std::time::Duration;
+
+use fencelock::StoreUrl;
+use fencelock_zookeeper::{Client, Config};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -8,7 +12,13 @@ use super::checks::{Check, Facts, Severity, checks};
 /// More than any answer has.
 const LONGEST: u64 = 64 * 1024;
 
-pub(super) async fn facts(server: &str) -> Result<Facts, String> {
+/// How long a server may take to open a session.
+const SESSION: Duration = Duration::from_secs(5);
+
+/// What an answer may have, unless somebody said otherwise: `jute.maxbuffer`.
+const MAX_BUFFER: f64 = 1_048_575.0;
+
+pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let mut facts = Facts::default();
     facts.read(&word(server, "srvr").await.map_err(|error| error.to_string())?, ':');
     if facts.text("Mode").is_empty() {
@@ -17,7 +27,26 @@ pub(super) async fn facts(server: &str) -> Result<Facts, String> {
     }
     let conf = word(server, "conf").await.map_err(|error| error.to_string())?;
     facts.read(&conf, '=');
+    let mntr = word(server, "mntr").await.map_err(|error| error.to_string())?;
+    facts.read(&mntr, '\t');
+    // Who may not look, or finds no parent, was told so when a lock was tried.
+    if let Ok(allowed) = allowed_to_all(url, server).await {
+        facts.set("world", allowed);
+    }
     Ok(facts)
+}
+
+/// What everybody may do to the node that locks are under, by its letters.
+async fn allowed_to_all(url: &StoreUrl, server: &str) -> fencelock_zookeeper::Result<String> {
+    let mut config = Config::new(server)?.connect_deadline(SESSION);
+    if let Some(credentials) = url.credentials() {
+        config = config.auth("digest", credentials);
+    }
+    let (client, _events) = Client::connect(config).await?;
+    let looked = client.get_acl(url.path()).await;
+    let _ = client.close().await;
+    let world = looked?.0.into_iter().find(|entry| entry.scheme == "world");
+    Ok(world.map_or_else(String::new, |entry| entry.permissions.to_string()))
 }
 
 async fn word(server: &str, word: &str) -> std::io::Result<String> {
@@ -69,6 +98,14 @@ checks! {
         let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
         matches!(parts[..], [major, minor, ..] if (major, minor) < (3, 8)).then(|| format!("the server is ZooKeeper {version}"))
     }, "releases before 3.8 get no corrections any more", "a release that is maintained";
+    Note, |facts| {
+        let world = facts.text("world");
+        world.contains(['d', 'a']).then(|| format!("everybody may delete locks (the list of the node above them has world:anyone:{world})"))
+    }, "whoever reaches the servers can take a lock from its holder", "user:password@ in the URL from the first lock on, setAcl on the node, or a firewall";
+    Warning, |facts| {
+        let most = facts.number("zk_max_client_response_size").filter(|most| *most > MAX_BUFFER * 0.5)?;
+        Some(format!("an answer had {most} bytes"))
+    }, "clients in Java refuse answers, and servers requests, beyond jute.maxbuffer (1 MiB unless set): a long queue cannot be listed then", "jute.maxbuffer higher, the same for all servers and clients, or shorter queues";
     Note, |facts| facts.text("tickTime").is_empty().then(|| "the server does not answer `conf`".to_owned()),
         "session limits, maxClientCnxns and tickTime were not seen", "4lw.commands.whitelist=srvr,conf, or look by hand";
 }
