@@ -7,7 +7,12 @@ use serde::Serialize;
 use crate::output::Outcome;
 use crate::show::{print, print_json};
 
+/// What textbooks compare, as it was measured, and which store is for what: docs/stores.md has the same.
+const COMPARED: &str = concat!(include_str!("stores/measured.md"), "\n", include_str!("stores/choice.md"));
+
 /// List the stores that this program knows, and what each promises.
+///
+/// With --compare: what textbooks say of each kind of store, what was measured, and which one to take for what.
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,
@@ -20,10 +25,17 @@ pub(crate) struct Stores {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Print what to take for what, and why.
+    #[arg(long, conflicts_with = "json")]
+    compare: bool,
 }
 
 impl Stores {
     pub(super) fn run(&self) -> Outcome<u8> {
+        if self.compare {
+            print(COMPARED)?;
+            return Ok(0);
+        }
         let mut known: Vec<_> = stores().iter().map(Known::new).collect();
         known.sort_by_key(|store| store.scheme);
         if self.json {

@@ -34,3 +34,17 @@ fn what_is_listed_fits_eighty_columns() {
     }
     assert!(listed.contains("  order     first come, first served\n"), "{listed}");
 }
+
+#[test]
+fn what_to_take_for_what_is_told_as_its_document_tells_it_in_short_cells() {
+    let told = stdout(&output(binary().args(["stores", "--compare"])));
+    let document = format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(document).unwrap();
+    let mark = |which: &str| format!("<!-- made by `cargo xtask bench stores --write`: {which} -->");
+    let (_, rest) = document.split_once(&mark("begin")).unwrap();
+    let (made, _) = rest.split_once(&mark("end")).unwrap();
+    assert_eq!(made.trim(), told.trim(), "docs/stores.md and the command's text differ");
+    for cell in told.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.trim_matches('|').split('|')) {
+        assert!(cell.split_whitespace().count() <= 12, "{cell}");
+    }
+}
