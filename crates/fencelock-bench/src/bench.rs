@@ -23,6 +23,7 @@ pub(crate) enum Store {
     ZooKeeper,
     Redis,
     Postgres,
+    Mysql,
     /// Three masters of Redis.
     #[value(skip)]
     Redlock,
@@ -37,6 +38,7 @@ impl Store {
             Self::ZooKeeper => "zookeeper",
             Self::Redis => "redis",
             Self::Postgres => "postgres",
+            Self::Mysql => "mysql",
             Self::Redlock => "redlock",
         }
     }
@@ -48,12 +50,13 @@ impl Store {
             Self::ZooKeeper => Contestant::ZkFloorListed,
             Self::Redis | Self::Redlock => Contestant::RedisFloor,
             Self::Postgres => Contestant::PgFloor,
+            Self::Mysql => Contestant::MyFloor,
         }
     }
 
     /// Whether clients reach it by way of a server.
     pub(crate) const fn has_server(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::Redis | Self::Postgres | Self::Redlock)
+        matches!(self, Self::ZooKeeper | Self::Redis | Self::Postgres | Self::Mysql | Self::Redlock)
     }
 }
 
@@ -98,7 +101,7 @@ impl Effort {
     pub(crate) const REDIS: Self =
         Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
     /// It takes half of that on a quiet machine: a thousand who ask again and again are served slowly.
-    pub(crate) const POSTGRES: Self = Self { limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
+    pub(crate) const SQL: Self = Self { limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
@@ -140,12 +143,12 @@ impl Bench {
     /// Prepares a run; its files are in the directory that was asked for, or else beside this program.
     pub(crate) fn new(store: Store, options: &Options, files: &Files) -> Result<Self> {
         let mut effort = match (options.quick, store) {
-            (true, Store::ZooKeeper | Store::Postgres) => Effort::QUICK_ZOOKEEPER,
+            (true, Store::ZooKeeper | Store::Postgres | Store::Mysql) => Effort::QUICK_ZOOKEEPER,
             (true, Store::Redis | Store::Redlock) => Effort::QUICK_REDIS,
             (true, _) => Effort::QUICK,
             (false, Store::Redis | Store::Redlock) => Effort::REDIS,
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
-            (false, Store::Postgres) => Effort::POSTGRES,
+            (false, Store::Postgres | Store::Mysql) => Effort::SQL,
             (false, _) => Effort::FULL,
         };
         effort.rounds = options.rounds.map_or(effort.rounds, usize::from);

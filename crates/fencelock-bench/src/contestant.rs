@@ -44,6 +44,17 @@ pub(crate) enum Contestant {
     PgShedLock,
     /// PostgreSQL's advisory locks, by hand. Nothing is written.
     PgAdvisory,
+    /// The bare statements of a lock in MariaDB, on one connection: insert and delete; a release that is waited for gives the lock to the
+    /// next one, and wakes its process after the commit.
+    MyFloor,
+    /// The table of tutorials, by hand: delete what has expired, insert, delete. Whoever finds it taken tries again after 50 ms.
+    MyTable,
+    /// The same from a driver that prepares each statement anew, as Go's does where nothing is said. Nobody waits.
+    MyTableUnprepared,
+    /// The statements of ShedLock's provider for MariaDB, by hand. Nobody waits.
+    MyShedLock,
+    /// MariaDB's named locks, by hand. Nothing is written. Nobody waits.
+    MyGetLock,
     /// The crate `rslock`.
     Rslock,
     /// Redisson's plain lock, for the client that hears of a release first.
@@ -68,7 +79,7 @@ pub(crate) enum Contestant {
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
@@ -76,6 +87,7 @@ impl Contestant {
         Self::PlainFloor,
         Self::RedissonFloor,
         Self::PgFloor,
+        Self::MyFloor,
         Self::Current,
         Self::CurrentPlain,
         Self::CurrentRedisson,
@@ -86,6 +98,10 @@ impl Contestant {
         Self::PgTable,
         Self::PgShedLock,
         Self::PgAdvisory,
+        Self::MyTable,
+        Self::MyTableUnprepared,
+        Self::MyShedLock,
+        Self::MyGetLock,
         Self::Curator,
         Self::GoZk,
         Self::Kazoo,
@@ -128,10 +144,13 @@ impl Contestant {
             Self::RedisFloor => "floor: the bare scripts",
             Self::PlainFloor => "floor of `layout=plain`: the bare commands",
             Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
-            Self::PgFloor => "floor: the bare statements",
+            Self::PgFloor | Self::MyFloor => "floor: the bare statements",
             Self::PgTable => "a table with a unique key, by hand",
-            Self::PgShedLock => "ShedLock's statements, by hand",
+            Self::PgShedLock | Self::MyShedLock => "ShedLock's statements, by hand",
             Self::PgAdvisory => "advisory locks, by hand",
+            Self::MyTable => "the table of tutorials, by hand",
+            Self::MyTableUnprepared => "the same, each statement prepared anew",
+            Self::MyGetLock => "named locks (`GET_LOCK`), by hand",
             Self::Rslock => "crate `rslock`",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair lock",
@@ -154,6 +173,7 @@ impl Contestant {
     /// Whether it is somebody else's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
         matches!(self, Self::ZkCrate | Self::Rslock | Self::PgTable | Self::PgShedLock | Self::PgAdvisory)
+            || matches!(self, Self::MyTable | Self::MyTableUnprepared | Self::MyShedLock | Self::MyGetLock)
             || self.is_driven()
     }
 
@@ -165,6 +185,8 @@ impl Contestant {
             Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
             Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
             Self::PgFloor | Self::PgTable | Self::PgShedLock | Self::PgAdvisory => matches!(store, Store::Postgres),
+            Self::MyFloor | Self::MyTable | Self::MyTableUnprepared => matches!(store, Store::Mysql),
+            Self::MyShedLock | Self::MyGetLock => matches!(store, Store::Mysql),
             Self::Rslock | Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
             Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
@@ -176,6 +198,7 @@ impl Contestant {
     /// Whether it can wait for a lock that somebody else of it holds.
     pub(crate) const fn waits(self) -> bool {
         !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::PgShedLock)
+            && !matches!(self, Self::MyTableUnprepared | Self::MyShedLock | Self::MyGetLock)
             && !matches!(self, Self::Floor | Self::FlockOpening)
     }
 
@@ -192,6 +215,7 @@ impl Contestant {
 
     /// Whether it asks again and again while it waits: no server comes to rest then.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain | Self::PgTable)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain)
+            || matches!(self, Self::PgTable | Self::MyTable)
     }
 }

@@ -47,8 +47,12 @@ enum Command {
     Redis(OnServer),
     /// The store `postgres:` on a server of its own, the bare statements, a table and advisory locks by hand.
     Postgres(OnServer),
+    /// The store `mysql:` on a server of its own, the bare statements, tables and named locks by hand.
+    Mysql(OnServer),
     /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(defaults::Options),
+    /// The table by which textbooks choose a store, on every store with nothing set, beside the code of tutorials.
+    Stores(Options),
     #[command(hide = true)]
     Worker(worker::Args),
 }
@@ -74,7 +78,7 @@ struct OnServer {
     /// Lets clients of other languages take part, which needs what `cargo xtask interop` needs.
     #[arg(long)]
     peers: bool,
-    /// On PostgreSQL, leaves the transaction of the row "beside an open transaction" open for so many seconds, under 200 cycles each: 600 are
+    /// On PostgreSQL and MariaDB, leaves the transaction of the row "beside an open transaction" open for so many seconds, under 200 cycles each: 600 are
     /// the ten minutes that are promised. Else as many cycles come as fast as they can.
     #[arg(long, value_name = "SECONDS")]
     open_for: Option<u64>,
@@ -105,7 +109,9 @@ fn main() -> ExitCode {
         Command::Zookeeper(server) => server.measure(Store::ZooKeeper),
         Command::Redis(server) => server.measure(Store::Redis),
         Command::Postgres(server) => server.measure(Store::Postgres),
+        Command::Mysql(server) => server.measure(Store::Mysql),
         Command::Defaults(options) => defaults::measure(&options),
+        Command::Stores(options) => defaults::stores::measure(&options),
         Command::Worker(args) => worker::run(args),
     };
     match done {

@@ -64,15 +64,19 @@ pub(crate) fn decimals(value: f64) -> String {
 
 /// Replaces the section `name` of the document by `section`.
 pub(crate) fn write(name: &str, section: &str) -> Result<()> {
-    let path = Path::new(DOCUMENT);
-    let text = std::fs::read_to_string(path).context("docs/benchmarks.md")?;
-    std::fs::write(path, replaced(&text, name, section)?).context("docs/benchmarks.md")
+    write_to(Path::new(DOCUMENT), name, section)
+}
+
+/// The same of another document.
+pub(crate) fn write_to(path: &Path, name: &str, section: &str) -> Result<()> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    std::fs::write(path, replaced(&text, name, section)?).with_context(|| path.display().to_string())
 }
 
 fn replaced(text: &str, name: &str, section: &str) -> Result<String> {
     let begin = format!("<!-- made by `cargo xtask bench {name} --write`: begin -->");
     let end = format!("<!-- made by `cargo xtask bench {name} --write`: end -->");
-    let missing = |mark: &str| format!("docs/benchmarks.md has no line {mark}");
+    let missing = |mark: &str| format!("the document has no line {mark}");
     let (before, rest) = text.split_once(&begin).with_context(|| missing(&begin))?;
     let (_, after) = rest.split_once(&end).with_context(|| missing(&end))?;
     Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", section.trim_end()))
@@ -95,7 +99,7 @@ mod tests {
     #[test]
     fn the_document_has_a_section_for_every_store() {
         let text = std::fs::read_to_string(DOCUMENT).unwrap();
-        for name in ["defaults", "file", "memory", "zookeeper", "redis"] {
+        for name in ["defaults", "file", "memory", "zookeeper", "redis", "postgres", "mysql"] {
             replaced(&text, name, "").unwrap();
         }
     }

@@ -62,7 +62,7 @@ pub(crate) fn begin(bench: &Bench, described: &[String], busy: Option<String>) -
     let disk = match bench.store {
         Store::File => Some(bench.scratch.path().to_owned()),
         Store::Memory => None,
-        Store::ZooKeeper | Store::Redis | Store::Postgres | Store::Redlock => Some(std::env::temp_dir()),
+        Store::ZooKeeper | Store::Redis | Store::Postgres | Store::Mysql | Store::Redlock => Some(std::env::temp_dir()),
     };
     let mut said = vec![machine::describe(disk.as_deref())?];
     said.extend(bench.python.as_deref().map(python::describe).transpose()?);
@@ -81,7 +81,7 @@ const fn foreign_crate(store: Store) -> Option<&'static str> {
     match store {
         Store::Redis => Some(RSLOCK),
         Store::ZooKeeper => Some(ZOOKEEPER_CLIENT),
-        Store::File | Store::Memory | Store::Postgres | Store::Redlock => None,
+        Store::File | Store::Memory | Store::Postgres | Store::Mysql | Store::Redlock => None,
     }
 }
 

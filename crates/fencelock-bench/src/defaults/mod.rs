@@ -2,6 +2,7 @@
 //! [`Io::CurrentRuntime`](fencelock::Io::CurrentRuntime), the floor and Python's `filelock`. All stores in one run.
 
 mod goals;
+pub(crate) mod stores;
 mod tables;
 
 use std::time::Duration;

@@ -16,6 +16,7 @@ pub(super) fn place(store: Store, network: Network) -> String {
         Store::ZooKeeper => "zk",
         Store::Redis => "redis",
         Store::Postgres => "postgres",
+        Store::Mysql => "mysql",
         Store::Redlock => "redlock",
     };
     format!("`{scheme}:`, {}", network.title())

@@ -85,6 +85,8 @@ pub(crate) struct Contended {
     pub(crate) requests: f64,
     /// Processor time that the client took for each section, in nanoseconds.
     processor: f64,
+    /// Requests that the server undid in favour of others, in all rounds.
+    pub(crate) undone: u64,
 }
 
 impl Contended {
@@ -117,6 +119,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     let contend = run.bench.effort.contend;
     let window = Window::of(contend)?;
     let (before, processor) = (run.site.traffic()?, crew.processor_time()?);
+    let undone = run.site.undone()?;
     for (process, worker) in (0..).zip(&mut crew.0) {
         worker.send(way.order(process, window.start, window.end))?;
     }
@@ -127,6 +130,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     let all = sections.len() as f64 + waiters as f64;
     let processor = crew.processor_time()?.saturating_sub(processor).as_nanos() as f64 / all;
     let requests = run.site.traffic()?.since(before).0 / all;
+    let undone = run.site.undone()? - undone;
     if way != Way::Apart {
         // Fails when two had the lock at once.
         hand_overs(&mut sections)?;
@@ -138,7 +142,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     };
     let (least, most) = least_and_most(&sections, waiters);
     let rate = sections.len() as f64 / contend.as_secs_f64();
-    Ok(Contended { way, rate, least, most, hand_over, woken, requests, processor })
+    Ok(Contended { way, rate, least, most, hand_over, woken, requests, processor, undone })
 }
 
 fn over(way: Way, rounds: &[Contended]) -> Contended {
@@ -153,6 +157,7 @@ fn over(way: Way, rounds: &[Contended]) -> Contended {
         woken: of(|round| round.woken),
         requests: of(|round| round.requests),
         processor: of(|round| round.processor),
+        undone: rounds.iter().map(|round| round.undone).sum(),
     }
 }
 

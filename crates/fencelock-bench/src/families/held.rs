@@ -32,7 +32,7 @@ pub(crate) struct Held {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
     let mut contestants = run.bench.present_but(&[Contestant::OwnApart]);
     // Of others only clients of a server keep something for each lock.
-    contestants.retain(|contestant| contestant.is_fencelock() || contestant.is_peer());
+    contestants.retain(|contestant| contestant.is_fencelock() || contestant.is_peer() && contestant.waits());
     let round = |contestant| round(run, contestant);
     run.rows(&contestants, Network::Loopback, "locks held", round, |rounds| over(&rounds))
 }

@@ -64,7 +64,7 @@ impl Family {
             Self::Cycle | Self::Together | Self::HandOver | Self::Shared | Self::Held => true,
             Self::Processes => store != Store::Memory,
             Self::Apart | Self::Counts | Self::Renewal => store.has_server(),
-            Self::Aged => store == Store::Postgres,
+            Self::Aged => matches!(store, Store::Postgres | Store::Mysql),
             Self::Redlock => store == Store::Redis,
         })
     }

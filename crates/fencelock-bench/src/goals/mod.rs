@@ -1,6 +1,7 @@
 //! What the figures are held to; a goal that is missed is said as plainly as one that is met.
 
 mod here;
+mod mysql;
 mod postgres;
 mod redis;
 mod zookeeper;
@@ -48,6 +49,7 @@ pub(crate) fn table(store: Store, measured: &Measured, is_whole: bool) -> Table 
         Store::ZooKeeper => zookeeper::all(measured),
         Store::Redis | Store::Redlock => redis::all(measured),
         Store::Postgres => postgres::all(measured),
+        Store::Mysql => mysql::all(measured),
     };
     goals.retain(|goal| is_whole || goal.value.is_some());
     verdicts(goals)

@@ -1,6 +1,7 @@
 //! Where the store of a run is, mostly a server of its own: what is between it and its clients, and what it says of them.
 
 mod here;
+mod mysql;
 mod postgres;
 mod redis;
 mod zookeeper;
@@ -30,6 +31,7 @@ pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
         Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
         Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
         Store::Postgres => Box::new(postgres::Postgres::start(bench.cores)?),
+        Store::Mysql => Box::new(mysql::Mysql::start(bench.cores)?),
         Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
         store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
     })
@@ -153,6 +155,11 @@ pub(crate) trait Site {
     /// A transaction of somebody else that has seen what is there, and ends when it is dropped.
     fn open_transaction(&self) -> Result<OpenTransaction> {
         bail!("there are no transactions here")
+    }
+
+    /// How many requests it undid so far in favour of others, where it does so and counts them.
+    fn undone(&self) -> Result<u64> {
+        Ok(0)
     }
 
     /// Bytes of memory that the data take there, where it says so.

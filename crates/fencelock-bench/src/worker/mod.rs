@@ -2,6 +2,7 @@
 
 mod flock;
 mod floor;
+mod mysql_floor;
 mod ours;
 mod postgres_floor;
 mod redis_floor;
@@ -116,6 +117,7 @@ enum Contender {
     ZooKeeperCrate(Workload<zookeeper_crate::Crate>),
     RedisFloor(Workload<redis_floor::Floor>),
     PostgresFloor(Workload<postgres_floor::Floor>),
+    MysqlFloor(Workload<mysql_floor::Floor>),
     Rslock(Workload<rslock::Rslock>),
     Flock(flock::Flock),
     Floor(floor::Floor),
@@ -149,6 +151,14 @@ impl Contender {
             Contestant::PgFloor | Contestant::PgTable | Contestant::PgShedLock | Contestant::PgAdvisory => {
                 let floor = postgres_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::PostgresFloor(Workload::new(floor))
+            }
+            Contestant::MyFloor
+            | Contestant::MyTable
+            | Contestant::MyTableUnprepared
+            | Contestant::MyShedLock
+            | Contestant::MyGetLock => {
+                let floor = mysql_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
+                Self::MysqlFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
@@ -187,6 +197,7 @@ impl Contender {
             (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,
             (Self::RedisFloor(floor), order) => floor.obey(order, log).await,
             (Self::PostgresFloor(floor), order) => floor.obey(order, log).await,
+            (Self::MysqlFloor(floor), order) => floor.obey(order, log).await,
             (Self::Rslock(lock), order) => lock.obey(order, log).await,
         }
     }
@@ -198,6 +209,7 @@ impl Contender {
             Self::ZooKeeperCrate(lock) => lock.close().await,
             Self::RedisFloor(floor) => floor.close().await,
             Self::PostgresFloor(floor) => floor.close().await,
+            Self::MysqlFloor(floor) => floor.close().await,
             Self::Rslock(lock) => lock.close().await,
             Self::Flock(_) | Self::Floor(_) => Ok(()),
         }

@@ -1,5 +1,6 @@
 //! The benchmarks run from end to end, so that they do not rot: what they print is there, what they leave is nothing.
 
+mod mysql;
 mod postgres;
 mod redis;
 mod zookeeper;

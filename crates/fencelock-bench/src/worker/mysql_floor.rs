@@ -1,0 +1,320 @@
+//! The floor of `mysql:`, on the same driver as the store's and one connection: the statements that nobody can do without. And locks that
+//! services have: the table of tutorials, the statements of ShedLock, and named locks, by hand.
+//!
+//! A free lock is a row that is inserted and deleted. A lock that is waited for is one procedure that takes it or queues, and one that gives
+//! it to the next in the queue and, after its commit, wakes the process of that one (`KILL QUERY`), which reads who it is. Nothing dies
+//! here, so nobody looks for the dead.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, OptsBuilder};
+use tokio::sync::{oneshot, watch};
+
+use super::workload::{Lock, Take};
+use crate::contestant::Contestant;
+
+/// How long whoever finds the row of a table taken waits before it tries again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+const TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS floor_free (name VARBINARY(255) PRIMARY KEY, holder VARBINARY(128) NOT NULL) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS floor_lock (name VARBINARY(255) PRIMARY KEY, holder VARBINARY(128) NOT NULL) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS floor_queue (seq BIGINT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(255) NOT NULL, who VARBINARY(128) NOT NULL) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS floor_bell (bell VARBINARY(64) PRIMARY KEY, rung BIGINT NOT NULL, told VARBINARY(128) NOT NULL) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS shedlock (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL) ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS distributed_lock (lock_key VARCHAR(255) PRIMARY KEY, lock_value VARCHAR(128) NOT NULL, expire_time DATETIME NOT NULL, KEY (expire_time)) ENGINE = InnoDB",
+    "CREATE PROCEDURE IF NOT EXISTS floor_take(p_name VARBINARY(255), p_who VARBINARY(128))
+    BEGIN
+        DECLARE v_holder VARBINARY(128);
+        DECLARE v_got INT DEFAULT 0;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        START TRANSACTION;
+        SELECT holder INTO v_holder FROM floor_lock WHERE name = p_name FOR UPDATE;
+        IF v_holder IS NULL THEN
+            INSERT INTO floor_lock VALUES (p_name, p_who);
+            SET v_got = 1;
+        ELSEIF v_holder = '' THEN
+            UPDATE floor_lock SET holder = p_who WHERE name = p_name;
+            SET v_got = 1;
+        ELSE
+            INSERT INTO floor_queue (name, who) VALUES (p_name, p_who);
+        END IF;
+        COMMIT;
+        SELECT v_got;
+    END",
+    "CREATE PROCEDURE IF NOT EXISTS floor_pass(p_name VARBINARY(255), p_who VARBINARY(128))
+    BEGIN
+        DECLARE v_holder, v_next VARBINARY(128);
+        DECLARE v_bell VARBINARY(64);
+        DECLARE v_seq BIGINT;
+        DECLARE CONTINUE HANDLER FOR 1094 BEGIN END;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        START TRANSACTION;
+        SELECT holder INTO v_holder FROM floor_lock WHERE name = p_name FOR UPDATE;
+        IF v_holder = p_who THEN
+            SELECT seq, who INTO v_seq, v_next FROM floor_queue WHERE name = p_name ORDER BY seq LIMIT 1;
+            IF v_seq IS NULL THEN
+                UPDATE floor_lock SET holder = '' WHERE name = p_name;
+            ELSE
+                SET v_bell = SUBSTRING_INDEX(v_next, ':', 1);
+                DELETE FROM floor_queue WHERE seq = v_seq;
+                UPDATE floor_lock SET holder = v_next WHERE name = p_name;
+                UPDATE floor_bell SET rung = rung + 1, told = v_next WHERE bell = v_bell;
+            END IF;
+        END IF;
+        COMMIT;
+        IF v_bell IS NOT NULL THEN
+            KILL QUERY IS_USED_LOCK(v_bell);
+        END IF;
+        SELECT v_holder = p_who;
+    END",
+    "CREATE PROCEDURE IF NOT EXISTS floor_listen(p_bell VARBINARY(64), p_mark BIGINT)
+    BEGIN
+        DECLARE v_rung BIGINT;
+        SELECT rung INTO v_rung FROM floor_bell WHERE bell = p_bell;
+        IF v_rung = p_mark THEN
+            DO GET_LOCK(CONCAT(p_bell, '_'), 20);
+        END IF;
+        SELECT rung, told FROM floor_bell WHERE bell = p_bell;
+    END",
+];
+
+/// Who waits, by its number.
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>;
+
+#[derive(Clone)]
+pub(super) struct Floor {
+    contestant: Contestant,
+    connection: Arc<tokio::sync::Mutex<Conn>>,
+    name: Arc<str>,
+    prefix: Arc<str>,
+    bell: Arc<str>,
+    waiting: Waiting,
+    queued: Arc<watch::Sender<u64>>,
+    last: Arc<AtomicU64>,
+}
+
+/// A lock that is held.
+pub(super) struct Held {
+    owner: String,
+    /// Nobody can be waiting for it.
+    alone: bool,
+}
+
+impl Floor {
+    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
+        let options = OptsBuilder::from_opts(Opts::from_url(&format!("{url}?prefer_socket=false"))?);
+        let options = match contestant {
+            // Each statement is prepared, run and forgotten.
+            Contestant::MyTableUnprepared => options.stmt_cache_size(Some(0)),
+            _ => options,
+        };
+        let options = Opts::from(options);
+        let mut connection = Conn::new(options.clone()).await?;
+        // Whoever comes second finds them there.
+        connection.query_drop("SELECT GET_LOCK('floor', 60)").await?;
+        for statement in TABLES {
+            connection.query_drop(*statement).await?;
+        }
+        connection.query_drop("SELECT RELEASE_LOCK('floor')").await?;
+        let name: Arc<str> = format!("{prefix} bench").into();
+        let bell: Arc<str> = format!("{prefix}_{}", std::process::id()).into();
+        let waiting = Waiting::default();
+        match contestant {
+            Contestant::MyFloor => {
+                connection.exec_drop("INSERT IGNORE INTO floor_lock VALUES (?, '')", (&*name,)).await?;
+                connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (&*bell,)).await?;
+                connection.query_drop(format!("SELECT GET_LOCK('{bell}_', 0)")).await?;
+                let mut ear = Conn::new(options).await?;
+                ear.query_drop(format!("SELECT GET_LOCK('{bell}', 0)")).await?;
+                tokio::spawn(listen(ear, Arc::clone(&bell), Arc::clone(&waiting)));
+            }
+            // A provider that has met a name inserts no row any more.
+            Contestant::MyShedLock => {
+                let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
+                connection.exec_drop(row, (&*name,)).await?;
+            }
+            _ => {}
+        }
+        let connection = Arc::new(tokio::sync::Mutex::new(connection));
+        Ok(Self {
+            contestant,
+            connection,
+            name,
+            prefix: prefix.into(),
+            bell,
+            waiting,
+            queued: Arc::default(),
+            last: Arc::default(),
+        })
+    }
+
+    fn owner(&self) -> (u64, String) {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        (number, format!("{}:{number}", self.bell))
+    }
+
+    /// Whether one try had it.
+    async fn take(&self, owner: &str) -> Result<bool> {
+        let mut connection = self.connection.lock().await;
+        let taken = match self.contestant {
+            Contestant::MyTable | Contestant::MyTableUnprepared => {
+                let expired = "DELETE FROM distributed_lock WHERE expire_time < NOW()";
+                let insert = "INSERT INTO distributed_lock (lock_key, lock_value, expire_time) VALUES (?, ?, NOW() + INTERVAL 60 SECOND)";
+                match connection.exec_drop(expired, ()).await {
+                    Ok(()) => connection.exec_drop(insert, (&*self.name, owner)).await,
+                    undone => undone,
+                }
+            }
+            Contestant::MyShedLock => {
+                let update = "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 60000000, UTC_TIMESTAMP(3)), locked_at = UTC_TIMESTAMP(3), locked_by = ? WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)";
+                connection.exec_drop(update, (owner, &*self.name)).await?;
+                return Ok(connection.affected_rows() == 1);
+            }
+            Contestant::MyGetLock => {
+                let got: Option<Option<u8>> = connection.exec_first("SELECT GET_LOCK(?, 0)", (&*self.name,)).await?;
+                return Ok(got.flatten() == Some(1));
+            }
+            _ => connection.exec_drop("INSERT INTO floor_free VALUES (?, ?)", (&*self.name, owner)).await,
+        };
+        match taken {
+            Ok(()) => Ok(true),
+            // The row is there, or the server undid one of several (a deadlock).
+            Err(Error::Server(error)) if matches!(error.code, 1062 | 1213) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives back what [`Floor::take`] had.
+    async fn drop(&self, owner: &str) -> Result<bool> {
+        let mut connection = self.connection.lock().await;
+        let statement = match self.contestant {
+            Contestant::MyTable | Contestant::MyTableUnprepared => {
+                "DELETE FROM distributed_lock WHERE lock_key = ? AND lock_value = ?"
+            }
+            Contestant::MyShedLock => {
+                "UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ? AND locked_by = ?"
+            }
+            Contestant::MyGetLock => {
+                let free: Option<Option<u8>> = connection.exec_first("SELECT RELEASE_LOCK(?)", (&*self.name,)).await?;
+                return Ok(free.flatten() == Some(1));
+            }
+            _ => "DELETE FROM floor_free WHERE name = ? AND holder = ?",
+        };
+        loop {
+            match connection.exec_drop(statement, (&*self.name, owner)).await {
+                Err(Error::Server(error)) if error.code == 1213 => {}
+                done => {
+                    done?;
+                    return Ok(connection.affected_rows() == 1);
+                }
+            }
+        }
+    }
+
+    async fn call(&self, procedure: &str, owner: &str) -> Result<bool> {
+        let mut connection = self.connection.lock().await;
+        let said: Option<Option<u8>> =
+            connection.exec_first(format!("CALL {procedure}(?, ?)"), (&*self.name, owner)).await?;
+        Ok(said.flatten() == Some(1))
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the one whose turn it is, whenever this process is rung for.
+async fn listen(mut ear: Conn, bell: Arc<str>, waiting: Waiting) -> Result<()> {
+    let mut mark = 0;
+    loop {
+        let told: Result<Option<(u64, String)>, _> = ear.exec_first("CALL floor_listen(?, ?)", (&*bell, mark)).await;
+        match told {
+            // Woken: who it is for is read by the next call.
+            Err(Error::Server(error)) if error.code == 1317 => {}
+            told => {
+                let Some((rung, told)) = told? else { continue };
+                let number = told.rsplit_once(':').and_then(|(_, number)| number.parse::<u64>().ok());
+                let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                if rung > mark
+                    && let Some(next) = number.and_then(|number| waiting.remove(&number))
+                {
+                    let _ = next.send(());
+                }
+                mark = rung;
+            }
+        }
+    }
+}
+
+impl Take for Floor {
+    type Held = Held;
+
+    async fn acquire(&self) -> Result<Held> {
+        let (number, owner) = self.owner();
+        if self.contestant != Contestant::MyFloor {
+            let mut is_first = true;
+            while !self.take(&owner).await? {
+                if std::mem::take(&mut is_first) {
+                    self.queued.send_modify(|queued| *queued += 1);
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            return Ok(Held { owner, alone: true });
+        }
+        let (sender, told) = oneshot::channel();
+        self.table().insert(number, sender);
+        if self.call("floor_take", &owner).await? {
+            self.table().remove(&number);
+        } else {
+            self.queued.send_modify(|queued| *queued += 1);
+            told.await.context("the connection is gone")?;
+        }
+        Ok(Held { owner, alone: false })
+    }
+
+    async fn release(&self, held: Held) -> Result<()> {
+        let is_ours = match held.alone {
+            true => self.drop(&held.owner).await?,
+            false => self.call("floor_pass", &held.owner).await?,
+        };
+        ensure!(is_ours, "the lock was lost");
+        Ok(())
+    }
+}
+
+impl Lock for Floor {
+    fn named(&self, name: &str) -> Result<Self> {
+        Ok(Self { name: format!("{} {name}", self.prefix).into(), ..self.clone() })
+    }
+
+    async fn acquire_free(&self) -> Result<Held> {
+        let (_, owner) = self.owner();
+        ensure!(self.take(&owner).await?, "somebody else is about");
+        Ok(Held { owner, alone: true })
+    }
+
+    async fn queued(&self) -> Result<u64> {
+        Ok(*self.queued.borrow())
+    }
+
+    async fn until_queued(&self, count: u64) -> Result<()> {
+        let mut queued = self.queued.subscribe();
+        queued.wait_for(|now| *now >= count).await.context("nobody queues any more")?;
+        Ok(())
+    }
+
+    /// The row of a name that ShedLock's provider has met.
+    async fn prepare(&self) -> Result<()> {
+        if self.contestant == Contestant::MyShedLock {
+            let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
+            self.connection.lock().await.exec_drop(row, (&*self.name,)).await?;
+        }
+        Ok(())
+    }
+}
