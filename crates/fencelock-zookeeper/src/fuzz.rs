@@ -173,7 +173,7 @@ mod tests {
             super::connection(&seed[1..], seed[0].into())
         };
         for name in ["answers", "answers-in-pieces", "errors"] {
-            assert_eq!(answered(name), 12, "{name}");
+            assert_eq!(answered(name), 10, "{name}");
         }
         assert_eq!(answered("multi-refused"), 9);
     }

@@ -75,8 +75,7 @@ mod tests {
     fn only_errors_of_the_server_itself_and_unknown_ones_leave_the_outcome_open() {
         let certain: Vec<i32> = (-130..0).filter(|code| !error(*code, "create").outcome_unknown()).collect();
         let refusals = [
-            -128, -127, -125, -124, -121, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8,
-            -6, -5,
+            -128, -127, -125, -124, -120, -119, -118, -115, -114, -112, -111, -110, -108, -103, -102, -101, -8, -6, -5,
         ];
         assert_eq!(certain, refusals);
     }
