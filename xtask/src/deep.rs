@@ -63,6 +63,7 @@ const ROWS: &[Row] = &[
     row("zookeeper", 5, Tests(DEEP, 4, &["zookeeper::", "--skip", "laws::", "--skip", "servers::"])),
     row("policies", 5, Tests(DEEP, 1, &["policies::"])),
     row("redis-crowds", 5, Tests(&["--test", "redis_crowds"], 1, &[])),
+    row("fenced", 5, Tests(FAILURES, 2, &["fenced::"])),
     row("redis-experiments", 5, Tests(FAILURES, 2, &["redis_experiments::"])),
     row("redis-scenes", 5, Tests(FAILURES, 4, &["redis_scenes::"])),
     row("redis-drills", 5, Tests(FAILURES, 2, &["redis_drills::"])),

@@ -4,6 +4,7 @@
 //! The strategies of the harness and the scenes of `fencelock-conformance` then run over it, on servers that a [`Bed`] keeps.
 
 mod bed;
+pub mod fenced;
 mod hosts;
 pub mod postgres;
 pub mod redis;

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod fenced;
 mod postgres_drills;
 mod postgres_scenes;
 mod redis_drills;
