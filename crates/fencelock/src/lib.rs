@@ -152,7 +152,7 @@ pub mod fencing {
     mod file;
     #[cfg(feature = "http")]
     mod http;
-    mod redis;
+    mod key;
     #[cfg(any(feature = "file", feature = "http"))]
     #[cfg_attr(not(feature = "file"), allow(dead_code, reason = "a service answers in its own way"))]
     mod token;
@@ -161,7 +161,7 @@ pub mod fencing {
     pub use self::file::FencedFile;
     #[cfg(feature = "http")]
     pub use self::http::{Fence, FenceLayer, Stamp, StampLayer, TOKEN_HEADER};
-    pub use self::redis::REDIS_FENCE;
+    pub use self::key::REDIS_FENCE;
 }
 #[cfg(feature = "jobs")]
 #[path = "recipes/jobs/mod.rs"]
