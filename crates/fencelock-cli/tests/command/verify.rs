@@ -1,5 +1,6 @@
 //! `fencelock verify`: what it counts on a store that keeps its promises, and on one that does not.
 
+use fencelock_testbed::zookeeper::shared;
 use serde_json::Value;
 
 use crate::common::{Place, code, output, stderr, stdout};
@@ -34,6 +35,13 @@ fn workers_that_are_killed_and_stopped_break_no_promise() {
     let report = kept(&Place::new(), &["--duration", "5s", "--faults"]);
     let hurt = report["kills"].as_u64().unwrap() + report["pauses"].as_u64().unwrap();
     assert!(hurt > 0 && report["sections"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn zookeeper_takes_the_names_too() {
+    let url = format!("zk://{}{}?tick_ms=500&ttl_ms=60000", shared().address(), shared().namespace());
+    let report = kept(&Place::with_store(url), &["--duration", "1s", "--names", "2"]);
+    assert!(report["sections"].as_u64().unwrap() > 0, "{report}");
 }
 
 #[test]

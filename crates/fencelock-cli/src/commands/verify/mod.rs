@@ -174,9 +174,9 @@ impl Verify {
     }
 }
 
-/// The name of the lock with this number.
+/// The name of the lock with this number. Without a slash: on ZooKeeper its last part would be a node in the queue of a lock above.
 fn name_of(prefix: &str, number: u32) -> fencelock::Result<Name> {
-    Name::new(format!("{prefix}/{number}"))
+    Name::new(format!("{prefix}-n{number}"))
 }
 
 /// Signals that ask for the end; and a handler for the end of workers, which the kernel reaps where our parent ignores SIGCHLD.
