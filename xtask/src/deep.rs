@@ -45,6 +45,7 @@ const ROWS: &[Row] = &[
     row("guardian", 5, Tests(DEEP, 4, &["guardian::"])),
     row("outage", 5, Tests(DEEP, 4, &["outage::", "hostile::", "addresses::", "--skip", "zookeeper::"])),
     row("loss", 5, Tests(DEEP, 4, &["loss::", "servers::"])),
+    row("verify", 5, Tests(DEEP, 3, &["verify::"])),
     row("terminal", 5, Tests(DEEP, 4, &["terminal_programs::", "container::", "ssh::", "sudo::"])),
     row("processes", 5, Tests(DEEP, 2, &["faults::", "processes_file::", "scenes_file::"])),
     row("laws-file", 5, Tests(DEEP, 4, &["laws::file::"])),

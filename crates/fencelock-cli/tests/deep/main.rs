@@ -13,4 +13,5 @@ mod servers;
 mod ssh;
 mod sudo;
 mod terminal_programs;
+mod verify;
 mod zookeeper;
