@@ -31,6 +31,17 @@ const REDISSON: [&str; 7] = [
     "src/main/java/fencelock/Workloads.java",
 ];
 
+/// What the driver of locks in databases is built from.
+const SQL: [&str; 7] = [
+    "sql.pom.xml",
+    "src/main/java/fencelock/Orders.java",
+    "src/main/java/fencelock/Recipe.java",
+    "src/main/java/fencelock/SqlDriver.java",
+    "src/main/java/fencelock/SqlLocks.java",
+    "src/main/java/fencelock/Turns.java",
+    "src/main/java/fencelock/Workloads.java",
+];
+
 /// An older release, whose unlock is another script, and what it logs with.
 const OLD_REDISSON: [&str; 4] = ["-f", "redisson.pom.xml", "-Dredisson.version=3.20.0", "-Dslf4j.version=1.7.36"];
 
@@ -55,6 +66,10 @@ pub enum Foreign {
     RedisPy,
     /// redlock and redis-semaphore of npm.
     Node,
+    /// ShedLock, and a tutorial's lock by JDBC.
+    Jdbc,
+    /// A tutorial's lock in Python, and sessions of `psql` and `mariadb`.
+    PythonSql,
 }
 
 impl Foreign {
@@ -115,6 +130,17 @@ impl Built {
         Ok(built)
     }
 
+    /// The same for all that lock in databases.
+    ///
+    /// # Errors
+    /// As those of [`Self::for_zookeeper`].
+    pub fn for_sql() -> Result<Self> {
+        let built = Self::beside_this()?;
+        built.java("sql", &SQL, &["-f", "sql.pom.xml"])?;
+        built.python()?;
+        Ok(built)
+    }
+
     fn beside_this() -> Result<Self> {
         let this = std::env::current_exe().context("where is this program?")?;
         let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
@@ -131,6 +157,8 @@ impl Built {
             Foreign::Curator54 => self.java_command("5.4.0", "fencelock.Driver", purpose),
             Foreign::Redisson => self.java_command("redisson", "fencelock.RedissonDriver", purpose),
             Foreign::Redisson320 => self.java_command("redisson-3.20.0", "fencelock.RedissonDriver", purpose),
+            Foreign::Jdbc => self.java_command("sql", "fencelock.SqlDriver", purpose),
+            Foreign::PythonSql => self.python_command("sql_driver.py"),
             Foreign::Kazoo => self.python_command("driver.py"),
             Foreign::RedisPy => self.python_command("redis_driver.py"),
             Foreign::Go => process::bound(self.home.join("go/driver")),

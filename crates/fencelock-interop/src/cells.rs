@@ -254,7 +254,9 @@ pub(crate) enum On {
     Zookeeper,
     /// Those of Redis.
     Redis,
-    /// Both.
+    /// Those of PostgreSQL and MariaDB.
+    Sql,
+    /// All.
     All,
 }
 

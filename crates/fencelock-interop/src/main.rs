@@ -12,6 +12,7 @@ mod redis;
 mod report;
 mod rslock;
 mod run;
+mod sql;
 mod turns;
 mod workloads;
 

@@ -175,6 +175,8 @@ impl Ours {
             let masters: Vec<_> = hosts.split(",redis://").collect();
             let scheme = if masters.len() == 1 { "redis" } else { "redlock" };
             format!("{scheme}://{}?{}&{options}", masters.join(","), dialect.replace("{parent}", parent))
+        } else if servers.contains("://") {
+            format!("{servers}?{dialect}&{options}")
         } else {
             format!("zk://{servers}{parent}?layout={dialect}&{options}")
         };

@@ -18,6 +18,7 @@ use crate::play::{Played, SESSION, Stage};
 use crate::pool::Pool;
 use crate::redis;
 use crate::report;
+use crate::sql;
 use crate::workloads::{self, PEERS};
 
 /// What a whole run may take on a machine that does nothing else.
@@ -32,24 +33,36 @@ pub(crate) fn all(only: &str, among: Among, on: On, jobs: usize) -> Result<()> {
         cells.retain(|cell| report::title(cell).contains(only));
         cells
     };
-    let on_zookeeper = if on == On::Redis { Vec::new() } else { chosen(cells::all(among)) };
-    let on_redis = if on == On::Zookeeper { Vec::new() } else { chosen(redis::cells::all(among)) };
-    ensure!(!on_zookeeper.is_empty() || !on_redis.is_empty(), "no line of the table contains {only:?}");
+    let there = |server, cells| if on == server || on == On::All { chosen(cells) } else { Vec::new() };
+    let on_zookeeper = there(On::Zookeeper, cells::all(among));
+    let on_redis = there(On::Redis, redis::cells::all(among));
+    let on_sql = sql::cells::all(among).map(|cells| there(On::Sql, cells));
+    let has_sql = on_sql.iter().any(|cells| !cells.is_empty());
+    ensure!(!on_zookeeper.is_empty() || !on_redis.is_empty() || has_sql, "no line of the table contains {only:?}");
     let scratch = tempfile::tempdir().context("no scratch directory")?;
     let zookeeper = (!on_zookeeper.is_empty()).then(Built::for_zookeeper).transpose()?;
     let redis = (!on_redis.is_empty()).then(Built::for_redis_cells).transpose()?;
+    let in_databases = has_sql.then(Built::for_sql).transpose()?;
     let start = Instant::now();
     // At once: most of a cell is waiting.
-    let (of_zookeeper, of_redis) = std::thread::scope(|scope| {
+    let (of_zookeeper, of_redis, of_sql) = std::thread::scope(|scope| {
         let of_redis = redis.map(|built| scope.spawn(|| on_redis_servers(built, &on_redis, scratch.path(), jobs)));
         let of_zookeeper =
             zookeeper.map(|built| on_zookeeper_servers(built, &on_zookeeper, scratch.path(), only, jobs));
-        (of_zookeeper, of_redis.map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        let of_sql = in_databases.map(|built| -> Result<Vec<_>> {
+            let [postgres, mariadb] = &on_sql;
+            let play = |place, title, cells| in_database(&built, place, title, cells, scratch.path(), jobs);
+            let of_postgres = play(&sql::POSTGRES, "postgresql", postgres);
+            Ok([of_postgres?, play(&sql::MARIADB, "mariadb", mariadb)?].into_iter().flatten().collect())
+        });
+        let joined = of_redis.map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        (of_zookeeper, joined, of_sql)
     });
     let (mut played, drilled) = of_zookeeper.transpose()?.unwrap_or_default();
     played.extend(of_redis.transpose()?.unwrap_or_default());
+    played.extend(of_sql.transpose()?.unwrap_or_default());
     let took = start.elapsed();
-    let cells = [on_zookeeper, on_redis].concat();
+    let cells = [on_zookeeper, on_redis, on_sql.concat()].concat();
     println!("\n{}", report::table(&cells, &played));
     let budget = BUDGET.as_secs();
     println!("{} cells in {:.0} s; the budget of a whole run is {budget} s", cells.len(), took.as_secs_f64());
@@ -98,6 +111,24 @@ fn on_redis_servers(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -
             Ok(play_all(cells, jobs, play))
         })
     })
+}
+
+fn in_database(
+    built: &Built,
+    place: &sql::Place,
+    title: &'static str,
+    cells: &[Cell],
+    scratch: &Path,
+    jobs: usize,
+) -> Result<Vec<Result<Played>>> {
+    if cells.is_empty() {
+        return Ok(Vec::new());
+    }
+    let log = scratch.join("sql-driver.log");
+    let pool = Pool::new(built.clone(), place.database()?, sql::OPTIONS.to_owned(), sql::TTL, log);
+    println!("versions on {title}: {}", versions(cells, &pool)?);
+    let stage = sql::Stage { pool: &pool, scratch, place: title };
+    Ok(play_all(cells, jobs, |cell, number| stage.play(cell, number)))
 }
 
 fn with_servers<T>(

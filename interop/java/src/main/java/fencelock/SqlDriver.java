@@ -1,0 +1,53 @@
+package fencelock;
+
+import java.io.PrintStream;
+import java.net.URI;
+import java.nio.file.Path;
+import java.util.TimeZone;
+import javax.sql.DataSource;
+import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
+import org.mariadb.jdbc.MariaDbDataSource;
+import org.postgresql.ds.PGSimpleDataSource;
+
+/** Takes orders for ShedLock's lock, and for the one of tutorials, on stdin; interop/README.md says which. */
+public final class SqlDriver {
+    private SqlDriver() {}
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;
+        // A library that prints must not answer for us.
+        System.setOut(System.err);
+        // Somewhere that is never in UTC.
+        TimeZone.setDefault(TimeZone.getTimeZone("America/New_York"));
+        URI url = URI.create(args[0]);
+        boolean isPostgres = url.getScheme().equals("postgres");
+        DataSource database = isPostgres ? postgres(url) : mariadb(url);
+        database.getConnection().close();
+        new Orders(new SqlLocks(database, isPostgres, Long.parseLong(args[1])), versions(), Path.of(args[2])).serve(answers);
+        // Threads may still wait for a lock, and what is held lapses.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static DataSource postgres(URI url) {
+        PGSimpleDataSource database = new PGSimpleDataSource();
+        String[] login = url.getUserInfo().split(":");
+        database.setUrl("jdbc:postgresql://" + url.getAuthority().replaceAll(".*@", "") + url.getPath());
+        database.setUser(login[0]);
+        database.setPassword(login[1]);
+        return database;
+    }
+
+    private static DataSource mariadb(URI url) throws Exception {
+        String[] login = url.getUserInfo().split(":");
+        MariaDbDataSource database =
+                new MariaDbDataSource("jdbc:mariadb://" + url.getAuthority().replaceAll(".*@", "") + url.getPath());
+        database.setUser(login[0]);
+        database.setPassword(login[1]);
+        return database;
+    }
+
+    private static String versions() {
+        String jar = JdbcTemplateLockProvider.class.getProtectionDomain().getCodeSource().getLocation().getPath();
+        return "ShedLock=" + jar.replaceAll(".*template-(.*)\\.jar", "$1") + " Java=" + System.getProperty("java.version");
+    }
+}
