@@ -1,6 +1,5 @@
 //! What these tests share.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -92,6 +91,14 @@ pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     until(&format!("{count} queue"), async || client.queue(&name).await.unwrap().queued == count).await;
 }
 
+/// How many transactions are so. The server looks anew only when nobody has asked for a tenth of a second: who asks all the time is told
+/// the same for ever.
+pub(crate) async fn transactions(admin: &mut Conn, condition: &str) -> u64 {
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let count = format!("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE {condition}");
+    admin.query_first(count).await.unwrap().unwrap()
+}
+
 /// Ends so many requests of clients in the midst of their cycles (KILL QUERY), which may end a procedure between two of its statements,
 /// where it runs no handler. No lock is lost, nobody is admitted twice, only errors that another try helps with are told, and no
 /// transaction stays open.
@@ -127,10 +134,9 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     }
     let mut admin = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
     let busy = "SELECT id FROM information_schema.processlist WHERE user = 'fencelock' AND command <> 'Sleep' AND state <> 'User lock'";
-    let (mut ended, mut met) = (0, HashSet::new());
+    let mut ended = 0;
     while ended < kills {
-        // Each connection once. It ends by that, and MariaDB may not bear a second one meanwhile: see NOTES.md of the store.
-        for id in admin.query::<u64, _>(busy).await.unwrap().into_iter().filter(|id| met.insert(*id)) {
+        for id in admin.query::<u64, _>(busy).await.unwrap() {
             ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
         }
         let wrong = cycles.try_join_next();
@@ -138,8 +144,7 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
         tokio::task::yield_now().await;
     }
     cycles.shutdown().await;
-    let open = "SELECT COUNT(*) FROM information_schema.innodb_trx";
-    until("no transaction is open", async || admin.query_first::<u64, _>(open).await.unwrap() == Some(0)).await;
+    until("no transaction is open", async || transactions(&mut admin, "TRUE").await == 0).await;
     kept.check().unwrap();
     for name in 0..names {
         acquire(&other, &format!("job/{name}")).await.release().await.unwrap();

@@ -5,7 +5,9 @@ use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, end_requests, soon, until, until_queued};
+use crate::lab::{
+    acquire, acquiring, client, connection, database, end_requests, soon, transactions, until, until_queued,
+};
 
 #[tokio::test]
 async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cost_no_lock() {
@@ -47,8 +49,8 @@ async fn a_row_that_is_kept_for_longer_than_the_servers_limits_is_waited_for_all
     user.query_drop("BEGIN").await.unwrap();
     user.query_drop("SELECT b FROM fencelock_bucket FOR UPDATE").await.unwrap();
     let waiting = acquiring(&one, "job");
-    let long = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_wait_started < NOW() - INTERVAL 2 SECOND";
-    until("it waited for longer", async || admin.query_first::<u64, _>(long).await.unwrap() == Some(1)).await;
+    let long = "trx_state = 'LOCK WAIT' AND trx_wait_started < NOW() - INTERVAL 2 SECOND";
+    until("it waited for longer", async || transactions(&mut admin, long).await == 1).await;
     assert!(!waiting.is_finished());
     user.query_drop("ROLLBACK").await.unwrap();
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();

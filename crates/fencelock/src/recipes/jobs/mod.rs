@@ -298,7 +298,6 @@ impl Run {
     }
 
     /// The guard of the job's lock: [`Guard::lost`], [`Guard::check`], [`Guard::token`].
-    #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
