@@ -68,7 +68,7 @@ fn row(run: &Run, textbook: &Textbook) -> Result<[String; 4]> {
     let measured = |what: What| {
         eprintln!("measuring: {title}, {what:?}");
         let round = |contestant| what.round(run, contestant, network);
-        run.rows(&contestants, network, title, round, |rounds| median(rounds))
+        run.rows(&contestants, network, title, round, median)
     };
     let cycle = measured(What::Cycle).with_context(|| format!("{store:?}"))?;
     let names = measured(What::Names).with_context(|| format!("{store:?}"))?;

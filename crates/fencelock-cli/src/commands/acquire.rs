@@ -10,6 +10,7 @@ use fencelock::{Client, Name};
 use nix::unistd::{chdir, setsid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::r#break::holders;
 use super::{StoreArguments, connect, farewell, said_already};
@@ -28,6 +29,8 @@ const CONNECT: Duration = Duration::from_secs(30);
 
 /// What `release` exits with when nothing was given back.
 const NOTHING: u8 = 1;
+/// How long the process that keeps a lock may take to give it back.
+const GIVING_BACK: Duration = Duration::from_secs(30);
 
 /// Take a lock for the rest of a script.
 ///
@@ -187,6 +190,10 @@ impl Keep {
             _ = stop.recv() => return Ok(0),
             client = connect(Client::builder().connect_timeout(limit), &chosen, false) => client?,
         };
+        if client.owner().pid == 0 {
+            let message = "owner=opaque hides which process holds the lock: `acquire` and `release` need it";
+            return Err(Failure::new(code::USAGE, message));
+        }
         let ended = said_already(self.keep(&client, &chosen, (&watched, &mut stop), &mut told).await);
         farewell(&client, ended.is_err()).await;
         ended
@@ -264,7 +271,11 @@ impl Release {
             return nothing(format!("{who}, and not `fencelock acquire` for this script, holds"));
         };
         keeper.process.end();
-        keeper.process.ended().await;
+        let has_ended = timeout(GIVING_BACK, keeper.process.ended()).await.is_ok();
+        let held = holders(&client, &self.name).await.map_err(|error| error.with("store from", &chosen.origin))?;
+        if !has_ended || held.iter().any(|other| other.id == holder.id) {
+            return nothing("the process that keeps the lock was told to give it back, and still holds".to_owned());
+        }
         Ok(0)
     }
 }

@@ -98,6 +98,17 @@ impl Note {
 
     async fn write_with(&self, client: &Client, chosen: &Chosen) -> Outcome<()> {
         let value = self.set.as_deref().map(str::as_bytes);
+        let is_of_a_job = |note: &fencelock::Note| {
+            let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+            record.is_some_and(|record| record.get("job").is_some())
+        };
+        if value.is_some() && client.note(&self.name).await?.note.as_ref().is_some_and(is_of_a_job) {
+            let message = format!(
+                "the note on {0} says what became of a job's runs: `fencelock note {0} --delete` forgets them first",
+                self.name
+            );
+            return Err(Failure::new(code::USAGE, message));
+        }
         if let Some(holder) = self.held_around_us(client, chosen).await? {
             return Ok(client.write_note_under(&self.name, &holder, value, self.ttl).await?);
         }

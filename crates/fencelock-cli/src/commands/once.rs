@@ -15,6 +15,8 @@ use crate::signals::Signals;
 
 /// How long the end of a run may be told to the store once we are told to end.
 const BRIEF: Duration = Duration::from_millis(300);
+/// Within which time whoever ends a command and us is heard by both.
+const TOLD_TOO: Duration = Duration::from_millis(100);
 
 /// What the command is told about its slot.
 pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
@@ -56,24 +58,35 @@ pub(super) async fn begin(job: &Job, at_once: bool) -> fencelock::Result<Begun> 
 
 /// Says that the slot of `name` has had its run.
 pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
+    // Of named slots the last run may be another one's.
     let ended = match last.state {
-        RunState::Failed => "failed",
-        _ => "ended well",
+        RunState::Failed => "it failed",
+        RunState::Succeeded => "it ended well",
+        _ => "its end is not noted",
     };
     let detail = last.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
     let began = humantime::format_rfc3339_seconds(last.began);
     let (slot, who) = (&last.slot, who(&last.owner));
-    say(format_args!("{name} has had its run for the slot {slot}: {who} began it at {began}, and it {ended}{detail}"));
+    say(format_args!(
+        "{name} has had its run; the last one was for the slot {slot}: {who} began it at {began}, and {ended}{detail}"
+    ));
 }
 
 /// Notes how `run` ended: with 0 well, with another code not. What was told to end, could not begin or lost its lock has died: somebody
 /// else may run it.
-pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, signals: &mut Signals) {
+/// `held_too_long` says that --max-hold stopped the command.
+pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, held_too_long: bool, signals: &mut Signals) {
+    if !matches!(ended, Ok(Ending::Code(0))) {
+        // Who ends us may have ended the command a moment before, as systemd does: then the run died, and did not fail.
+        let _ = timeout(TOLD_TOO, signals.asked_to_end()).await;
+    }
     let failed = match ended {
         Ok(Ending::Code(0)) => None,
         Ok(Ending::Code(code::NOT_FOUND | code::NOT_EXECUTABLE)) | Err(_) => return,
         Ok(_) if signals.told_to_end() || run.guard().check().is_err() => return,
-        Ok(Ending::Code(code::LOST)) => Some("stopped".to_owned()),
+        Ok(Ending::Code(code::LOST)) if held_too_long => Some("stopped".to_owned()),
+        // It was stopped as the lock was about to be lost.
+        Ok(Ending::Code(code::LOST)) => return,
         Ok(Ending::Code(code)) => Some(format!("exit code {code}")),
         Ok(Ending::Signal(signal)) => Some(signal.to_string()),
     };

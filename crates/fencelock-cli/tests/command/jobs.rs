@@ -32,7 +32,8 @@ fn runs_once(place: &Place) {
     let (code, said) = ended(&mut place.run(&slot, "false"));
     assert_eq!(code, 0);
     assert!(
-        said.contains("job has had its run for the slot 2026-11-25: pid ") && said.contains("ended well"),
+        said.contains("job has had its run; the last one was for the slot 2026-11-25: pid ")
+            && said.contains("ended well"),
         "{said}"
     );
     let quiet = [&["--quiet", "--try"][..], &slot].concat();

@@ -158,7 +158,9 @@ fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
 
 /// Writes the next content, which is on the disk then.
 fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = File::create(next)?;
+    // What is there is an earlier writer's, who died; or somebody's who would have us write elsewhere.
+    let _ = fs::remove_file(next);
+    let mut file = File::create_new(next)?;
     if let Ok(before) = fs::metadata(path) {
         file.set_permissions(before.permissions())?;
     }

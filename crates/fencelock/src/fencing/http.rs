@@ -69,6 +69,9 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Stamp<S> {
 /// resource to older ones at once, and is handled when those that are under way have ended. So a new holder *claims* the resource by any
 /// request, such as a `HEAD`, before it reads it.
 ///
+/// Under way is what the service's future does. Where a server drops it because the client went away, work that it started elsewhere goes on:
+/// a blocking task, a statement at a database, a body that streams. Pass the token on there.
+///
 /// All clones, and all services that one layer makes, know the same token: it is for one lock. They know it for as long as the process runs,
 /// and other processes do not. Where data outlives the process or is shared, the handler passes the token on to what keeps the data: `fence` of
 /// PostgreSQL and MariaDB, [`FencedFile`](crate::fencing::FencedFile), [`REDIS_FENCE`](crate::fencing::REDIS_FENCE).

@@ -49,7 +49,7 @@ async fn no_note_is_written_once_the_session_is_over_however_little_its_holder_k
 }
 
 #[tokio::test]
-async fn notes_whose_time_is_over_are_swept_a_hundred_at_a_time_and_no_others() {
+async fn notes_whose_time_is_over_are_swept_a_thousand_at_a_time_and_no_others() {
     let url = database();
     let one = client(&url, LONG).await;
     let mut user = connection(&url).await;
@@ -57,10 +57,9 @@ async fn notes_whose_time_is_over_are_swept_a_hundred_at_a_time_and_no_others() 
     for (name, ttl) in [("a", None), ("b", Some(Duration::from_secs(3600))), ("c", Some(Duration::from_millis(1)))] {
         acquire(&one, name).await.write_note(name, ttl).await.unwrap();
     }
-    let many =
-        "INSERT INTO fencelock_note SELECT CONCAT('old', b), '', 1, '', 0, 1, 0, 1 FROM fencelock_bucket WHERE b < 150";
+    let many = "INSERT INTO fencelock_note SELECT CONCAT('old', b), '', 1, '', 0, 1, 0, 1 FROM fencelock_bucket WHERE b < 1150";
     user.query_drop(many).await.unwrap();
-    for left in [53, 2, 2] {
+    for left in [153, 2, 2] {
         user.query_drop("CALL fencelock_clear_up(512)").await.unwrap();
         let there: Option<i64> = user.query_first("SELECT COUNT(*) FROM fencelock_note").await.unwrap();
         assert_eq!(there, Some(left));

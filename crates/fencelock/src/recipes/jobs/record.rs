@@ -167,12 +167,12 @@ pub(super) fn decide(slot: &Slot, retries: u32, last: Option<&Record>, now: Syst
     };
     let Some(last) = last else { return Ok(Verdict::Due(Box::new(next))) };
     next.past.clone_from(&last.past);
+    let is_over = match last.state {
+        RunState::Succeeded => true,
+        RunState::Failed => last.attempt > retries,
+        RunState::Running | RunState::Died => false,
+    };
     if last.is_for(&period) {
-        let is_over = match last.state {
-            RunState::Succeeded => true,
-            RunState::Failed => last.attempt > retries,
-            RunState::Running | RunState::Died => false,
-        };
         if is_over {
             return Ok(Verdict::Done);
         }
@@ -182,10 +182,14 @@ pub(super) fn decide(slot: &Slot, retries: u32, last: Option<&Record>, now: Syst
         (next.slot, next.slot_start) = (last.slot.clone(), last.slot_start);
     } else if slot.is_named() && last.past.contains(&period.text) {
         return Ok(Verdict::Done);
-    } else if slot.is_named() && last.schedule.is_none() {
-        next.past.push(last.slot.clone());
-    } else if let Some(start) = period.start {
-        next.missed = slot.between(last.reaches(), start)?;
+    } else {
+        // A named run that died is not over, whatever ran since.
+        if last.schedule.is_none() && is_over {
+            next.past.push(last.slot.clone());
+        }
+        if let Some(start) = period.start {
+            next.missed = slot.between(last.reaches(), start)?;
+        }
     }
     Ok(Verdict::Due(Box::new(next)))
 }

@@ -5,7 +5,7 @@
 //! a request that was looked for in vain is looked for again, with the renewals that follow. As long as every request is answered
 //! there are none, and nothing is asked.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
@@ -23,7 +23,7 @@ use crate::store::RequestId;
 /// been given up by its leader, and takes nobody's session when it goes on.
 const LOOKS: u32 = 12;
 
-/// So many requests are looked for with one renewal, at most. The others have their turn with the next ones.
+/// Under so many names requests are looked for with one renewal, at most. The others have their turn with the next ones.
 const AT_ONCE: usize = 64;
 
 /// The requests of one session that are in doubt.
@@ -70,8 +70,12 @@ impl Doubts {
     /// What to look for now, sorted by name.
     fn take(&self) -> Vec<(Name, RequestId)> {
         let mut waiting = self.lock();
-        let count = waiting.len().min(AT_ONCE);
-        let taken: Vec<Doubt> = waiting.drain(..count).collect();
+        // By name: one list serves all that are in doubt there.
+        let mut names = HashSet::new();
+        let is_now =
+            |doubt: &Doubt| names.contains(&doubt.name) || names.len() < AT_ONCE && names.insert(doubt.name.clone());
+        let (taken, rest): (VecDeque<Doubt>, VecDeque<Doubt>) = waiting.drain(..).partition(is_now);
+        *waiting = rest;
         let mut now: Vec<_> = taken.iter().map(|doubt| (doubt.name.clone(), doubt.request)).collect();
         let left = taken.into_iter().filter(|doubt| doubt.looks > 1);
         waiting.extend(left.map(|doubt| Doubt { looks: doubt.looks - 1, ..doubt }));

@@ -316,7 +316,7 @@ impl Server for Tables {
 
     async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
         let sql = &self.table.known("names")?.names;
-        let rows = connection.run("names", sql, vec![from.into(), NAMES_PER_CALL.into()], &meant).await?.rows;
+        let rows = connection.run("names", sql, vec![from.as_str().into(), NAMES_PER_CALL.into()], &meant).await?.rows;
         let mut last = None;
         let mut names = Vec::new();
         for row in &rows {
@@ -326,6 +326,7 @@ impl Server for Tables {
             }
             last = Some(key);
         }
-        Ok((names, last))
+        // A key that is no text is shown as another one: where that begins no later page, there is none.
+        Ok((names, last.filter(|last| *last != from)))
     }
 }

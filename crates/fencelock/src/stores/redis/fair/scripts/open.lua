@@ -16,13 +16,17 @@ end
 local denied = is_denied('DEL', KEYS[4]) or is_denied('HDEL', KEYS[3], '') or is_denied('ZREM', KEYS[4], '')
   or is_denied('ZADD', KEYS[4], 'XX', '0', '') or is_denied('LTRIM', KEYS[5], '0', '-1') or is_denied('PEXPIRE', KEYS[5], '1')
   or is_denied('PUBLISH', KEYS[1], '')
+-- Nor may a lock that was taken be kept by a command that only reads.
+  or is_denied('ZRANGE', KEYS[4], '0', '0') or is_denied('ZRANK', KEYS[4], '') or is_denied('ZCOUNT', KEYS[4], '0', '0')
+  or is_denied('ZCARD', KEYS[4]) or is_denied('PTTL', KEYS[4]) or is_denied('EXISTS', KEYS[4]) or is_denied('HMGET', KEYS[3], '')
+  or is_denied('HLEN', KEYS[3]) or is_denied('HGETALL', KEYS[3]) or is_denied('HSCAN', KEYS[3], '0')
 if denied then return denied end
 local epoch = string.format('%.0f', (redis.call('HGET', KEYS[1], 'epoch') or 0) + 1)
 -- Removes nothing: after such a command the server takes the few bytes of a session although its memory is used up. Else
 -- nobody could connect then to see or to break what is there.
 redis.call('HDEL', KEYS[1], '')
 if not version then redis.call('SET', KEYS[2], ARGV[1]) end
-denied = is_denied('HSET', KEYS[2], '', '') or is_denied('HINCRBY', KEYS[2], '', '1') or is_denied('RPUSH', KEYS[2], '')
+denied = is_denied('SET', KEYS[2], ARGV[1], 'NX') or is_denied('HSET', KEYS[2], '', '') or is_denied('HINCRBY', KEYS[2], '', '1') or is_denied('RPUSH', KEYS[2], '')
 if denied then return denied end
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'host', ARGV[3], 'pid', ARGV[4], 'client', ARGV[5], 'ttl', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
