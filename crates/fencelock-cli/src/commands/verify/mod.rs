@@ -143,7 +143,7 @@ impl Verify {
         let mut rest = Duration::ZERO;
         loop {
             let left = self.duration.saturating_sub(started.elapsed());
-            if left.is_zero() || asked.to_end(rest.max(LOOK).min(left)).await {
+            if left.is_zero() || asked.run_until_over(rest.max(LOOK).min(left)).await {
                 return Ok(crew.toll);
             }
             crew.look_for_the_dead()?;
@@ -197,7 +197,7 @@ impl Asked {
     }
 
     /// Rests for `rest`; whether somebody asked for the end meanwhile.
-    async fn to_end(&mut self, rest: Duration) -> bool {
+    async fn run_until_over(&mut self, rest: Duration) -> bool {
         tokio::select! {
             _ = self.interrupt.recv() => true,
             _ = self.terminate.recv() => true,
