@@ -269,6 +269,20 @@ fn a_slot_that_was_named_runs_once_whatever_order_they_come_in() {
 }
 
 #[test]
+fn a_named_run_that_died_is_followed_although_another_slot_ran_since() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let named = |text: &str| process.client.job("report", Slot::named(text).unwrap()).unwrap();
+        drop(begun(&named("2001-09-10")).await);
+        settle().await;
+        assert!(asks(&named("2001-09-11")).await);
+        assert!(asks(&named("2001-09-10")).await && !asks(&named("2001-09-10")).await);
+        assert!(!asks(&named("2001-09-11")).await);
+    });
+}
+
+#[test]
 fn an_end_whose_answer_is_lost_is_told_again() {
     on_one_thread(async {
         let world = at_midnight();
