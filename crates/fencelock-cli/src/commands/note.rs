@@ -100,7 +100,7 @@ impl Note {
         let value = self.set.as_deref().map(str::as_bytes);
         let is_of_a_job = |note: &fencelock::Note| {
             let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-            record.is_some_and(|record| record.get("job").is_some())
+            record.is_some_and(|record| record.get("job").is_some() && record.get("slot").is_some())
         };
         if value.is_some() && client.note(&self.name).await?.note.as_ref().is_some_and(is_of_a_job) {
             let message = format!(

@@ -8,6 +8,7 @@ use fencelock::{Client, Name};
 use tokio::time::timeout;
 
 use super::supervise::Ending;
+use super::told::Told;
 use crate::arguments;
 use crate::output::{Outcome, chain, code, say};
 use crate::show::who;
@@ -73,9 +74,8 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
 }
 
 /// Notes how `run` ended: with 0 well, with another code not. What was told to end, could not begin or lost its lock has died: somebody
-/// else may run it.
-/// `held_too_long` says that --max-hold stopped the command.
-pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, held_too_long: bool, signals: &mut Signals) {
+/// else may run it. `told` says whether the lock's end stopped the command.
+pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
     if !matches!(ended, Ok(Ending::Code(0))) {
         // Who ends us may have ended the command a moment before, as systemd does: then the run died, and did not fail.
         let _ = timeout(TOLD_TOO, signals.asked_to_end()).await;
@@ -84,9 +84,9 @@ pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, held_to
         Ok(Ending::Code(0)) => None,
         Ok(Ending::Code(code::NOT_FOUND | code::NOT_EXECUTABLE)) | Err(_) => return,
         Ok(_) if signals.told_to_end() || run.guard().check().is_err() => return,
-        Ok(Ending::Code(code::LOST)) if held_too_long => Some("stopped".to_owned()),
+        Ok(Ending::Code(code::LOST)) if told.held_too_long() => Some("stopped".to_owned()),
         // It was stopped as the lock was about to be lost.
-        Ok(Ending::Code(code::LOST)) => return,
+        Ok(Ending::Code(code::LOST)) if told.has_told() => return,
         Ok(Ending::Code(code)) => Some(format!("exit code {code}")),
         Ok(Ending::Signal(signal)) => Some(signal.to_string()),
     };

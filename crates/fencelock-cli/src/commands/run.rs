@@ -517,7 +517,7 @@ impl Run {
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
         if let Some(run) = run.filter(|_| !is_useless) {
-            once::note_the_end(run, &ended, told.held_too_long(), signals).await;
+            once::note_the_end(run, &ended, told, signals).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,

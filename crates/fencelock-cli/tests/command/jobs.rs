@@ -64,6 +64,25 @@ fn a_job_of_a_schedule_runs_once_until_the_next_slot_begins() {
 }
 
 #[test]
+fn a_note_of_ones_own_is_not_written_over_what_became_of_a_job() {
+    let place = Place::new();
+    assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "true")).0, 0);
+    let (code, said) = ended(&mut place.fencelock(&["note", "job", "--set", "mine"]));
+    assert!(code == 64 && said.contains("--delete"), "{code} {said}");
+    assert_eq!(last(&place)["state"].as_str(), Some("succeeded"));
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--delete"])).0, 0);
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", "mine"])).0, 0);
+}
+
+#[test]
+fn a_job_that_exits_as_one_whose_lock_is_lost_has_failed_all_the_same() {
+    let place = Place::new();
+    assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "exit 76")).0, 76);
+    let shown = last(&place);
+    assert_eq!((shown["state"].as_str(), shown["detail"].as_str()), (Some("failed"), Some("exit code 76")));
+}
+
+#[test]
 fn a_job_that_fails_keeps_its_exit_code_and_is_run_again_as_often_as_is_allowed() {
     let place = Place::new();
     let run = |slot: &str, retries: &str| {

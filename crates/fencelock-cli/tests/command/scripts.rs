@@ -173,3 +173,12 @@ fn the_note_on_a_lock_is_written_by_who_holds_it_and_shown_to_everybody() {
     writes_and_shows_a_note(&Place::new());
     writes_and_shows_a_note(&Place::with_store(shared().url_with("ttl_ms=60000")));
 }
+
+#[test]
+fn a_lock_whose_holder_nobody_may_see_is_not_taken_for_a_script() {
+    let place = Place::new();
+    let url = format!("{}?owner=opaque", place.url());
+    let text = "fencelock --store \"$0\" acquire job --pid $$";
+    let ended = output(script(&place, text).arg(url));
+    assert!(code(&ended) == 64 && stderr(&ended).contains("owner=opaque"), "{ended:?}");
+}
