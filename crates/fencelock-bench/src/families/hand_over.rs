@@ -51,8 +51,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// How often `filelock` looks whether the lock is free, by default.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A thousand threads blocked in the kernel say nothing that a hundred do not.
-const FLOCK_WAITERS: u64 = 100;
+/// The most waiters of those for whom a thousand would say nothing that a hundred do not: threads blocked in the kernel, and
+/// tables by hand, where each try is a transaction and one round takes minutes.
+const FEW_WAITERS: u64 = 100;
 
 #[derive(Debug, Clone)]
 pub(crate) struct HandOver {
@@ -74,7 +75,10 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
             let mut contestants = run.bench.waiting();
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| sessions == 1 || !contestant.is_driven());
-            contestants.retain(|contestant| *contestant != Contestant::Flock || waiters <= FLOCK_WAITERS);
+            let few = |contestant: &Contestant| {
+                matches!(contestant, Contestant::Flock | Contestant::PgTable | Contestant::MyTable)
+            };
+            contestants.retain(|contestant| !few(contestant) || waiters <= FEW_WAITERS);
             // A client that failed with so many waiters fails behind the delay as well, and takes minutes for it.
             contestants.retain(|contestant| {
                 network == Network::Loopback || of(&rows, *contestant, Network::Loopback, shape).is_some()
