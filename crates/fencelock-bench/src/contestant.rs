@@ -215,7 +215,11 @@ impl Contestant {
 
     /// Whether it asks again and again while it waits: no server comes to rest then.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain)
-            || matches!(self, Self::PgTable | Self::MyTable)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain) || self.is_table()
+    }
+
+    /// Whether it is a table by hand: each try is a transaction, and a round with a thousand waiters takes minutes.
+    pub(crate) const fn is_table(self) -> bool {
+        matches!(self, Self::PgTable | Self::MyTable)
     }
 }

@@ -51,8 +51,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// How often `filelock` looks whether the lock is free, by default.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The most waiters of those for whom a thousand would say nothing that a hundred do not: threads blocked in the kernel, and
-/// tables by hand, where each try is a transaction and one round takes minutes.
+/// The most waiters of tables by hand, and of threads blocked in the kernel, of whom a thousand say nothing that a hundred do not.
 const FEW_WAITERS: u64 = 100;
 
 #[derive(Debug, Clone)]
@@ -75,10 +74,9 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
             let mut contestants = run.bench.waiting();
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| sessions == 1 || !contestant.is_driven());
-            let few = |contestant: &Contestant| {
-                matches!(contestant, Contestant::Flock | Contestant::PgTable | Contestant::MyTable)
-            };
-            contestants.retain(|contestant| !few(contestant) || waiters <= FEW_WAITERS);
+            contestants.retain(|contestant| {
+                waiters <= FEW_WAITERS || *contestant != Contestant::Flock && !contestant.is_table()
+            });
             // A client that failed with so many waiters fails behind the delay as well, and takes minutes for it.
             contestants.retain(|contestant| {
                 network == Network::Loopback || of(&rows, *contestant, Network::Loopback, shape).is_some()

@@ -32,7 +32,8 @@ pub(crate) struct Held {
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<Held>>> {
     let mut contestants = run.bench.present_but(&[Contestant::OwnApart]);
     // Of others only clients of a server keep something for each lock.
-    contestants.retain(|contestant| contestant.is_fencelock() || contestant.is_peer() && contestant.waits());
+    let keeps = |contestant: &Contestant| contestant.is_peer() && contestant.waits() && !contestant.is_table();
+    contestants.retain(|contestant| contestant.is_fencelock() || keeps(contestant));
     let round = |contestant| round(run, contestant);
     run.rows(&contestants, Network::Loopback, "locks held", round, |rounds| over(&rounds))
 }
