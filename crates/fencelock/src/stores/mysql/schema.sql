@@ -621,12 +621,12 @@ DROP PROCEDURE IF EXISTS fencelock_look
 //
 CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_answer, v_one LONGTEXT;
+    DECLARE v_answer, v_one, v_some LONGTEXT;
     DECLARE v_name VARBINARY(512);
     DECLARE v_b SMALLINT;
-    DECLARE v_at, v_in INT DEFAULT 0;
+    DECLARE v_at INT DEFAULT 0;
     DECLARE v_head, v_first, v_boundary, v_last, v_used, v_look_in, v_least BIGINT;
-    DECLARE v_granted, v_room BOOLEAN;
+    DECLARE v_room BOOLEAN;
     {begin}
     SELECT COUNT(*) INTO v_answer FROM fencelock_session WHERE id = p_session AND expires > {us};
     IF v_answer = '0' THEN
@@ -658,13 +658,12 @@ BEGIN
         END IF;
         SET v_least = JSON_EXTRACT(v_one, '$[1]');
         CALL fencelock__again(v_b, v_name, v_head, COALESCE(v_least, 0), v_look_in);
-        SET v_answer = CONCAT(v_answer, ',', COALESCE(v_look_in, 100)), v_at = v_at + 1, v_in = 1;
-        WHILE v_in < JSON_LENGTH(v_one) DO
-            SET v_granted = NULL;
-            SELECT granted INTO v_granted FROM fencelock_place WHERE b = v_b AND name = v_name
-                AND seq = CAST(JSON_EXTRACT(v_one, CONCAT('$[', v_in, ']')) AS SIGNED) AND session = p_session;
-            SET v_answer = CONCAT(v_answer, ',', COALESCE(NOT v_granted, 2)), v_in = v_in + 1;
-        END WHILE;
+        SET v_answer = CONCAT(v_answer, ',', COALESCE(v_look_in, 100)), v_at = v_at + 1;
+        -- In one statement: to take a thousand places out of the text one by one took half a second.
+        SELECT GROUP_CONCAT(COALESCE(NOT p.granted, 2) ORDER BY t.n) INTO v_some
+            FROM JSON_TABLE(JSON_REMOVE(v_one, '$[0]'), '$[*]' COLUMNS (n FOR ORDINALITY, seq BIGINT PATH '$')) AS t
+            LEFT JOIN fencelock_place AS p ON p.b = v_b AND p.name = v_name AND p.seq = t.seq AND p.session = p_session;
+        SET v_answer = CONCAT(v_answer, ',', v_some);
     END WHILE;
     CALL fencelock__ring();
     SELECT v_answer;
