@@ -1,7 +1,7 @@
 //! Contenders of other clients: which lock of which client they are, and whether they wait for those ahead of them.
 //!
 //! Each client looks for the names that it knows and passes over the others, so two clients may hold one lock at once.
-//! What each knows was played with the real clients: the tables in `docs/coming-from-curator.md` and its neighbours.
+//! What each knows was played with the real clients: `interop/who-waits-zookeeper.md`.
 
 use super::dialect::{LOCK, RLOCK};
 use super::layout::{QueueNode, head_of, leading_id, ours};
