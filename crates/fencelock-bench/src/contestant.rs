@@ -9,7 +9,7 @@ use crate::bench::Store;
 pub(crate) enum Contestant {
     /// fencelock with `Io::CurrentRuntime`.
     Current,
-    /// fencelock with its I/O thread, all on one core.
+    /// fencelock with its I/O thread, on any core.
     Own,
     /// fencelock with its I/O thread on the second core.
     OwnApart,
@@ -71,15 +71,13 @@ pub(crate) enum Contestant {
     Floor,
     /// `flock(2)` of a file that stays open.
     Flock,
-    /// The same, the file opened each time.
-    FlockOpening,
     /// Python's `filelock`, with its defaults.
     Filelock,
 }
 
 impl Contestant {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Floor,
         Self::ZkFloor,
         Self::ZkFloorListed,
@@ -111,7 +109,6 @@ impl Contestant {
         Self::RedisPy,
         Self::NpmRedlock,
         Self::Flock,
-        Self::FlockOpening,
         Self::Filelock,
     ];
 
@@ -131,8 +128,8 @@ impl Contestant {
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Current => "fencelock, `Io::CurrentRuntime`",
-            Self::Own => "fencelock, I/O thread, one core",
-            Self::OwnApart => "fencelock, I/O thread on the other core",
+            Self::Own => "fencelock, I/O thread",
+            Self::OwnApart => "fencelock, I/O thread apart",
             Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
             Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
             Self::ZkFloor => "floor: the bare requests, without a list",
@@ -159,7 +156,6 @@ impl Contestant {
             Self::NpmRedlock => "npm `redlock`",
             Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
-            Self::FlockOpening => "`flock`, the file opened each time",
             Self::Filelock => "Python's `filelock`",
         }
     }
@@ -191,7 +187,7 @@ impl Contestant {
             Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
             Self::NpmRedlock => matches!(store, Store::Redlock),
-            Self::Floor | Self::Flock | Self::FlockOpening | Self::Filelock => matches!(store, Store::File),
+            Self::Floor | Self::Flock | Self::Filelock => matches!(store, Store::File),
         }
     }
 
@@ -199,7 +195,7 @@ impl Contestant {
     pub(crate) const fn waits(self) -> bool {
         !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::PgShedLock)
             && !matches!(self, Self::MyTableUnprepared | Self::MyShedLock | Self::MyGetLock)
-            && !matches!(self, Self::Floor | Self::FlockOpening)
+            && !matches!(self, Self::Floor)
     }
 
     /// Whether what it has in a store may outlive its process, with its session.

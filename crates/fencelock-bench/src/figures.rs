@@ -9,125 +9,112 @@ type Result<T> = std::result::Result<T, String>;
 
 const BENCHMARKS: &str = "docs/benchmarks.md";
 
-/// Where a figure of a row stands: the section, how the head of its table begins, and the column.
+/// Where two figures of one run stand: the section, how the head of the table begins, and for ours and the peer's the label of the row and
+/// the head of the column.
 struct Place {
     section: &'static str,
     table: &'static str,
-    column: usize,
+    ours: (&'static str, &'static str),
+    peer: Option<(&'static str, &'static str)>,
 }
 
 struct Row {
     title: &'static str,
-    unit: &'static str,
-    ours: &'static str,
-    peer: Option<(&'static str, &'static str)>,
+    peer: &'static str,
     cycle: Place,
     hand_over: Place,
 }
 
-const DEFAULT: &str = "fencelock, I/O thread on the other core";
-const FAIR: (&str, &str) = ("Redisson, fair lock", "Redisson's fair lock");
-const CURATOR: (&str, &str) = ("Curator", "Curator");
+const DEFAULTS: &str = "What users get";
+const DEFAULT: &str = "fencelock, I/O thread apart";
 
-const fn place(section: &'static str, table: &'static str, column: usize) -> Place {
-    Place { section, table, column }
+/// A figure of what users get, in its row; beside it `filelock`'s, where it takes part.
+const fn users(row: &'static str, filelock: bool) -> Place {
+    let peer = if filelock { Some((row, "Python's `filelock`")) } else { None };
+    Place { section: DEFAULTS, table: "what users get", ours: (row, "nothing set"), peer }
 }
 
-/// What a reader wants to know first: each store as it is used when nothing is said, with 100 waiters, beside a peer that keeps
-/// an order too (`filelock` keeps none; nothing of Python's does).
+/// A figure of a store's own section, beside the peer's in the same column.
+const fn beside(section: &'static str, table: &'static str, column: &'static str, peer: &'static str) -> Place {
+    Place { section, table, ours: (DEFAULT, column), peer: Some((peer, column)) }
+}
+
+/// What a reader wants to know first: each store as it is used when nothing is said, with 100 waiters, on loopback, beside a peer
+/// that was measured in the same run.
 const ROWS: [Row; 5] = [
     Row {
         title: "`memory:`",
-        unit: "µs",
-        ours: DEFAULT,
-        peer: None,
-        cycle: place("`memory:`", "cycle", 1),
-        hand_over: place("`memory:`", "hand-over | waiters", 3),
+        peer: "nobody",
+        cycle: users("`memory:`: cycle, µs", false),
+        hand_over: users("`memory:`: hand-over, 100 waiters, µs", false),
     },
     Row {
         title: "`file:`",
-        unit: "µs",
-        ours: DEFAULT,
-        peer: Some(("Python's `filelock`", "Python's `filelock`")),
-        cycle: place("`file:`", "cycle", 1),
-        hand_over: place("`file:`", "hand-over | waiters", 3),
+        peer: "Python's `filelock`",
+        cycle: users("`file:`: cycle, µs", true),
+        hand_over: users("`file:`: hand-over, 100 waiters, µs", true),
     },
     Row {
-        title: "`redis:`, loopback",
-        unit: "µs",
-        ours: DEFAULT,
-        peer: Some(FAIR),
-        cycle: place("`redis:`", "cycle", 4),
-        hand_over: place("`redis:`", "hand-over, loopback", 4),
+        title: "`redis:`",
+        peer: "Redisson's fair lock",
+        cycle: beside("`redis:`", "cycle, p50", "loopback, µs", "Redisson, fair lock"),
+        hand_over: beside("`redis:`", "hand-over", "loopback: 100, µs", "Redisson, fair lock"),
     },
     Row {
-        title: "`zk:`, loopback",
-        unit: "µs",
-        ours: DEFAULT,
-        peer: Some(CURATOR),
-        cycle: place("`zk:`", "cycle", 1),
-        hand_over: place("`zk:`", "hand-over, loopback", 4),
+        title: "`zk:`",
+        peer: "Curator",
+        cycle: beside("`zk:`", "cycle, p50", "loopback, µs", "Curator"),
+        hand_over: beside("`zk:`", "hand-over", "loopback: 100, µs", "Curator"),
     },
     Row {
-        title: "`zk:`, 2 ms each way",
-        unit: "ms",
-        ours: DEFAULT,
-        peer: Some(CURATOR),
-        cycle: place("`zk:`", "cycle", 4),
-        hand_over: place("`zk:`", "hand-over, 2 ms each way", 4),
+        title: "`postgres:`",
+        peer: "a table by hand",
+        cycle: beside("`postgres:`", "cycle, p50", "loopback, µs", "a table with a unique key, by hand"),
+        hand_over: beside("`postgres:`", "hand-over", "loopback: 100, µs", "a table with a unique key, by hand"),
     },
 ];
 
-/// A row that was found: ours and the peer's, of a cycle and of a hand-over.
+/// Ours and the peer's, where there are such.
+type Pair = (Option<String>, Option<String>);
+
+/// A row that was found: of a cycle and of a hand-over.
 struct Found {
     row: &'static Row,
-    cycle: (String, Option<String>),
-    hand_over: (String, Option<String>),
+    cycle: Pair,
+    hand_over: Pair,
 }
 
 fn found(text: &str) -> Result<Vec<Found>> {
-    let pair = |row: &'static Row, place: &Place| {
-        let peer = row.peer.map(|(label, _)| figure(text, place, label)).transpose()?;
-        Ok::<_, String>((figure(text, place, row.ours)?, peer))
+    let pair = |place: &Place| {
+        let ours = figure(text, place, place.ours)?;
+        Ok::<_, String>((ours, place.peer.map(|peer| figure(text, place, peer)).transpose()?.flatten()))
     };
-    ROWS.iter()
-        .map(|row| Ok(Found { row, cycle: pair(row, &row.cycle)?, hand_over: pair(row, &row.hand_over)? }))
-        .collect()
+    ROWS.iter().map(|row| Ok(Found { row, cycle: pair(&row.cycle)?, hand_over: pair(&row.hand_over)? })).collect()
 }
 
-/// The median in that place, as it is written there. Of rows that differ in what follows the label, the one of 100 waiters in one
-/// process.
-fn figure(text: &str, place: &Place, label: &str) -> Result<String> {
-    let missing =
-        || format!("{BENCHMARKS} has no figure of {label:?} in the table {:?} of {}", place.table, place.section);
+/// The median in that place, as it is written there; `None` for a dash, or where the run left that table or row out.
+fn figure(text: &str, place: &Place, (label, column): (&str, &str)) -> Result<Option<String>> {
+    let missing = || format!("{BENCHMARKS} has no section {:?}", place.section);
     let section =
         text.split("\n## ").find(|section| section.lines().next() == Some(place.section)).ok_or_else(missing)?;
     let head = format!("| {}", place.table);
-    let rows =
-        section.lines().skip_while(|line| !line.starts_with(&head)).skip(2).take_while(|line| line.starts_with('|'));
+    let mut rows = section.lines().skip_while(|line| !line.starts_with(&head)).take_while(|line| line.starts_with('|'));
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-    let one_process = |row: &Vec<String>| !place.table.ends_with("waiters") || row[1..3] == ["100", "1"];
-    let row = rows.map(cells).find(|row| row[0] == label && one_process(row)).ok_or_else(missing)?;
-    row.get(place.column).and_then(|cell| cell.split(' ').next()).map(str::to_owned).ok_or_else(missing)
+    let Some(heads) = rows.next().map(cells) else { return Ok(None) };
+    let Some(column) = heads.iter().position(|head| head == column) else { return Ok(None) };
+    let Some(row) = rows.map(cells).find(|row| row[0] == label) else { return Ok(None) };
+    Ok(row.get(column).and_then(|cell| cell.split(' ').next()).filter(|median| *median != "–").map(str::to_owned))
 }
 
 /// The rows as a table.
 fn table(text: &str) -> Result<String> {
-    let mut table = "| | acquire and release, nobody else about | the same, by | hand-over, 100 waiters | the same, by |\n|---|---:|---|---:|---|\n".to_owned();
+    let mut table = "| µs | acquire and release, nobody else about | the peer | hand-over, 100 waiters | the peer |\n|---|---:|---:|---:|---:|\n".to_owned();
     for Found { row, cycle, hand_over } in found(text)? {
-        let said = |figure: &Option<String>| match (figure, row.peer) {
-            (Some(figure), Some((_, name))) => format!("{name}: {figure} {}", row.unit),
-            _ => "nobody".to_owned(),
-        };
-        let (unit, title) = (row.unit, row.title);
-        let _ = writeln!(
-            table,
-            "| {title} | {} {unit} | {} | {} {unit} | {} |",
-            cycle.0,
-            said(&cycle.1),
-            hand_over.0,
-            said(&hand_over.1)
-        );
+        let said = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
+        let title =
+            if row.peer == "nobody" { row.title.to_owned() } else { format!("{}, beside {}", row.title, row.peer) };
+        let cells = [cycle.0, cycle.1, hand_over.0, hand_over.1].map(said);
+        let _ = writeln!(table, "| {title} | {} |", cells.join(" | "));
     }
     Ok(table)
 }
@@ -142,10 +129,10 @@ fn plot(text: &str) -> Result<String> {
     let mut bars = String::new();
     let mut top = 34.0;
     for Found { row, cycle, hand_over } in found(text)? {
-        let Some((_, peer)) = row.peer else { continue };
-        for (what, (ours, theirs)) in [("cycle", cycle), ("hand-over", hand_over)] {
-            let share = share(&ours, theirs.as_deref().unwrap_or_default())?;
-            bar(&mut bars, top, &format!("{} {what} ÷ {peer}", row.title).replace('`', ""), share);
+        for (what, pair) in [("cycle", cycle), ("hand-over", hand_over)] {
+            let (Some(ours), Some(theirs)) = pair else { continue };
+            let label = format!("{} {what} ÷ {}", row.title, row.peer).replace('`', "");
+            bar(&mut bars, top, &label, share(&ours, &theirs)?);
             top += LINE;
         }
     }
@@ -176,7 +163,8 @@ fn share(ours: &str, theirs: &str) -> Result<f64> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# B\n\n## `x:`\n\n| cycle | p50 µs |\n|---|---:|\n| us | 10.5 (70) |\n\n| hand-over | waiters | processes | p50 |\n|---|---|---|---|\n| us | 2 | 1 | 3 |\n| us | 100 | 1 | 4 |\n";
+    const TEXT: &str =
+        "# B\n\n## `x:`\n\n| cycle, p50 (p99) | far, µs | near, µs |\n|---|---:|---:|\n| us | 10.5 (70) | – |\n";
 
     const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
     const END: &str = "<!-- made by `cargo xtask docs`: end -->";
@@ -200,9 +188,12 @@ mod tests {
 
     #[test]
     fn a_figure_is_found_by_section_table_row_and_column() {
-        assert_eq!(figure(TEXT, &place("`x:`", "cycle", 1), "us").unwrap(), "10.5");
-        assert_eq!(figure(TEXT, &place("`x:`", "hand-over | waiters", 3), "us").unwrap(), "4");
-        assert!(figure(TEXT, &place("`x:`", "cycle", 1), "them").unwrap_err().contains("\"them\""));
+        let place = |section| Place { section, table: "cycle", ours: ("", ""), peer: None };
+        assert_eq!(figure(TEXT, &place("`x:`"), ("us", "far, µs")).unwrap().as_deref(), Some("10.5"));
+        for none in [("us", "near, µs"), ("us", "off, µs"), ("them", "far, µs")] {
+            assert_eq!(figure(TEXT, &place("`x:`"), none).unwrap(), None);
+        }
+        assert!(figure(TEXT, &place("`y:`"), ("us", "far, µs")).is_err());
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn today() -> Option<String> {
 /// A warning when others are at work on the machine.
 pub(crate) fn is_busy() -> Option<String> {
     let load: f64 = read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()?;
-    (load > 0.5).then(|| format!("the load was {load} when it began, so the figures are worth little"))
+    (load > 0.5).then(|| format!("busy: a load of {load} when it began"))
 }
 
 fn processor() -> String {

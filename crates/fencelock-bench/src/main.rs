@@ -149,7 +149,7 @@ mod tests {
         Command::command().debug_assert();
         let is_taken = |words: &str| Command::try_parse_from(["bench"].into_iter().chain(words.split(' '))).is_ok();
         assert!(is_taken("file --only cycle --quick") && is_taken("redis --write --peers --rounds 1"));
-        for part in ["file --write --quick", "file --write --without-filelock", "zookeeper --write --only shared"] {
+        for part in ["file --write --quick", "file --write --without-filelock", "zookeeper --write --only held"] {
             assert!(!is_taken(part), "{part}");
         }
     }

@@ -26,10 +26,6 @@ pub(crate) enum Order {
     Contend { waiters: u64, first: u64, start: u64, end: u64 },
     /// The same, each of them with a name of its own.
     Spread { waiters: u64, first: u64, start: u64, end: u64 },
-    /// The same for a read-write lock: number 0 writes, and so many others read.
-    Share { readers: u64, start: u64, end: u64 },
-    /// The same for a semaphore of that capacity, of which each of them wants one permit.
-    Permits { capacity: u64, waiters: u64, start: u64, end: u64 },
     /// Hold `count` locks of different names, which so many tasks take.
     Hold { count: u64, tasks: u64 },
     /// Let `count` wait for one lock that is held.
@@ -45,8 +41,6 @@ impl fmt::Display for Order {
             Self::Go => write!(f, "go"),
             Self::Contend { waiters, first, start, end } => write!(f, "contend {waiters} {first} {start} {end}"),
             Self::Spread { waiters, first, start, end } => write!(f, "spread {waiters} {first} {start} {end}"),
-            Self::Share { readers, start, end } => write!(f, "share {readers} {start} {end}"),
-            Self::Permits { capacity, waiters, start, end } => write!(f, "permits {capacity} {waiters} {start} {end}"),
             Self::Hold { count, tasks } => write!(f, "hold {count} {tasks}"),
             Self::Wait { count } => write!(f, "wait {count}"),
         }
@@ -67,8 +61,6 @@ impl FromStr for Order {
             ("go", []) => Self::Go,
             ("contend", &[waiters, first, start, end]) => Self::Contend { waiters, first, start, end },
             ("spread", &[waiters, first, start, end]) => Self::Spread { waiters, first, start, end },
-            ("share", &[readers, start, end]) => Self::Share { readers, start, end },
-            ("permits", &[capacity, waiters, start, end]) => Self::Permits { capacity, waiters, start, end },
             ("hold", &[count, tasks]) => Self::Hold { count, tasks },
             ("wait", &[count]) => Self::Wait { count },
             _ => bail!("not an order: {line:?}"),
@@ -139,8 +131,6 @@ mod tests {
             Order::Go,
             Order::Contend { waiters: 8, first: 16, start: 1, end: 2 },
             Order::Spread { waiters: 64, first: 0, start: 1, end: 2 },
-            Order::Share { readers: 100, start: 1, end: 2 },
-            Order::Permits { capacity: 10, waiters: 100, start: 1, end: 2 },
             Order::Hold { count: 10_000, tasks: 64 },
             Order::Wait { count: 1000 },
         ] {

@@ -16,8 +16,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(head: &[&str]) -> Self {
-        Self { head: head.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
+    pub(crate) fn new<S: AsRef<str>>(head: &[S]) -> Self {
+        Self { head: head.iter().map(|cell| cell.as_ref().to_owned()).collect(), rows: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {

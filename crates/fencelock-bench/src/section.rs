@@ -44,8 +44,8 @@ pub(crate) fn measure(bench: Bench, options: &Options, only: &[Family]) -> Resul
     for family in Family::on(store).filter(|family| only.is_empty() || only.contains(family)) {
         family.measure(&mut run, &mut measured)?;
     }
-    let goals = goals::table(store, &measured, only.is_empty());
-    let tables = measured.tables(&run).into_iter().chain([goals]).map(|table| table.to_string());
+    let goals = goals::told(store, &measured, only.is_empty(), options.write);
+    let tables = measured.tables(&run).into_iter().map(|table| table.to_string()).chain([goals]);
     measured.said.extend(foreign_crate(store).map(str::to_owned));
     let begin = begin(&run.bench, &measured.said, busy)?;
     let said = [begin, faults(&run)].into_iter().filter(|text| !text.is_empty());
@@ -69,7 +69,8 @@ pub(crate) fn begin(bench: &Bench, described: &[String], busy: Option<String>) -
     said.extend_from_slice(described);
     said.push(format!("rounds: {}", bench.effort.rounds));
     let quick = bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
-    said.extend([busy, quick].into_iter().flatten().map(|warning| format!("**{warning}**")));
+    said.push(busy.map_or_else(|| "quiet".to_owned(), |busy| format!("**{busy}**")));
+    said.extend(quick.map(|warning| format!("**{warning}**")));
     // One driver may have several locks.
     let mut seen = HashSet::new();
     said.retain(|what| seen.insert(what.clone()));
@@ -91,6 +92,7 @@ fn faults(run: &Run) -> String {
     if faults.is_empty() {
         return String::new();
     }
-    let list: String = faults.iter().map(|fault| format!("- {fault}\n")).collect();
+    let short = |fault: &String| format!("- {}\n", fault.chars().take(118).collect::<String>().trim_end());
+    let list: String = faults.iter().map(short).collect();
     format!("Other clients failed, and have no figure of these rounds:\n\n{list}")
 }

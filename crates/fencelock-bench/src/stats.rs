@@ -12,9 +12,6 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Of something that was not there to be measured.
-    pub(crate) const NONE: Self = Self { p50: f64::NAN, p99: f64::NAN };
-
     /// Of times in any order.
     pub(crate) fn of(mut nanos: Vec<u64>) -> Result<Self> {
         ensure!(!nanos.is_empty(), "nothing was measured");
@@ -57,23 +54,6 @@ pub(crate) fn hand_overs(sections: &mut [Section]) -> Result<Vec<u64>> {
         times.push(time);
     }
     Ok(times)
-}
-
-/// Fails when the weights of those who had it at one moment were ever more than `capacity`.
-pub(crate) fn fit(sections: &[Section], capacity: u64, weight: impl Fn(&Section) -> u64) -> Result<()> {
-    let mut moments = Vec::with_capacity(2 * sections.len());
-    for section in sections {
-        // At the same moment, the one that leaves goes first.
-        moments.push((section.acquired, true, weight(section)));
-        moments.push((section.releasing.max(section.acquired + 1), false, weight(section)));
-    }
-    moments.sort_unstable();
-    let mut held = 0;
-    for (at, comes, weight) in moments {
-        held = if comes { held + weight } else { held - weight };
-        ensure!(held <= capacity, "{held} of {capacity} were held at {at}");
-    }
-    Ok(())
 }
 
 /// How many of the neighbours in `sections`, which are sorted by time, came in the order of their numbers: from 0 to 1,
@@ -123,14 +103,6 @@ mod tests {
         assert_eq!(hand_overs(&mut sections).unwrap(), [5, 4]);
         assert_eq!(in_order(&sections), 0.5);
         assert_eq!(least_and_most(&sections, 4), (0, 1));
-    }
-
-    #[test]
-    fn more_than_there_is_room_for_is_noticed() {
-        let sections = [section(0, 1, 10), section(1, 5, 12), section(2, 10, 10)];
-        assert!(fit(&sections, 2, |_| 1).is_ok());
-        assert!(fit(&sections, 1, |_| 1).is_err());
-        assert!(fit(&sections, 9, |section| if section.who == 1 { 9 } else { 1 }).is_err());
     }
 
     #[test]

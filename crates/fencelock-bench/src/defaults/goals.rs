@@ -5,7 +5,7 @@ use super::{Figure, What};
 use crate::bench::Store::{self, File, Memory, Postgres, Redis, ZooKeeper};
 use crate::contestant::Contestant::{self, Current, Filelock, Floor, Own, PgFloor, RedisFloor, ZkFloor, ZkFloorListed};
 use crate::families::Row;
-use crate::report::Table;
+use crate::goals::{Verdict, summary};
 use crate::site::Network;
 
 /// Somebody else who is measured, and its name.
@@ -82,9 +82,8 @@ const GOALS: [Goal; 36] = [
 ];
 
 /// Met when the worst round is; a goal that one round misses is missed.
-pub(super) fn table(rows: &[Row<Figure>]) -> Table {
-    let mut table = Table::new(&["goal, with nothing set", "bound", "least", "most", ""]);
-    for Goal { store, network, what: of, other, bound } in GOALS {
+pub(super) fn told(rows: &[Row<Figure>], for_document: bool) -> String {
+    let verdict = |Goal { store, network, what: of, other, bound }: Goal| {
         let figures = |who| {
             let is_it = |row: &&Row<Figure>| {
                 (row.figure.store, row.network, row.figure.what, row.contestant) == (store, network, of, who)
@@ -93,19 +92,17 @@ pub(super) fn table(rows: &[Row<Figure>]) -> Table {
         };
         let rounds = ratios(figures(Own), other.map(|(other, _)| figures(other)));
         let (least, most) = ends(&rounds);
-        let verdict = match rounds.is_empty() {
-            true => "not measured",
-            false if most <= bound => "met",
-            false => "**missed**",
-        };
         let against = other.map_or_else(String::new, |(_, name)| format!(" ÷ {name}"));
         // Times alone are told in microseconds.
         let unit = if other.is_none() && of == What::Cycle { 1000.0 } else { 1.0 };
-        let number = |value: f64| if value.is_finite() { format!("{:.2}", value / unit) } else { "–".to_owned() };
-        let first = format!("{}: {}{against}", place(store, network), what(of));
-        table.row([first, format!("≤ {}", bound / unit), number(least), number(most), verdict.to_owned()]);
-    }
-    table
+        Verdict {
+            what: format!("{}: {}{against}", place(store, network), what(of)),
+            bound: format!("≤ {}", bound / unit),
+            is_met: !rounds.is_empty() && most <= bound,
+            measured: (!rounds.is_empty()).then(|| format!("{:.2}–{:.2}", least / unit, most / unit)),
+        }
+    };
+    summary(GOALS.into_iter().map(verdict).collect(), for_document)
 }
 
 /// Of each round ours over the other's, or ours alone; none where somebody was not measured.
@@ -128,13 +125,9 @@ mod tests {
             network: Network::Loopback,
             figure: Figure { store: File, what: What::Cycle, rounds: rounds.to_vec() },
         };
-        let verdict = |ours| table(&[row(Own, ours), row(Floor, [10.0, 20.0, 10.0])]).to_string();
-        assert!(
-            verdict([10.0, 30.0, 15.0]).contains("| ≤ 1.5 | 1.00 | 1.50 | met |"),
-            "{}",
-            verdict([10.0, 30.0, 15.0])
-        );
-        assert!(verdict([10.0, 31.0, 15.0]).contains("| ≤ 1.5 | 1.00 | 1.55 | **missed** |"));
-        assert!(verdict([1.0; 3]).contains("÷ `filelock` | ≤ 0.5 | – | – | not measured |"));
+        let verdict = |ours| told(&[row(Own, ours), row(Floor, [10.0, 20.0, 10.0])], false);
+        assert!(verdict([10.0, 30.0, 15.0]).contains(": 1.00–1.50 (≤ 1.5)\n"), "{}", verdict([10.0, 30.0, 15.0]));
+        assert!(verdict([10.0, 31.0, 15.0]).contains(": **1.00–1.55** (≤ 1.5)\n"));
+        assert!(verdict([1.0; 3]).contains("÷ `filelock`: not measured (≤ 0.5)\n"));
     }
 }

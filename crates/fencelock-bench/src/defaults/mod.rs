@@ -212,7 +212,8 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
             begin = Some(section::begin(&run.bench, &[], busy.clone())?);
         }
     }
-    let section = format!("{}\n{}\n{}", begin.unwrap_or_default(), tables::figures(&rows), goals::table(&rows));
+    let goals = goals::told(&rows, options.section.write);
+    let section = format!("{}\n{}\n{goals}", begin.unwrap_or_default(), tables::figures(&rows));
     print!("{section}");
     if options.section.write {
         report::write("defaults", &section)?;

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
-use super::{Row, Window, figure, find};
+use super::{Row, Window, find};
 use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::protocol::{Order, Section};
-use crate::report::{Table, decimals, micros};
+use crate::report::{Table, decimals};
 use crate::run::Run;
 use crate::site::Network;
-use crate::stats::{Times, hand_overs, least_and_most, median};
+use crate::stats::{hand_overs, least_and_most, median};
 
 /// Who wants what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +23,14 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// What a table begins with.
+    const ALL: [Self; 3] = [Self::Apart, Self::Together, Self::Processes];
+
+    /// The head of a column.
     const fn title(self) -> &'static str {
         match self {
-            Self::Apart => "64 tasks on 64 names",
-            Self::Together => "32 waiters on one name",
-            Self::Processes => "4 processes × 8 waiters on one name",
+            Self::Apart => "64 on 64 names",
+            Self::Together => "32 on one name",
+            Self::Processes => "4 processes × 8",
         }
     }
 
@@ -77,14 +79,8 @@ pub(crate) struct Contended {
     /// Of the round with the worst ratio.
     least: u64,
     most: u64,
-    /// On one name.
-    hand_over: Times,
-    /// Of waiters, per section; only ours can tell.
-    woken: f64,
     /// Requests that the server received for each section, those that make the parents included.
     pub(crate) requests: f64,
-    /// Processor time that the client took for each section, in nanoseconds.
-    processor: f64,
     /// Requests that the server undid in favour of others, in all rounds.
     pub(crate) undone: u64,
 }
@@ -118,17 +114,15 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     }
     let contend = run.bench.effort.contend;
     let window = Window::of(contend)?;
-    let (before, processor) = (run.site.traffic()?, crew.processor_time()?);
+    let before = run.site.traffic()?;
     let undone = run.site.undone()?;
     for (process, worker) in (0..).zip(&mut crew.0) {
         worker.send(way.order(process, window.start, window.end))?;
     }
-    let (woken, mut sections) = crew.finish()?;
-    let woken = woken as f64 / sections.len() as f64;
+    let (_, mut sections) = crew.finish()?;
     // Everybody takes the lock once more than it says, after the end.
     let waiters = way.processes() * way.each();
     let all = sections.len() as f64 + waiters as f64;
-    let processor = crew.processor_time()?.saturating_sub(processor).as_nanos() as f64 / all;
     let requests = run.site.traffic()?.since(before).0 / all;
     let undone = run.site.undone()? - undone;
     if way != Way::Apart {
@@ -136,13 +130,9 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
         hand_overs(&mut sections)?;
     }
     sections.retain(|section: &Section| (window.from..window.end).contains(&section.acquired));
-    let hand_over = match way {
-        Way::Apart => Times::NONE,
-        Way::Together | Way::Processes => Times::of(hand_overs(&mut sections)?).unwrap_or(Times::NONE),
-    };
     let (least, most) = least_and_most(&sections, waiters);
     let rate = sections.len() as f64 / contend.as_secs_f64();
-    Ok(Contended { way, rate, least, most, hand_over, woken, requests, processor, undone })
+    Ok(Contended { way, rate, least, most, requests, undone })
 }
 
 fn over(way: Way, rounds: &[Contended]) -> Contended {
@@ -153,10 +143,7 @@ fn over(way: Way, rounds: &[Contended]) -> Contended {
         rate: of(|round| round.rate),
         least: worst.map_or(0, |round| round.least),
         most: worst.map_or(0, |round| round.most),
-        hand_over: Times::median(rounds.iter().map(|round| round.hand_over)),
-        woken: of(|round| round.woken),
         requests: of(|round| round.requests),
-        processor: of(|round| round.processor),
         undone: rounds.iter().map(|round| round.undone).sum(),
     }
 }
@@ -166,64 +153,31 @@ pub(crate) fn of(rows: &[Row<Contended>], way: Way, who: Contestant, network: Ne
     find(rows, who, network, |figure| figure.way == way)
 }
 
-/// On a server one for each way, with what its clients ask for; else one with how the lock was handed over.
-pub(super) fn tables(run: &Run, rows: &[Row<Contended>]) -> Vec<Table> {
-    if !run.bench.store.has_server() {
-        return vec![here(rows)];
-    }
-    let of = |way| rows.iter().filter(|row| row.figure.way == way).cloned().collect::<Vec<_>>();
-    [Way::Apart, Way::Together, Way::Processes].map(|way| on_server(&of(way), way, run.bench.store.floor())).into()
-}
-
-fn here(rows: &[Row<Contended>]) -> Table {
-    let mut table = Table::new(&[
-        "contended",
-        "processes × waiters",
-        "sections/s",
-        "least / most served",
-        "hand-over p50 µs",
-        "p99 µs",
-        "woken per section",
-    ]);
-    for Row { contestant, figure, .. } in rows {
-        table.row([
-            contestant.title().to_owned(),
-            format!("{} × {}", figure.way.processes(), figure.way.each()),
-            format!("{:.0}", figure.rate),
-            format!("{} / {}", figure.least, figure.most),
-            micros(figure.hand_over.p50),
-            micros(figure.hand_over.p99),
-            if contestant.is_fencelock() { decimals(figure.woken) } else { "–".to_owned() },
-        ]);
+/// With a column for each way to contend, on each way to the store: sections a second and how evenly all were served.
+pub(super) fn table(run: &Run, rows: &[Row<Contended>]) -> Table {
+    let shown = |way: Way, network| rows.iter().any(|row| row.figure.way == way && row.network == network);
+    let columns = Way::ALL.into_iter().flat_map(|way| run.site.networks().iter().map(move |network| (way, *network)));
+    let columns: Vec<_> = columns.filter(|(way, network)| shown(*way, *network)).collect();
+    let head = columns.iter().map(|(way, network)| match run.bench.store.has_server() {
+        true => format!("{}, {}", way.title(), network.title()),
+        false => way.title().to_owned(),
+    });
+    let head: Vec<_> = ["sections/s (least ÷ most served)".to_owned()].into_iter().chain(head).collect();
+    let mut table = Table::new(&head);
+    let mut contestants = run.bench.present_but(&[]);
+    contestants.retain(|contestant| rows.iter().any(|row| row.contestant == *contestant));
+    for contestant in contestants {
+        let cells = columns.iter().map(|(way, network)| cell(of(rows, *way, contestant, *network)));
+        table.row([contestant.title().to_owned()].into_iter().chain(cells));
     }
     table
 }
 
-/// On names of their own with the column "× floor", on one name with how evenly they were served.
-fn on_server(rows: &[Row<Contended>], way: Way, floor: Contestant) -> Table {
-    let (each, second) = match way {
-        Way::Apart => ("cycles/s", "× floor"),
-        Way::Together | Way::Processes => ("sections/s", "least ÷ most served"),
-    };
-    let (near, far) = (format!("loopback {each}"), format!("2 ms each way {each}"));
-    let rate = |network| figure(rows, floor, network).map_or(f64::NAN, |floor| floor.rate);
-    let cost = ["requests each", "client's processor µs each"];
-    let mut table = Table::new(&[way.title(), &near, second, cost[0], cost[1], &far, second]);
-    for Row { contestant, figure: near, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
-        let Some(far) = figure(rows, *contestant, Network::Delay) else { continue };
-        let second = |network, contended: &Contended| match way {
-            Way::Apart => decimals(contended.rate / rate(network)),
-            Way::Together | Way::Processes => decimals(contended.served()),
-        };
-        table.row([
-            contestant.title().to_owned(),
-            format!("{:.0}", near.rate),
-            second(Network::Loopback, near),
-            decimals(near.requests),
-            micros(near.processor),
-            format!("{:.0}", far.rate),
-            second(Network::Delay, far),
-        ]);
+/// On names of their own nobody is in the way of anybody.
+fn cell(figure: Option<&Contended>) -> String {
+    match figure {
+        None => "–".to_owned(),
+        Some(all) if all.way == Way::Apart => format!("{:.0}", all.rate),
+        Some(all) => format!("{:.0} ({})", all.rate, decimals(all.served())),
     }
-    table
 }

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use super::{Row, figure};
+use super::{Row, cell, figure};
 use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::Order;
-use crate::report::{Table, decimals};
+use crate::report::Table;
 use crate::run::Run;
 use crate::site::Network;
 use crate::stats::Times;
@@ -32,7 +32,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
 fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<Times>>> {
     let what = format!("cycle, {}", network.title());
     let mut crews = Vec::new();
-    for contestant in run.bench.present_but(&[]) {
+    for contestant in run.bench.present_but(&[Contestant::Own]) {
         let start = || {
             let mut crew = run.crew(contestant, 1, network, Placement::Dealt)?;
             run.warm(contestant, &mut crew)?;
@@ -70,31 +70,18 @@ fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>,
     Ok(times)
 }
 
-/// With a column for each floor or peer to compare with, and for a store with a server all that for each way to it.
-pub(super) fn tables(what: &str, rows: &[Row<Times>], store: Store) -> Vec<Table> {
+/// With a column for each way to the store.
+pub(super) fn table(what: &str, rows: &[Row<Times>], store: Store) -> Table {
     let networks = [Network::OneCore, Network::Loopback, Network::Delay];
     let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
-    let mut others = vec![("× floor", store.floor()), ("× filelock", Contestant::Filelock)];
-    others.retain(|(_, other)| figure(rows, *other, Network::Loopback).is_some());
-    let mut head = vec![what.to_owned()];
-    for network in &networks {
+    let head = networks.iter().map(|network| {
         let (unit, _) = network.unit();
-        let way = if store.has_server() { format!("{}, ", network.title()) } else { String::new() };
-        head.extend([format!("{way}p50 {unit}"), format!("p99 {unit}")]);
-        head.extend(others.iter().map(|(title, _)| (*title).to_owned()));
-    }
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        if store.has_server() { format!("{}, {unit}", network.title()) } else { unit.to_owned() }
+    });
+    let mut table = Table::new(&[what.to_owned()].into_iter().chain(head).collect::<Vec<_>>());
     for Row { contestant, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
-        let cells = networks.iter().map(|network| cells(rows, *contestant, *network, &others));
-        table.row([contestant.title().to_owned()].into_iter().chain(cells.flatten()));
+        let cells = networks.iter().map(|network| cell(figure(rows, *contestant, *network), *network));
+        table.row([contestant.title().to_owned()].into_iter().chain(cells));
     }
-    vec![table]
-}
-
-fn cells(rows: &[Row<Times>], who: Contestant, network: Network, others: &[(&str, Contestant)]) -> Vec<String> {
-    let Some(times) = figure(rows, who, network) else { return vec!["–".to_owned(); 2 + others.len()] };
-    let (_, write) = network.unit();
-    let ratio = |other| times.p50 / figure(rows, other, network).map_or(f64::NAN, |other| other.p50);
-    let ratios = others.iter().map(|(_, other)| decimals(ratio(*other)));
-    [write(times.p50), write(times.p99)].into_iter().chain(ratios).collect()
+    table
 }

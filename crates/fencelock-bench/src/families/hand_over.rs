@@ -13,7 +13,7 @@ use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
 use crate::protocol::{Order, Section, now};
-use crate::report::{Table, decimals, micros};
+use crate::report::Table;
 use crate::run::Run;
 use crate::site::{Network, Traffic};
 use crate::stats::{Times, hand_overs, in_order, median};
@@ -38,7 +38,7 @@ const fn four(waiters: u64) -> Shape {
 /// Ten waiters and the holder, each in a session of its own.
 pub(super) const EACH_ITS_OWN: Shape = Shape { waiters: 10, sessions: 11 };
 
-const ON_SERVERS: [Shape; 5] = [one(2), one(10), EACH_ITS_OWN, one(100), one(1000)];
+const ON_SERVERS: [Shape; 3] = [one(2), one(100), one(1000)];
 const HERE: [Shape; 5] = [one(2), one(100), one(1000), four(100), four(1000)];
 
 /// What is looked at of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
@@ -60,8 +60,6 @@ pub(crate) struct HandOver {
     pub(crate) times: Times,
     /// Neighbours served in the order of their arrival; from 0 to 1.
     in_order: f64,
-    /// Waiters woken per release; only ours can tell.
-    woken: f64,
 }
 
 pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
@@ -72,6 +70,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
             let what = format!("hand-over, {}, {waiters} waiters in {sessions} sessions", network.title());
             eprintln!("measuring: {what}");
             let mut contestants = run.bench.waiting();
+            contestants.retain(|contestant| *contestant != Contestant::Own);
             // Eleven Java machines on two cores would measure the machine.
             contestants.retain(|contestant| sessions == 1 || !contestant.is_driven());
             contestants.retain(|contestant| {
@@ -90,7 +89,7 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
 
 /// Those of the store that there is time for.
 fn shapes(run: &Run) -> Vec<Shape> {
-    let mut shapes = if run.bench.store.has_server() { ON_SERVERS } else { HERE }.to_vec();
+    let mut shapes = if run.bench.store.has_server() { &ON_SERVERS[..] } else { &HERE }.to_vec();
     // What one process has in its memory is not for several.
     shapes.retain(|shape| run.bench.store != Store::Memory || shape.sessions == 1);
     shapes.retain(|shape| shape.waiters <= run.bench.effort.waiters);
@@ -115,28 +114,23 @@ pub(crate) fn queues(
     few: u64,
 ) -> Result<HandOver> {
     Drain::fill(run, crew, contestant, Shape { waiters: few, ..shape })?.go(run, crew, network)?;
-    let (mut times, mut order, mut woken) = (Vec::new(), Vec::new(), 0);
+    let (mut times, mut order) = (Vec::new(), Vec::new());
     for _ in 0..run.bench.effort.hand_overs.div_ceil(shape.waiters) {
         let mut drained = Drain::fill(run, crew, contestant, shape)?.go(run, crew, network)?;
         times.extend(hand_overs(&mut drained.sections)?);
         order.push(in_order(&drained.sections));
-        woken += drained.woken;
     }
-    let woken = woken as f64 / times.len() as f64;
-    Ok(HandOver { shape, times: Times::of(times)?, in_order: median(order), woken })
+    Ok(HandOver { shape, times: Times::of(times)?, in_order: median(order) })
 }
 
 fn over(shape: Shape, rounds: &[HandOver]) -> HandOver {
     let times = Times::median(rounds.iter().map(|round| round.times));
-    let of = |figure: fn(&HandOver) -> f64| median(rounds.iter().map(figure));
-    HandOver { shape, times, in_order: of(|round| round.in_order), woken: of(|round| round.woken) }
+    HandOver { shape, times, in_order: median(rounds.iter().map(|round| round.in_order)) }
 }
 
 /// A queue that is about to move.
 pub(super) struct Drain {
     shape: Shape,
-    /// Watches that came with the waiters.
-    pub(super) watches: u64,
     /// Those of contenders on their own nodes, which tell nobody else of the release.
     pub(super) own_watches: usize,
 }
@@ -180,7 +174,7 @@ impl Drain {
             std::thread::sleep(random(POLL));
         }
         let own_watches = run.site.own_watches()?;
-        Ok(Self { shape, watches: run.site.watches()?.saturating_sub(watches), own_watches })
+        Ok(Self { shape, own_watches })
     }
 
     /// Everybody takes the lock once.
@@ -220,44 +214,30 @@ pub(crate) fn with(rows: &[Row<HandOver>], who: Contestant, network: Network, wa
     of(rows, who, network, one(waiters))
 }
 
-/// On a server one for each network, with a column for each shape; else one with a row for each.
-pub(super) fn tables(run: &Run, rows: &[Row<HandOver>]) -> Vec<Table> {
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    if !run.bench.store.has_server() {
-        return vec![here(rows)];
-    }
-    run.site.networks().iter().map(|network| on_server(run, rows, *network)).collect()
-}
-
-fn here(rows: &[Row<HandOver>]) -> Table {
-    let head = ["hand-over", "waiters", "processes", "p50 µs", "p99 µs", "order kept", "woken per release"];
-    let mut table = Table::new(&head);
-    for Row { contestant, figure, .. } in rows {
-        table.row([
-            contestant.title().to_owned(),
-            figure.shape.waiters.to_string(),
-            figure.shape.sessions.to_string(),
-            micros(figure.times.p50),
-            micros(figure.times.p99),
-            format!("{:.1} %", 100.0 * figure.in_order),
-            if contestant.is_fencelock() { decimals(figure.woken) } else { "–".to_owned() },
-        ]);
-    }
-    table
-}
-
-fn on_server(run: &Run, rows: &[Row<HandOver>], network: Network) -> Table {
-    let (unit, write) = network.unit();
-    let first = format!("hand-over, {}, p50 (p99) {unit}", network.title());
-    let mut table = Table::new(&[&first, "2", "10", "10, each its session", "100", "1,000", "order kept"]);
-    for contestant in run.bench.waiting() {
-        let cells = ON_SERVERS.map(|shape| of(rows, contestant, network, shape));
-        let order = cells.iter().flatten().map(|figure| figure.in_order).reduce(f64::min);
-        let cell = |figure: &HandOver| format!("{} ({})", write(figure.times.p50), write(figure.times.p99));
-        let cells = cells.map(|figure| figure.map_or_else(|| "–".to_owned(), cell));
-        let order = order.map_or_else(|| "–".to_owned(), |order| format!("{} %", decimals(100.0 * order)));
+/// With a column for each shape on each way to the store.
+pub(super) fn table(run: &Run, rows: &[Row<HandOver>]) -> Table {
+    let shown = |network, shape| rows.iter().any(|row| row.network == network && row.figure.shape == shape);
+    let networks = run.site.networks().iter().copied();
+    let columns = networks.flat_map(|network| shapes(run).into_iter().map(move |shape| (network, shape)));
+    let columns: Vec<_> = columns.filter(|(network, shape)| shown(*network, *shape)).collect();
+    let head = columns.iter().map(|(network, Shape { waiters, sessions })| {
+        let way = if run.bench.store.has_server() { format!("{}: ", network.title()) } else { String::new() };
+        let of = if *sessions > 1 { format!(" of {sessions} processes") } else { String::new() };
+        format!("{way}{waiters}{of}, {}", network.unit().0)
+    });
+    let head = ["hand-over, p50".to_owned()].into_iter().chain(head).chain(["order kept".to_owned()]);
+    let mut table = Table::new(&head.collect::<Vec<_>>());
+    let mut contestants = run.bench.waiting();
+    contestants.retain(|contestant| rows.iter().any(|row| row.contestant == *contestant));
+    for contestant in contestants {
+        let found = columns.iter().map(|(network, shape)| (of(rows, contestant, *network, *shape), *network));
+        let found: Vec<_> = found.collect();
+        let order = found.iter().filter_map(|(figure, _)| Some(figure.as_ref()?.in_order)).reduce(f64::min);
+        let order = order.map_or_else(|| "–".to_owned(), |order| format!("{:.0} %", 100.0 * order));
+        let cells = found.iter().map(|(figure, network)| {
+            let (_, write) = network.unit();
+            figure.map_or_else(|| "–".to_owned(), |figure| write(figure.times.p50))
+        });
         table.row([contestant.title().to_owned()].into_iter().chain(cells).chain([order]));
     }
     table

@@ -1,5 +1,6 @@
 //! A family of rows is one scene: everybody who takes part is measured in it, on each way to the store. One file each:
-//! its `measure` says who takes part, what a round is and what becomes of all rounds; its `tables` say the rows. Where
+//! its `measure` says who takes part, what a round is and what becomes of all rounds; its `table` says the rows, where readers
+//! need more than its goals. Where
 //! stores differ, in the shapes of a scene or in what can be counted, the family says so.
 
 pub(crate) mod aged;
@@ -8,8 +9,6 @@ pub(crate) mod counts;
 pub(crate) mod cycle;
 pub(crate) mod hand_over;
 pub(crate) mod held;
-pub(crate) mod renewal;
-pub(crate) mod shared;
 
 use std::time::Duration;
 
@@ -32,10 +31,8 @@ pub(crate) enum Family {
     Together,
     Processes,
     HandOver,
-    Shared,
     Counts,
     Held,
-    Renewal,
     /// The cycle beside an open transaction.
     Aged,
     /// The cycle on three masters.
@@ -44,16 +41,14 @@ pub(crate) enum Family {
 
 impl Family {
     /// In the order in which they are measured: those that leave most behind come last on their server.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 9] = [
         Self::Cycle,
         Self::Apart,
         Self::Together,
         Self::Processes,
         Self::HandOver,
-        Self::Shared,
         Self::Counts,
         Self::Held,
-        Self::Renewal,
         Self::Aged,
         Self::Redlock,
     ];
@@ -61,9 +56,10 @@ impl Family {
     /// Those of a store.
     pub(crate) fn on(store: Store) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |family| match family {
-            Self::Cycle | Self::Together | Self::HandOver | Self::Shared | Self::Held => true,
+            Self::Cycle | Self::Together | Self::HandOver | Self::Held => true,
             Self::Processes => store != Store::Memory,
-            Self::Apart | Self::Counts | Self::Renewal => store.has_server(),
+            Self::Apart => store.has_server(),
+            Self::Counts => matches!(store, Store::Redis | Store::ZooKeeper),
             Self::Aged => matches!(store, Store::Postgres | Store::Mysql),
             Self::Redlock => store == Store::Redis,
         })
@@ -78,10 +74,8 @@ impl Family {
             Self::Together => measured.contended.extend(contended::measure(run, Way::Together)?),
             Self::Processes => measured.contended.extend(contended::measure(run, Way::Processes)?),
             Self::HandOver => measured.hand_over = hand_over::measure(run)?,
-            Self::Shared => measured.shared = shared::measure(run)?,
             Self::Counts => measured.counts = counts::measure(run)?,
             Self::Held => measured.held = held::measure(run)?,
-            Self::Renewal => measured.renewal = renewal::measure(run)?,
             Self::Aged => measured.aged = aged::measure(run)?,
             Self::Redlock => {
                 measured.redlock = run.on(Store::Redlock, |run| {
@@ -105,25 +99,20 @@ pub(crate) struct Measured {
     pub(crate) redlock: Vec<Row<Times>>,
     pub(crate) contended: Vec<Row<Contended>>,
     pub(crate) hand_over: Vec<Row<hand_over::HandOver>>,
-    pub(crate) shared: Vec<Row<shared::Shared>>,
     pub(crate) counts: Vec<Row<counts::Counts>>,
     pub(crate) held: Vec<Row<held::Held>>,
-    pub(crate) renewal: Vec<Row<renewal::Renewal>>,
     pub(crate) aged: Vec<Row<aged::Aged>>,
 }
 
 impl Measured {
-    /// In the order of the document; none of a family without rows.
+    /// In the order of the document; none of a family without rows, or of which the goals say all.
     pub(crate) fn tables(&self, run: &Run) -> Vec<Table> {
-        let mut tables = cycle::tables("cycle", &self.cycle, run.bench.store);
-        tables.extend(cycle::tables("cycle, three masters", &self.redlock, Store::Redlock));
-        tables.extend(contended::tables(run, &self.contended));
-        tables.extend(hand_over::tables(run, &self.hand_over));
-        tables.extend(shared::tables(run, &self.shared));
-        tables.extend(counts::tables(&self.counts));
-        tables.extend(held::tables(run, &self.held));
-        tables.extend(renewal::tables(run, &self.renewal));
-        tables.extend((!self.aged.is_empty()).then(|| aged::tables(&self.aged)).into_iter().flatten());
+        let mut tables = vec![
+            cycle::table("cycle, p50 (p99)", &self.cycle, run.bench.store),
+            cycle::table("cycle, three masters, p50 (p99)", &self.redlock, Store::Redlock),
+            contended::table(run, &self.contended),
+            hand_over::table(run, &self.hand_over),
+        ];
         tables.retain(|table| !table.is_empty());
         tables
     }
@@ -164,6 +153,13 @@ pub(crate) fn take_turns<T>(
     }
     found.retain(|(_, found)| !found.is_empty());
     Ok(found)
+}
+
+/// The half and the tail, as a table has them; a dash for who did not take part.
+fn cell(times: Option<&Times>, network: Network) -> String {
+    let (_, write) = network.unit();
+    let known = times.filter(|times| times.p50.is_finite());
+    known.map_or_else(|| "–".to_owned(), |times| format!("{} ({})", write(times.p50), write(times.p99)))
 }
 
 /// When many contend, in nanoseconds of the clock that all processes share.

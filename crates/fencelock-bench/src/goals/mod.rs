@@ -9,7 +9,6 @@ mod zookeeper;
 use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::families::{Measured, figure};
-use crate::report::Table;
 use crate::site::Network;
 
 /// One goal: at most, or at least, so much. `None` when there is nothing to compare with.
@@ -41,8 +40,8 @@ impl Bound {
     }
 }
 
-/// The goals of a store; only those with figures unless everything was measured.
-pub(crate) fn table(store: Store, measured: &Measured, is_whole: bool) -> Table {
+/// The goals of a store; only those with figures unless everything was measured. The document has those that are not met.
+pub(crate) fn told(store: Store, measured: &Measured, is_whole: bool, for_document: bool) -> String {
     let mut goals = match store {
         Store::File => here::file(measured),
         Store::Memory => here::memory(measured),
@@ -52,23 +51,44 @@ pub(crate) fn table(store: Store, measured: &Measured, is_whole: bool) -> Table 
         Store::Mysql => mysql::all(measured),
     };
     goals.retain(|goal| is_whole || goal.value.is_some());
-    verdicts(goals)
+    verdicts(goals, for_document)
 }
 
-fn verdicts(goals: Vec<Goal>) -> Table {
-    let mut table = Table::new(&["goal", "bound", "measured", ""]);
-    for Goal { what, bound, value } in goals {
+fn verdicts(goals: Vec<Goal>, for_document: bool) -> String {
+    let verdict = |Goal { what, bound, value }: Goal| {
         // Nobody is compared with somebody who did nothing.
         let value = value.filter(|value| value.is_finite());
-        let verdict = match value {
-            None => "not measured",
-            Some(value) if bound.holds(value) => "met",
-            Some(_) => "**missed**",
-        };
-        let value = value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-        table.row([what, bound.text(), value, verdict.to_owned()]);
-    }
-    table
+        let is_met = value.is_some_and(|value| bound.holds(value));
+        Verdict { what, bound: bound.text(), is_met, measured: value.map(|value| format!("{value:.2}")) }
+    };
+    summary(goals.into_iter().map(verdict).collect(), for_document)
+}
+
+/// What became of a goal.
+pub(crate) struct Verdict {
+    pub(crate) what: String,
+    pub(crate) bound: String,
+    pub(crate) is_met: bool,
+    /// `None` when there was nothing to compare with.
+    pub(crate) measured: Option<String>,
+}
+
+/// How many goals are met, and a line for each; in the document for each that is not.
+pub(crate) fn summary(verdicts: Vec<Verdict>, for_document: bool) -> String {
+    let (met, all) = (verdicts.iter().filter(|verdict| verdict.is_met).count(), verdicts.len());
+    let told = verdicts.into_iter().filter(|verdict| !for_document || !verdict.is_met);
+    let lines: String = told
+        .map(|Verdict { what, bound, is_met, measured }| match measured {
+            None => format!("- {what}: not measured ({bound})\n"),
+            Some(measured) if is_met => format!("- {what}: {measured} ({bound})\n"),
+            Some(measured) => format!("- {what}: **{measured}** ({bound})\n"),
+        })
+        .collect();
+    let end = if lines.is_empty() { "." } else { ":\n\n" };
+    format!(
+        "{met} of {all} goals are met{}{end}{lines}\n",
+        if lines.is_empty() || !for_document { "" } else { ", not these" }
+    )
 }
 
 fn goal(what: String, bound: Bound, value: Option<f64>) -> Goal {
@@ -109,12 +129,13 @@ mod tests {
         let row = |contestant, p50| Row { contestant, network: Network::Loopback, figure: Times { p50, p99: p50 } };
         let cycle = vec![row(Contestant::Current, 20.0), row(Contestant::Floor, 10.0)];
         let measured = Measured { cycle, ..Measured::default() };
-        let file = table(Store::File, &measured, true).to_string();
-        assert!(file.contains("| ≤ 1.5 | 2.000 | **missed** |"), "{file}");
-        assert!(file.contains("| ≤ 0.5 | – | not measured |"), "{file}");
-        assert!(!table(Store::File, &measured, false).to_string().contains("not measured"));
-        assert!(table(Store::Memory, &measured, true).to_string().contains("| 0.020 | met |"));
+        let file = told(Store::File, &measured, true, true);
+        assert!(file.contains(": **2.00** (≤ 1.5)\n"), "{file}");
+        assert!(file.contains(": not measured (≤ 0.5)\n"), "{file}");
+        assert!(!told(Store::File, &measured, false, true).contains("not measured"));
+        assert!(told(Store::Memory, &measured, true, false).contains(": 0.02 (≤ 5)\n"));
+        assert_eq!(told(Store::Memory, &measured, true, true), "1 of 1 goals are met.\n");
         let nothing = goal(String::new(), Bound::AtLeast(2.0), Some(1.0 / 0.0));
-        assert!(verdicts(vec![nothing]).to_string().contains("| – | not measured |"));
+        assert!(verdicts(vec![nothing], true).contains(": not measured (≥ 2)\n"));
     }
 }

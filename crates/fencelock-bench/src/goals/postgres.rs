@@ -8,7 +8,7 @@ use crate::families::hand_over::with;
 use crate::families::{Measured, figure};
 use crate::site::Network::{self, Delay, Loopback};
 
-const WAITERS: [u64; 4] = [2, 10, 100, 1000];
+const WAITERS: [u64; 3] = [2, 100, 1000];
 
 pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = cycle(measured);

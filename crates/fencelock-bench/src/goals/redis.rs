@@ -12,7 +12,7 @@ use crate::families::{Measured, figure};
 use crate::site::Network::{self, Delay, Loopback, OneCore};
 
 const PEERS: [Contestant; 5] = [Contestant::Rslock, Redisson, RedissonFair, Contestant::Redsync, Contestant::RedisPy];
-const WAITERS: [u64; 4] = [2, 10, 100, 1000];
+const WAITERS: [u64; 3] = [2, 100, 1000];
 
 pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = cycle(measured);

@@ -9,7 +9,7 @@ use crate::families::{Measured, figure};
 use crate::site::Network::{Delay, Loopback};
 
 const PEERS: [Contestant; 4] = [Contestant::ZkCrate, Curator, Contestant::GoZk, Contestant::Kazoo];
-const WAITERS: [u64; 4] = [2, 10, 100, 1000];
+const WAITERS: [u64; 3] = [2, 100, 1000];
 
 pub(super) fn all(measured: &Measured) -> Vec<Goal> {
     let mut goals = Vec::new();

@@ -162,11 +162,6 @@ pub(crate) trait Site {
         Ok(0)
     }
 
-    /// Bytes of memory that the data take there, where it says so.
-    fn memory(&self) -> Result<Option<u64>> {
-        Ok(None)
-    }
-
     /// Whether the proxy delays; what is not measured need not wait.
     fn delays(&self, delays: bool) {
         for proxy in self.proxies() {

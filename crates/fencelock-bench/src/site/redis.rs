@@ -88,8 +88,4 @@ impl Site for Redis {
         let requests = self.calls(&["evalsha", "eval", "subscribe", "unsubscribe"]);
         Ok(Traffic { requests, sent: requests + self.calls(&["publish"]) })
     }
-
-    fn memory(&self) -> Result<Option<u64>> {
-        self.servers.iter().map(|server| number(server, "used_memory")).sum::<Result<_>>().map(Some)
-    }
 }

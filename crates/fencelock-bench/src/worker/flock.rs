@@ -7,27 +7,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::protocol::{Order, Section, now, write_log, write_sections};
 
 pub(super) struct Flock {
     path: PathBuf,
-    opening: bool,
     entrants: Vec<JoinHandle<Result<Vec<Section>>>>,
     gate: Option<Sender<()>>,
 }
 
 impl Flock {
-    pub(super) fn new(path: &Path, opening: bool) -> Result<Self> {
+    pub(super) fn new(path: &Path) -> Result<Self> {
         File::options().create(true).append(true).open(path)?;
-        Ok(Self { path: path.to_owned(), opening, entrants: Vec::new(), gate: None })
+        Ok(Self { path: path.to_owned(), entrants: Vec::new(), gate: None })
     }
 
     pub(super) fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
         match order {
             Order::Cycle { count } => {
-                write_log(log, &if self.opening { self.cycle_opening(count) } else { self.cycle(count) }?)?;
+                write_log(log, &self.cycle(count)?)?;
                 Ok("done".to_owned())
             }
             Order::Enter { index, hold } => {
@@ -48,9 +47,7 @@ impl Flock {
                 Ok("done".to_owned())
             }
             Order::Hold { .. } | Order::Wait { .. } => bail!("flock keeps no memory of its own"),
-            Order::Fill { .. } | Order::Spread { .. } | Order::Share { .. } | Order::Permits { .. } => {
-                bail!("flock is not asked for that")
-            }
+            Order::Fill { .. } | Order::Spread { .. } => bail!("flock is not asked for that"),
         }
     }
 
@@ -60,17 +57,6 @@ impl Flock {
             let before = now();
             flock(&file, FlockOperation::LockExclusive)?;
             flock(&file, FlockOperation::Unlock)?;
-            Ok(now() - before)
-        };
-        (0..count).map(cycle).collect()
-    }
-
-    fn cycle_opening(&self, count: u64) -> Result<Vec<u64>> {
-        let cycle = |_| {
-            let before = now();
-            let file = open(&self.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-            flock(&file, FlockOperation::LockExclusive)?;
-            drop(file);
             Ok(now() - before)
         };
         (0..count).map(cycle).collect()

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::contestant::Contestant;
 use crate::machine;
-use crate::protocol::{Order, write_log, write_sections};
+use crate::protocol::{Order, write_log};
 use workload::Workload;
 
 /// How long what a worker has in a store may take to be given back.
@@ -161,8 +161,7 @@ impl Contender {
                 Self::MysqlFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
-            Contestant::Flock => Self::Flock(flock::Flock::new(&args.file, false)?),
-            Contestant::FlockOpening => Self::Flock(flock::Flock::new(&args.file, true)?),
+            Contestant::Flock => Self::Flock(flock::Flock::new(&args.file)?),
             Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
             Contestant::Filelock
             | Contestant::Curator
@@ -184,14 +183,6 @@ impl Contender {
             }
             (Self::Floor(_), _) => bail!("the floor does cycles only"),
             (Self::Flock(flock), order) => flock.obey(order, log),
-            (Self::Ours(ours), Order::Share { readers, start, end }) => {
-                write_sections(log, &ours.lock().share(readers, start, end).await?)?;
-                Ok(ours.done())
-            }
-            (Self::Ours(ours), Order::Permits { capacity, waiters, start, end }) => {
-                write_sections(log, &ours.lock().permits(capacity, waiters, start, end).await?)?;
-                Ok(ours.done())
-            }
             (Self::Ours(ours), order) => ours.obey(order, log).await,
             (Self::ZooKeeperFloor(floor), order) => floor.obey(order, log).await,
             (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,

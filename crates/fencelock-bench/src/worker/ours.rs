@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use fencelock::{AnyGuard, Client, Event, Guard, Io, Mutex, Observer, RwLock, Semaphore};
+use fencelock::{Client, Event, Guard, Io, Mutex, Observer};
 use tokio::sync::watch;
 
-use super::workload::{Lock, Take, all, contend};
+use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
-use crate::protocol::Section;
 
 /// So long that a machine on which we starve measures badly, rather than not at all.
 pub(super) const TTL: Duration = Duration::from_secs(60);
@@ -36,30 +35,6 @@ impl Observer for Counts {
 
 const NAME: &str = "bench";
 
-/// What others may have at the same time.
-#[derive(Clone)]
-enum Shared {
-    Read(RwLock),
-    Write(RwLock),
-    Permit(Semaphore),
-}
-
-impl Take for Shared {
-    type Held = AnyGuard;
-
-    async fn acquire(&self) -> Result<AnyGuard> {
-        Ok(match self {
-            Self::Read(lock) => lock.read().await?.into_any(),
-            Self::Write(lock) => lock.write().await?.into_any(),
-            Self::Permit(semaphore) => semaphore.acquire().await?.into_any(),
-        })
-    }
-
-    async fn release(&self, held: AnyGuard) -> Result<()> {
-        Ok(held.release().await?)
-    }
-}
-
 #[derive(Clone)]
 pub(super) struct Ours {
     client: Client,
@@ -83,21 +58,6 @@ impl Ours {
         let client = Client::builder().ttl(TTL).io(io).observer(observer).connect(&url).await?;
         let lock = client.mutex(NAME)?;
         Ok(Self { client, lock, counts })
-    }
-
-    /// One who writes, number 0, and so many who read.
-    pub(super) async fn share(&self, readers: u64, start: u64, end: u64) -> Result<Vec<Section>> {
-        let both = self.client.rwlock(NAME)?;
-        let of = |who| if who == 0 { Shared::Write(both.clone()) } else { Shared::Read(both.clone()) };
-        let contenders = (0..=readers).map(|who| contend(of(who), who, start, end));
-        Ok(all(contenders).await?.concat())
-    }
-
-    /// So many who each want one of so many permits.
-    pub(super) async fn permits(&self, capacity: u64, waiters: u64, start: u64, end: u64) -> Result<Vec<Section>> {
-        let semaphore = self.client.semaphore(NAME, u32::try_from(capacity)?)?;
-        let contenders = (0..waiters).map(|who| contend(Shared::Permit(semaphore.clone()), who, start, end));
-        Ok(all(contenders).await?.concat())
     }
 }
 

@@ -106,14 +106,9 @@ impl<L: Lock> Workload<L> {
                 write_sections(log, &all(contenders).await?.concat())?;
                 Ok(self.done())
             }
-            Order::Share { .. } | Order::Permits { .. } => bail!("a mutex is neither shared nor a semaphore"),
             Order::Hold { count, tasks } => self.hold(count, tasks).await,
             Order::Wait { count } => self.wait(count).await,
         }
-    }
-
-    pub(super) fn lock(&self) -> &L {
-        &self.lock
     }
 
     /// Gives everything back.

@@ -24,7 +24,9 @@ fn quick(store: &str) -> String {
 #[test]
 fn the_benchmarks_of_the_file_store_run_and_clean_up() {
     let section = quick("file");
-    for row in ["floor: the bare system calls", "`flock` of an open file", "| 1 × 32 |", "| 4 × 8 |", "| 100 | 4 |"] {
+    for row in
+        ["floor: the bare system calls", "`flock` of an open file", "| 4 processes × 8 |", "| 100 of 4 processes, µs |"]
+    {
         assert!(section.contains(row), "{row} is missing in\n{section}");
     }
     assert!(section.contains("cycle p50 ÷ bare system calls") && !section.contains("NaN"), "{section}");
@@ -34,14 +36,14 @@ fn the_benchmarks_of_the_file_store_run_and_clean_up() {
 fn the_benchmarks_of_the_defaults_run_and_clean_up() {
     let section = quick("defaults");
     for row in [
-        "`memory:`: cycle, p50 µs ",
-        "`file:`: cycle, p50 µs ÷ the bare system calls | ≤ 1.5 |",
+        "`memory:`: cycle, µs ",
+        "`file:`: cycle, µs ÷ the bare system calls: ",
         "÷ the bare scripts",
-        "`zk:`, loopback: cycle, p50 µs ÷ the bare requests, with a list | ≤ 1.1 |",
-        "`zk:`, loopback: hand-over between two clients, 100 waiters, p50 µs | floor: the bare requests, without a list |",
-        "`zk:`, 2 ms each way: cycle, p50 µs ÷ the bare requests, with a list | ≤ 1.05 |",
-        "`zk:`, loopback: 64 tasks on 64 names, µs per cycle of them all | fencelock, nothing set |",
-        "`postgres:`, loopback: cycle, p50 µs ÷ the bare statements | ≤ 1.3 |",
+        "`zk:`, loopback: cycle, µs ÷ the bare requests, with a list: ",
+        "`zk:`, loopback: hand-over between two clients, µs | ",
+        "`zk:`, 2 ms each way: cycle, µs ÷ the bare requests, with a list: ",
+        "`zk:`, loopback: 64 tasks on 64 names, µs each | ",
+        "`postgres:`, loopback: cycle, µs ÷ the bare statements: ",
     ] {
         assert!(section.contains(row), "{row} is missing in\n{section}");
     }
@@ -51,5 +53,5 @@ fn the_benchmarks_of_the_defaults_run_and_clean_up() {
 #[test]
 fn the_benchmarks_of_the_memory_store_run_and_clean_up() {
     let section = quick("memory");
-    assert!(section.contains("cycle p50, µs, `Io::CurrentRuntime` | ≤ 5 |"), "{section}");
+    assert!(section.contains("cycle p50, µs, `Io::CurrentRuntime`: "), "{section}");
 }
