@@ -132,7 +132,7 @@ impl Promises {
 
     fn lines(&self) -> String {
         let woken = format!("within {} ms", self.wake_bound_ms);
-        let nobodys = "no other client's: whatever else is locked there is held beside ours";
+        let nobodys = "fencelock only: locks of others under the same name are not seen";
         let lines = [
             ("layout", self.layout),
             ("liveness", self.liveness),

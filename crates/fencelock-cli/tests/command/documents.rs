@@ -24,7 +24,45 @@ fn says(document: &str, made: &str) {
 
 #[test]
 fn the_stores_have_the_capabilities_that_their_document_lists() {
-    says("stores.md", &format!("{}\n{}", table(stores()), layouts(stores())));
+    says("stores.md", &format!("{}\n{}\n{}", table(stores()), layouts(stores()), options(stores())));
+}
+
+#[test]
+fn the_stores_are_told_in_short_cells_and_on_few_lines() {
+    let text = document("docs/stores.md");
+    assert!(text.lines().count() <= 250, "docs/stores.md has {} lines", text.lines().count());
+    let cells = text.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.trim_matches('|').split('|'));
+    let long: Vec<_> = cells.filter(|cell| cell.split_whitespace().count() > 12).collect();
+    assert!(long.is_empty(), "cells of docs/stores.md have at most 12 words: {long:#?}");
+}
+
+/// Every hop of the two walks, side by side, is `path::function`, and the function is in that file.
+#[test]
+fn the_walks_of_an_acquire_name_functions_that_are_there() {
+    let text = document("ARCHITECTURE.md");
+    let walks = text.split_once("```text walk\n").unwrap().1.split_once("```").unwrap().0;
+    for column in 0..2 {
+        let hops: Vec<_> = walks.lines().filter_map(|line| hop(line.split('|').nth(column)?)).collect();
+        let files: std::collections::BTreeSet<_> = hops.iter().map(|(file, _)| file).collect();
+        assert!(hops.len() > 9 && hops.len() <= 18 && files.len() <= 9, "{} hops, {} files", hops.len(), files.len());
+        for (file, function) in &hops {
+            let code = document(&format!("crates/fencelock/src/{file}"));
+            let (owner, name) = function.rsplit_once("::").unwrap_or(("", function));
+            assert!(code.contains(&format!("fn {name}(")) || code.contains(&format!("fn {name}<")), "{file}: {name}");
+            assert!(code.contains(owner), "{file}: {owner}");
+        }
+    }
+}
+
+/// The file and the function of a hop.
+fn hop(text: &str) -> Option<(String, &str)> {
+    let (file, function) = text.split_whitespace().find_map(|word| word.split_once(".rs::"))?;
+    Some((format!("{file}.rs"), function))
+}
+
+/// A file of the repository.
+fn document(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 #[test]
@@ -32,9 +70,9 @@ fn run_takes_the_kinds_of_locks_that_its_document_lists() {
     says("command.md", &kinds(stores()));
 }
 
-/// Which kinds of locks `fencelock run` takes on which store: the one that lives in a single process it refuses.
+/// Which kinds of locks `fencelock run` takes on which stores: the one that lives in a single process it refuses.
 fn kinds(stores: &[StoreInfo]) -> String {
-    let mut table = "| on | `run` takes |\n|---|---|\n".to_owned();
+    let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
     for info in stores {
         let Some(capability) = info.capability.map(|capability| capability()) else { continue };
         let kinds = match (capability.liveness, capability.permits) {
@@ -42,9 +80,14 @@ fn kinds(stores: &[StoreInfo]) -> String {
             (_, true) => "mutexes, `--shared`, `--exclusive`, `--permits`",
             (_, false) => "mutexes; `--shared`, `--exclusive` and `--permits` are refused (64)",
         };
-        let _ = writeln!(table, "| `{}:` | {kinds} |", info.scheme);
+        let scheme = format!("`{}:`", info.scheme);
+        match rows.iter_mut().find(|(of, _)| *of == kinds) {
+            Some((_, schemes)) => schemes.push(scheme),
+            None => rows.push((kinds, vec![scheme])),
+        }
     }
-    table
+    let rows = rows.iter().map(|(kinds, schemes)| format!("| {} | {kinds} |\n", schemes.join(" ")));
+    format!("| on | `run` takes |\n|---|---|\n{}", rows.collect::<String>())
 }
 
 /// A column for each family: schemes that promise the same share one.
@@ -104,7 +147,6 @@ type Cell = fn(&StoreInfo, &Capability) -> String;
 const ROWS: &[(&str, Cell)] = &[
     ("URL", |info, _| format!("`{}`", info.example)),
     ("cargo feature", |info, _| format!("`{}`", info.feature)),
-    ("options of its own", |info, _| options(info.options)),
     ("layout", |_, capability| format!("`{}`", capability.layout)),
     ("a place lives by", |_, capability| liveness(capability.liveness)),
     ("the same locks as", |_, capability| others(capability.excludes)),
@@ -126,11 +168,19 @@ fn renewals(pace: &Pace) -> String {
     format!("{}{}", pace.renewals_per_ttl, most.unwrap_or_default())
 }
 
-fn options(options: &[&str]) -> String {
-    if options.is_empty() {
-        return "none".to_owned();
+/// What may stand in the URL of a store, a line for each that has something of its own; the same over TLS is told once.
+fn options(stores: &[StoreInfo]) -> String {
+    let mut lines: Vec<(&[&str], Vec<String>)> = Vec::new();
+    for info in stores.iter().filter(|info| !info.options.is_empty()) {
+        let scheme = format!("`{}:`", info.scheme);
+        match lines.iter_mut().find(|(of, _)| *of == info.options) {
+            Some((_, schemes)) => schemes.push(scheme),
+            None => lines.push((info.options, vec![scheme])),
+        }
     }
-    options.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" ")
+    let quoted = |options: &[&str]| options.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" ");
+    let lines = lines.iter().map(|(options, schemes)| format!("- {}: {}\n", schemes.join(" "), quoted(options)));
+    format!("Options of the URL:\n\n{}", lines.collect::<String>())
 }
 
 fn liveness(liveness: Liveness) -> String {
@@ -147,7 +197,7 @@ fn liveness(liveness: Liveness) -> String {
 fn order(order: Order) -> String {
     match order {
         Order::Fifo => "first come, first served",
-        Order::None => "none: the client that tries at the right moment",
+        Order::None => "none",
         _ => "see its notes",
     }
     .to_owned()
@@ -169,7 +219,7 @@ fn duration(duration: Duration) -> String {
 }
 
 fn others(excludes: &str) -> String {
-    let nobody = "no other client's: whatever else is locked there is held beside ours";
+    let nobody = "fencelock's only: others of the same name are not seen";
     if excludes.is_empty() { nobody.to_owned() } else { excludes.to_owned() }
 }
 

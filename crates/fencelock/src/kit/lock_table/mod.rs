@@ -24,16 +24,16 @@ use crate::time::Moment;
 /// The table of tutorials.
 pub(crate) fn tutorial(store: &'static str, certainty: &'static str) -> Capability {
     Capability {
-        layout: "distributed_lock (lock_key unique, lock_value, expire_time): a row that has not expired is held",
-        excludes: "programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value",
-        residue: "the row of a holder that crashed, until somebody takes that lock",
+        layout: "distributed_lock (lock_key unique, lock_value, expire_time); an unexpired row is held",
+        excludes: "programs that insert and delete such rows by the database's clock",
+        residue: "a crashed holder's row, until somebody takes that lock",
         ..common(store, certainty)
     }
 }
 
 pub(crate) fn shedlock(store: &'static str, certainty: &'static str) -> Capability {
     Capability {
-        layout: "shedlock (name unique, lock_until, locked_at, locked_by): a row whose lock_until is in the future is held",
+        layout: "shedlock (name unique, lock_until, locked_at, locked_by); held until lock_until",
         excludes: "ShedLock's JDBC, R2DBC, jOOQ and Exposed providers with usingDbTime on that table",
         residue: "one row for each name ever locked, for ever, as ShedLock needs",
         ..common(store, certainty)

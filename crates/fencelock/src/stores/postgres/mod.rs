@@ -55,7 +55,7 @@ static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead",
+    certainty: "the server keeps its commits, and its clock does not jump ahead",
     shared_claims: true,
     permits: true,
     notes: true,
@@ -63,7 +63,7 @@ static CAPABILITY: Capability = Capability {
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     excludes: "",
-    residue: "a schema with 4096 rows and a sequence, notes until their time is over or a holder deletes them, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 256 buckets of names with each renewal",
+    residue: "a schema with 4096 rows; records of breaks for 30 days",
     pace: Pace::DEFAULT,
     blocking: false,
 };

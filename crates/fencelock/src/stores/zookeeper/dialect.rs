@@ -111,8 +111,8 @@ const PERMIT: Form = form("_c_", IdForm::Plain, After::Permit);
 pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "curator",
-        layout: "_c_<id>-lock-<number> under a node of its own, as Curator's mutex; __READ__ and __WRIT__, as its read-write lock; __PERM__<k>of<n>__ for semaphores",
-        excludes: "Curator's mutexes and read-write locks, go-zk's Lock, kazoo's Lock with the extra pattern -lock-",
+        layout: "Curator's nodes (_c_<id>-lock-<number>, __READ__, __WRIT__), and __PERM__<k>of<n>__ for semaphores",
+        excludes: "Curator's mutexes and read-write locks, go-zk's Lock, kazoo's with pattern -lock-",
         one_parent: false,
         mutex: form("_c_", IdForm::Dashed, After::Text("-lock-")),
         read_write: Some((
@@ -124,7 +124,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     },
     Dialect {
         name: "kazoo",
-        layout: "<id>__lock__<number> under a node of its own, as kazoo's locks and writers; __rlock__, as its readers; __PERM__<k>of<n>__ for semaphores",
+        layout: "kazoo's nodes (<id>__lock__<number>, __rlock__), and __PERM__<k>of<n>__ for semaphores",
         excludes: "kazoo's Lock, WriteLock and ReadLock, go-zk's Lock",
         one_parent: false,
         mutex: form("", IdForm::Plain, After::Text(LOCK)),

@@ -39,7 +39,7 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
     certainty: "whatever ends the connection is heard of by both ends, the client within 0.2 s: no proxy drops one end alone, the server's host does not restart within a ttl without a word, nobody ends the session by KILL, and no replica takes over, which knows of no named lock",
     detection_slack: Duration::from_secs(2),
     wake_bound: WAKE_BOUND,
-    excludes: "DistributedLock.NET (key=.net), with_advisory_lock (key=with_advisory_lock), and whatever takes a named lock of the same name on that server, whatever the database",
+    excludes: "DistributedLock.NET, with_advisory_lock, and any named lock of that name on the server",
     ..Capability::least("mysql", "named locks of sessions, by GET_LOCK")
 });
 

@@ -38,7 +38,7 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
     // Before PostgreSQL 14 the network's own timers end a session, which count in seconds.
     detection_slack: Duration::from_secs(5),
     wake_bound: WAKE_BOUND,
-    excludes: "DistributedLock.NET (key=.net), with_advisory_lock (key=with_advisory_lock), and whatever takes an advisory lock of the same key in that database",
+    excludes: "DistributedLock.NET, with_advisory_lock, and any advisory lock of that key in the database",
     ..Capability::least("postgres", "advisory locks of sessions: a bigint, or a pair of integers")
 });
 

@@ -30,7 +30,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet) and its wall clock does not jump ahead",
+    certainty: "the server loses no memory, and its clock does not jump ahead",
     shared_claims: true,
     permits: true,
     notes: true,
@@ -39,7 +39,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     // Their layouts keep no queue: the client that finds the key absent has it.
     excludes: "",
-    residue: "two numbers for each of at most 4096 buckets of names, notes without a time until a holder deletes them, and for 30 days the records of breaks; what crashed clients held goes as clients that live come by, 1000 names or places with each renewal",
+    residue: "two numbers for each of 4096 buckets; records of breaks, 30 days",
     pace: Pace::DEFAULT,
     blocking: false,
 };

@@ -22,8 +22,8 @@ pub(super) static CAPABILITY: Capability = Capability {
     notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock and any other client that sets a string of that name if it is absent; with `prefix=mutex:` npm redis-semaphore's mutex",
-    residue: "for 30 days the records of breaks",
+    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock, and other clients of SET NX",
+    residue: "records of breaks for 30 days",
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -31,16 +31,16 @@ pub(super) static CAPABILITY: Capability = Capability {
 /// The same with the signal of python-redis-lock.
 pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and python-redis-lock's signal at each release",
-    excludes: "python-redis-lock, whose waiters are woken, and any other client that sets a string of that key if it is absent",
-    residue: "for a second after each release the signal, for 30 days the records of breaks",
+    excludes: "python-redis-lock, whose waiters are woken, and any other client of SET NX",
+    residue: "a signal for 1 s; records of breaks for 30 days",
     ..CAPABILITY.clone()
 });
 
 /// The same with the counter that bsm/redislock calls its fence key.
 pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "SET name value NX PX ttl, and a counter beside it, as bsm/redislock with a FenceKey",
+    layout: "SET name value NX PX ttl, and a counter beside it",
     tokens: Tokens::Counter,
-    residue: "one number for each name ever locked, for ever; for 30 days the records of breaks",
+    residue: "one number for each name for ever; records of breaks, 30 days",
     ..CAPABILITY.clone()
 });
 

@@ -11,7 +11,7 @@ use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, Tokens};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
-    layout: "Redisson's RLock and RReadWriteLock: a hash with fields <uuid>:<thread> and a ttl, and a key for each hold of a reader",
+    layout: "Redisson's RLock and RReadWriteLock: a hash of holders with a ttl",
     liveness: Liveness::Lease,
     order: Order::None,
     tokens: Tokens::None,
@@ -21,19 +21,19 @@ pub(super) static CAPABILITY: Capability = Capability {
     notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "Redisson's RLock, spin lock, fenced lock, the holder of its fair lock, and its read-write lock. A mutex is refused under the name of a read-write lock, and the other way round",
-    residue: "for 30 days the records of breaks",
+    excludes: "Redisson's RLock, spin, fenced and read-write locks, and its fair lock's holder",
+    residue: "records of breaks for 30 days",
     pace: Pace::DEFAULT,
     blocking: false,
 };
 
 /// The same with the counter of Redisson's fenced lock.
 pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "Redisson's RFencedLock: a hash with the field <uuid>:<thread> and a ttl, and a counter beside it",
+    layout: "Redisson's RFencedLock: a hash with a ttl, and a counter beside it",
     tokens: Tokens::Counter,
     shared_claims: false,
-    excludes: "Redisson's RLock, spin lock, fenced lock, and the holder of its fair lock. Its read-write locks wait for ours; ours are refused while one of those is held",
-    residue: "one number for each name ever locked, for ever; for 30 days the records of breaks",
+    excludes: "Redisson's RLock, spin and fenced locks, and its fair lock's holder",
+    residue: "one number for each name for ever; records of breaks, 30 days",
     ..CAPABILITY.clone()
 });
 
