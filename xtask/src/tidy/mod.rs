@@ -2,6 +2,7 @@
 //!
 //! A rule is a function from the tree to violations; each one has a test that plants a violation and sees it found.
 
+mod budgets;
 mod documents;
 mod finished;
 mod library;
@@ -56,6 +57,7 @@ const RULES: &[Rule] = &[
     Rule { name: "names in documents exist", check: names::exist },
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there", check: documents::there },
+    Rule { name: "rooms keep to their budgets", check: budgets::held },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result {
@@ -74,16 +76,5 @@ pub(crate) fn run(args: &[String]) -> Result {
             Ok(())
         }
         _ => Err(format!("{count} violations")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_violation_says_where_it_is_and_how_to_mend_it() {
-        let violation = Violation { path: "a.rs".into(), line: 3, fault: "is wrong".into(), fix: "make it right" };
-        assert_eq!(violation.to_string(), "a.rs:3: is wrong\n    make it right");
     }
 }
