@@ -92,7 +92,8 @@ fn faults(run: &Run) -> String {
     if faults.is_empty() {
         return String::new();
     }
-    let short = |fault: &String| format!("- {}\n", fault.chars().take(118).collect::<String>().trim_end());
+    // The whole of it was printed as it came.
+    let short = |fault: &String| format!("- {}\n", fault.split(": ").next().unwrap_or(fault));
     let list: String = faults.iter().map(short).collect();
     format!("Other clients failed, and have no figure of these rounds:\n\n{list}")
 }
