@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::HostPort;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::time::Clock;
 
 /// How long after one address the next one is dialled, unless that one has failed; and how long the name server may take before the address
@@ -23,7 +23,7 @@ use crate::time::Clock;
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// What is wrong when a dialling was given up for its time and [`Addresses::are_unresolved`].
-pub(crate) const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
+const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
 
 /// What is known of the addresses of servers. Shared by all who use one store URL.
 #[derive(Debug, Default)]
@@ -37,6 +37,19 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
+    /// The error of servers that gave no connection in time.
+    pub(crate) fn too_slow(&self, is_encrypted: bool, servers: impl Display, within: Duration) -> Error {
+        let message = match is_encrypted {
+            _ if self.are_unresolved() => UNRESOLVED,
+            true => "the server gave no answer in time; does it speak TLS on that port?",
+            false => "the server gave no answer in time",
+        };
+        Error::new(ErrorKind::Unreachable, "connect", message)
+            .with("server", servers)
+            .with("within", rounded(within))
+            .retryable()
+    }
+
     /// Connects to `server` and has `greet` say the first words on each connection; the first greeting that is answered wins, and the others
     /// are dropped. `shown` is the server in errors.
     pub(crate) async fn dial<T, F: Future<Output = Result<T>>>(
@@ -128,7 +141,7 @@ impl Addresses {
     }
 
     /// Whether a dialling that was given up for its time waited for the name server.
-    pub(crate) fn are_unresolved(&self) -> bool {
+    fn are_unresolved(&self) -> bool {
         self.is_unresolved.load(Ordering::Relaxed)
     }
 

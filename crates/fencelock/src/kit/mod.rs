@@ -8,10 +8,12 @@ pub(crate) mod address;
     allow(dead_code, reason = "a store may need a part of it")
 )]
 pub(crate) mod bell;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) mod bounds;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) mod database_url;
+pub(crate) mod database;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]

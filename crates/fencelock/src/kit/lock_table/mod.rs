@@ -1,25 +1,24 @@
 //! Lock tables of others: a row is a lock, and the client that finds it missing or expired has it. Which table is meant, what a holder is
 //! known by, and what is seen of one are here; a store brings its statements ([`Rows`]). Sessions, lines and tries are `kit/try_again/`.
 
+mod fit;
 mod holder;
+mod rows;
 
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hmac_sha256::Hash;
 
-use self::holder::{holder, request};
-use super::database_url::Bad;
-use super::reconnect::Dial;
-use super::try_again::{Asks, Tried, Try, Trying, WAKE_BOUND, Wire};
-use crate::error::{Error, ErrorKind, Result};
+pub(crate) use self::fit::{Column, Fit, Words};
+use self::holder::request;
+pub(crate) use self::rows::{Rows, store};
+use super::database::url::Bad;
+use super::try_again::WAKE_BOUND;
+use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Contender, Entry, Expiry, Foreign, Grant, Liveness, Opening, Order, Owner, Pace, PlaceId, RequestId,
-    StoreUrl, Tokens, Waits,
+    Capability, Contender, Expiry, Foreign, Grant, Liveness, Order, Owner, Pace, RequestId, StoreUrl, Tokens, Waits,
 };
-use crate::time::Moment;
 
 /// The table of tutorials.
 pub(crate) fn tutorial(store: &'static str, certainty: &'static str) -> Capability {
@@ -53,25 +52,16 @@ fn common(store: &'static str, certainty: &'static str) -> Capability {
     }
 }
 
-pub(crate) const TRYING: Trying =
-    Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
-
-/// How many rows one request for names looks at.
-pub(crate) const NAMES_PER_CALL: i64 = 1000;
-
 /// How much of what ShedLock writes as its holder is shown, in characters.
 const SHOWN: usize = 64;
 /// The longest name that servers keep whole.
 const NAME_MOST: usize = 63;
-/// The shortest column that has room for what a holder is known by.
-pub(crate) const HOLDER_LENGTH: i32 = 36;
 
 /// The options of lock tables.
 const OPTIONS: [&str; 3] = ["table", "columns", "zone"];
 
 const NOT_OF_TABLES: &str =
     "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
-const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
 /// Which program's table it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,88 +157,4 @@ fn names(text: &str, between: char) -> Option<Vec<String>> {
 
 fn is_a_zone(zone: &str) -> bool {
     !zone.is_empty() && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-' | ':'))
-}
-
-/// The rows of a lock table, as one server is asked about them.
-pub(crate) trait Rows: Send + Sync + 'static {
-    type Dial: Dial;
-
-    /// The longest key, in characters; `None` for any, or before the table is met.
-    fn longest(&self) -> Option<usize>;
-
-    /// Makes the row of this key ours for so many milliseconds, if it is missing, has expired or is ours.
-    fn take(
-        &self,
-        connection: &<Self::Dial as Dial>::Connection,
-        operation: &'static str,
-        row: (&str, &str),
-        ttl_ms: i64,
-    ) -> impl Future<Output = Result<Tried>> + Send;
-
-    /// Prolongs those of these rows that are ours and have not expired: which they are.
-    fn renew(
-        &self,
-        connection: &<Self::Dial as Dial>::Connection,
-        rows: (Vec<&str>, Vec<String>),
-        ttl_ms: i64,
-    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
-
-    /// Gives up those of these rows that are ours: how many there were.
-    fn leave(
-        &self,
-        connection: &<Self::Dial as Dial>::Connection,
-        operation: &'static str,
-        rows: (Vec<&str>, Vec<String>),
-    ) -> impl Future<Output = Result<usize>> + Send;
-}
-
-/// What the server is asked for one session.
-pub(crate) struct Asking<R> {
-    pub(crate) rows: Arc<R>,
-    pub(crate) opening: Opening,
-}
-
-impl<R> Asking<R> {
-    fn ttl_ms(&self) -> i64 {
-        i64::try_from(self.opening.ttl.as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-/// Keys and holders of places.
-fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
-    places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
-}
-
-impl<R: Rows> Asks for Asking<R> {
-    type Dial = R::Dial;
-
-    fn check(&self, entry: &Entry) -> Result<String> {
-        if entry.claim != Claim::MUTEX {
-            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
-            return Err(error.with("name", &entry.name).with("claim", entry.claim));
-        }
-        let longest = self.rows.longest().unwrap_or(usize::MAX);
-        if entry.name.as_str().chars().count() > longest {
-            let message = "the name is longer than the column of the key in the lock table";
-            let error = Error::new(ErrorKind::InvalidName, "enter", message);
-            return Err(error.with("name", &entry.name).with("characters at most", longest));
-        }
-        Ok(String::new())
-    }
-
-    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
-        let operation = if is_new { "enter" } else { "next" };
-        let (holder, sent) = (holder(due.place.request), self.opening.clock.now());
-        let tried = self.rows.take(connection, operation, (due.place.name.as_str(), &holder), self.ttl_ms()).await?;
-        Ok((tried, sent))
-    }
-
-    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
-        let kept = self.rows.renew(connection, rows(places), self.ttl_ms()).await?;
-        Ok(kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
-    }
-
-    async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        self.rows.leave(connection, operation, rows(places)).await
-    }
 }

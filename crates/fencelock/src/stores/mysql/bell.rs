@@ -9,12 +9,11 @@ use tokio::sync::Notify;
 
 use super::connection::{Connection, column};
 use super::link::patient;
-use super::member::Eye;
-use super::url::Config;
+use super::member::Member;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::lease::{Lease, look};
 use crate::kit::own_places::over;
 use crate::kit::served::{REPAIR, portions};
-use crate::store::Opening;
 
 /// How long one request sleeps that nobody wakes.
 const SLEEP: Duration = Duration::from_secs(20);
@@ -70,17 +69,18 @@ impl Bell {
 }
 
 /// Listens while places of the session wait. Ends with `main`, the connection of the session.
-pub(super) async fn listen(config: Arc<Config>, opening: Opening, bell: Arc<Bell>, eye: Eye, main: Weak<Connection>) {
+pub(super) async fn listen(session: Arc<Member>, main: Weak<Connection>) {
+    let (bell, clock) = (&session.bell, &session.lease.opening.clock);
     bell.hears.store(false, Ordering::SeqCst);
     loop {
         bell.wanted.notified().await;
-        while eye.hub.is_waiting() && !bell.is_deaf() {
-            let heard = hear(&config, &opening, &bell, &eye, &main).await;
+        while session.hub.is_waiting() && !bell.is_deaf() {
+            let heard = hear(&session, &main).await;
             bell.hears.store(false, Ordering::SeqCst);
             if let Err(error) = heard {
                 // Meanwhile it looks.
                 tracing::debug!(%error, "the session cannot listen");
-                opening.clock.sleep_until(opening.clock.now().after(REPAIR)).await;
+                clock.sleep_until(clock.now().after(REPAIR)).await;
             }
         }
         if main.strong_count() == 0 {
@@ -89,8 +89,9 @@ pub(super) async fn listen(config: Arc<Config>, opening: Opening, bell: Arc<Bell
     }
 }
 
-async fn hear(config: &Arc<Config>, opening: &Opening, bell: &Bell, eye: &Eye, main: &Weak<Connection>) -> Result<()> {
-    let ear = patient(config, opening, SLEEP).await?;
+async fn hear(session: &Member, main: &Weak<Connection>) -> Result<()> {
+    let (bell, hub, Lease { opening, session: number, .. }) = (&session.bell, &session.hub, &session.lease);
+    let ear = patient(&session.config, opening, SLEEP).await?;
     if !may_ring(&ear, bell, main).await? {
         bell.deaf.store(true, Ordering::SeqCst);
         tracing::warn!(
@@ -101,9 +102,9 @@ async fn hear(config: &Arc<Config>, opening: &Opening, bell: &Bell, eye: &Eye, m
     }
     let mut mark = -1;
     loop {
-        let Some(number) = main.upgrade().map(|main| main.number) else { return Ok(()) };
+        let Some(pillow) = main.upgrade().map(|main| bell.pillow(main.number)) else { return Ok(()) };
         let seconds = if mark < 0 { 0 } else { SLEEP.as_secs() };
-        let arguments = vec![eye.session.into(), mark.into(), bell.pillow(number).into(), seconds.into()];
+        let arguments = vec![(*number).into(), mark.into(), pillow.into(), seconds.into()];
         let told = ear.sleep(arguments).await?;
         let Some(main) = main.upgrade() else { return Ok(()) };
         let told = match &told {
@@ -122,7 +123,7 @@ async fn hear(config: &Arc<Config>, opening: &Opening, bell: &Bell, eye: &Eye, m
         }
         if told == mark {
             // Who waited a moment ago soon waits again: it stays for one more sleep.
-            match eye.hub.is_waiting() {
+            match hub.is_waiting() {
                 true => continue,
                 false => return Ok(()),
             }
@@ -130,9 +131,9 @@ async fn hear(config: &Arc<Config>, opening: &Opening, bell: &Bell, eye: &Eye, m
         mark = told;
         bell.rings.fetch_add(1, Ordering::SeqCst);
         bell.hears.store(true, Ordering::SeqCst);
-        for asked in portions(eye.hub.waiting()) {
-            let look = eye.look(&main, &asked).await?;
-            eye.hub.looked(&asked, look, opening.clock.now());
+        for asked in portions(hub.waiting()) {
+            let look = look(session, &main, &asked).await?;
+            hub.looked(&asked, look, opening.clock.now());
         }
     }
 }

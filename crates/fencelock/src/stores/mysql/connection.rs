@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use mysql_async::prelude::{FromValue, Queryable};
 use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -14,21 +13,10 @@ use tokio::task::AbortHandle;
 use super::fault::{cut_short, fault, fault_of, not_sent};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::{Chores, User};
 use crate::kit::fault::Meaning;
 use crate::store::Tasks;
 use crate::time::Clock;
-
-/// What is done on a connection besides requests, until it ends. Chores hold the connection weakly, or it would never be closed.
-pub(super) type Chores = BoxFuture<'static, ()>;
-
-/// Who a connection is made for.
-pub(super) trait User: Send + Sync {
-    /// Says the first words on a new connection, whose server is fit and has our tables by then.
-    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>>;
-
-    /// The connection of this number ended.
-    fn disconnected(&self, _connection: u64) {}
-}
 
 /// How often a request is sent that the server undid in favour of another one (1213).
 const TRIES: u32 = 8;
@@ -69,7 +57,7 @@ impl Connection {
     /// sender in the answer starts the chores that are sent through it.
     pub(super) async fn open(
         config: &Config,
-        user: Arc<dyn User>,
+        user: Arc<dyn User<Connection>>,
         number: u64,
         clock: Arc<dyn Clock>,
         silence: Duration,
@@ -290,7 +278,7 @@ async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Res
 /// Says that the connection ended, however that comes: also when its task is dropped.
 struct Told {
     ended: Arc<AtomicBool>,
-    user: Arc<dyn User>,
+    user: Arc<dyn User<Connection>>,
     number: u64,
 }
 

@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::connection::{Chores, Connection, User};
+use super::connection::Connection;
 use super::setup::{meet, our_schema};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::kit::bounds::{Bounds, MOST_PATIENCE};
+use crate::kit::database::{Nobody, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
-use crate::time::{Clock, SystemClock};
-
-/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
-const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// The ttl that the patience with a connection of no session goes by.
-const READER_TTL: Duration = Duration::from_secs(10);
+use crate::time::Clock;
 
 /// The way to the server, for one user.
 pub(super) type Link = Reconnect<Dialler>;
@@ -31,7 +28,7 @@ pub(super) struct Dialler {
     silence: Duration,
     /// How long the server lets a request wait for somebody's row: less than the silence, so that it says so.
     waits: Duration,
-    user: Arc<dyn User>,
+    user: Arc<dyn User<Connection>>,
     /// Whether it writes nothing, so that a replica will do and no tables are made.
     only_looks: bool,
     needs_schema: bool,
@@ -40,51 +37,14 @@ pub(super) struct Dialler {
 }
 
 /// A way for `user`, whose session is opened with `opening`, if it has one. Without one it only looks.
-pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Arc<Link> {
-    let dialler = dialler(config, user, opening);
-    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
-    Reconnect::new(dialler, clock, patience)
+pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Arc<Link> {
+    dialler(config, user, opening).link()
 }
 
-/// The same to a server on which nothing of ours is needed; `silence` stands for how long a connection may be silent.
-pub(super) fn link_without_schema(
-    config: &Arc<Config>,
-    user: Arc<dyn User>,
-    opening: Option<&Opening>,
-    silence: Option<Duration>,
-) -> Arc<Link> {
-    let mut dialler = dialler(config, user, opening);
-    dialler.silence = silence.unwrap_or(dialler.silence);
-    // A row of somebody's open transaction: all others of this client wait behind it.
-    (dialler.needs_schema, dialler.waits) = (false, Duration::from_secs(1));
-    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
-    Reconnect::new(dialler, clock, patience)
-}
-
-fn dialler(config: &Arc<Config>, user: Arc<dyn User>, opening: Option<&Opening>) -> Dialler {
-    let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
-    let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
-    let silence = (ttl * 3 / 10).min(MOST_PATIENCE);
-    Dialler {
-        patience: opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE),
-        config: Arc::clone(config),
-        clock: opening.map_or_else(system, |opening| Arc::clone(&opening.clock)),
-        silence,
-        waits: silence * 3 / 4,
-        user,
-        only_looks: opening.is_none(),
-        needs_schema: true,
-        tasks: opening.map(|opening| opening.tasks.clone()),
-    }
-}
-
-/// A user who says and hears nothing.
-pub(super) struct Nobody;
-
-impl User for Nobody {
-    fn greet<'a>(&'a self, _: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
-        Box::pin(async { Ok(None) })
-    }
+fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Dialler {
+    let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
+    let (config, waits, only_looks) = (Arc::clone(config), silence * 3 / 4, opening.is_none());
+    Dialler { config, clock, patience, silence, waits, user, only_looks, needs_schema: true, tasks }
 }
 
 /// A connection of its own to a server that takes writes, whether or not our tables are there.
@@ -110,6 +70,23 @@ pub(super) async fn patient(config: &Arc<Config>, opening: &Opening, sleeps: Dur
     let mut dialler = dialler(config, Arc::new(Nobody), Some(opening));
     dialler.silence += sleeps;
     dialler.dial(0).await
+}
+
+impl Reach for Dialler {
+    type Config = Config;
+
+    fn reach(
+        config: &Arc<Config>,
+        user: Arc<dyn User<Connection>>,
+        opening: Option<&Opening>,
+        silence: Option<Duration>,
+    ) -> Arc<Link> {
+        let mut dialler = dialler(config, user, opening);
+        dialler.silence = silence.unwrap_or(dialler.silence);
+        // A row of somebody's open transaction: all others of this client wait behind it.
+        (dialler.needs_schema, dialler.waits) = (false, Duration::from_secs(1));
+        dialler.link()
+    }
 }
 
 impl Dial for Dialler {
@@ -139,6 +116,11 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
+    fn link(self) -> Arc<Link> {
+        let (clock, patience) = (Arc::clone(&self.clock), self.patience);
+        Reconnect::new(self, clock, patience)
+    }
+
     async fn greeted(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
         let (user, clock) = (Arc::clone(&self.user), Arc::clone(&self.clock));
         let (connection, chores) =
@@ -148,7 +130,7 @@ impl Dialler {
             connection.found_schema();
         }
         let connection = Arc::new(connection);
-        if let Some(started) = self.user.greet(&connection).await? {
+        if let Some(started) = Arc::clone(&self.user).greet(Arc::clone(&connection)).await? {
             // The connection may have ended meanwhile, and its task with it.
             let _ = chores.send(started);
         }

@@ -20,25 +20,26 @@ mod url;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
 use self::connection::Connection;
 use self::layout::Layout;
-use self::link::{Link, Nobody, apart, link};
+use self::link::{Link, apart, link};
 use self::member::Member;
 pub use self::schema::{Migration, Schema};
 use self::show::Listed;
 use self::url::Config;
 #[allow(unused_imports, reason = "a build without TLS does not need it")]
 pub(in crate::stores) use self::url::bad;
-use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
+use crate::error::Result;
+use crate::kit::database::lease::FAIR;
+use crate::kit::database::{Nobody, User, session_locks};
+use crate::kit::lock_table;
+use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store,
-    StoreInfo, StoreUrl, Tokens,
+    Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
 };
 
 /// What the registry knows of this store.
@@ -63,20 +64,9 @@ pub(crate) const MARIADB_INFO: StoreInfo =
 static CAPABILITY: Capability = Capability {
     store: "mysql",
     layout: "fencelock mysql fair layout 2",
-    liveness: Liveness::Lease,
-    order: Order::Fifo,
-    tokens: Tokens::ClockFlooredCounter,
     certainty: "the server keeps its commits, and its clock does not jump ahead",
-    shared_claims: true,
-    permits: true,
-    notes: true,
-    // Who waits looks when the lease of a holder may be over.
-    detection_slack: Duration::from_secs(1),
-    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    excludes: "",
     residue: "tables fencelock_*, one of 4096 rows; records of breaks for 30 days",
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..FAIR
 };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
@@ -84,8 +74,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
             Layout::Fair => Arc::new(ServedStore::new(Mysql(Arc::new(config)))) as Arc<dyn Store>,
-            Layout::Table(table) => tables::new(config, *table),
-            Layout::Named(keys) => get_lock::new(config, keys),
+            Layout::Table(table) => lock_table::store(config, *table),
+            Layout::Named(keys) => session_locks::store(config, keys),
         })
     })
 }
@@ -108,13 +98,9 @@ impl Server for Mysql {
     }
 
     fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
-        let random = || {
-            getrandom::u64().map_err(|error| {
-                Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-            })
-        };
-        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, opening, hub));
-        let link = link(&self.0, Arc::clone(&member) as Arc<dyn connection::User>, Some(&member.opening));
+        let member = Arc::new(Member::new(Arc::clone(&self.0), opening, hub)?);
+        let user = Arc::clone(&member) as Arc<dyn User<Connection>>;
+        let link = link(&self.0, user, Some(&member.lease.opening));
         Ok((member, link))
     }
 

@@ -7,7 +7,7 @@ use mysql_async::{OptsBuilder, SslOpts};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
-use crate::kit::database_url::{is_encrypted, login};
+use crate::kit::database::url::{is_encrypted, login};
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
 use crate::stores::mysql_tls::encrypted;

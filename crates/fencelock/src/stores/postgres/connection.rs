@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::{FromSql, ToSql, Type};
@@ -20,23 +19,9 @@ use super::link::Dialler;
 use super::setup::{DIRECT, called};
 use super::url::Address;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::User;
 use crate::store::Tasks;
 use crate::time::Clock;
-
-/// What is done on a connection besides requests, until it ends. Chores hold the connection weakly, or it would never be closed.
-pub(super) type Chores = BoxFuture<'static, ()>;
-
-/// The session that connections are made for, or somebody who looks at locks.
-pub(super) trait User: Send + Sync {
-    /// Says the first words on a new connection, whose server is fit by then.
-    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>>;
-
-    /// Something was told on the connection of this number.
-    fn heard(&self, _connection: u64, _message: &[u8]) {}
-
-    /// The connection of this number ended.
-    fn disconnected(&self, _connection: u64) {}
-}
 
 /// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
 const RINGING: [&str; 3] = ["leave", "lighten", "break_grant"];
@@ -80,7 +65,7 @@ impl Connection {
         let (client, wire) = dial(config, server, &*by.clock, greet).await?;
         let traffic = Arc::new(Traffic::default());
         let silence = given_up(Arc::clone(&traffic), Arc::clone(&by.clock), by.silence);
-        let end = End { user: by.user.clone(), number };
+        let end = End { user: Arc::clone(&by.user), number };
         let task = tasks.spawn(drive(end, wire, silence));
         Ok(Arc::new(Self {
             client,
@@ -231,7 +216,7 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
         loop {
             match wire.poll_message(cx) {
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    end.user.iter().for_each(|user| user.heard(end.number, told.payload().as_bytes()));
+                    end.user.heard(end.number, told.payload().as_bytes());
                 }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => {
@@ -252,13 +237,13 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
 
 /// Tells the session that a connection of it ended, also when the task is dropped.
 struct End {
-    user: Option<Arc<dyn User>>,
+    user: Arc<dyn User<Connection>>,
     number: u64,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.user.iter().for_each(|user| user.disconnected(self.number));
+        self.user.disconnected(self.number);
     }
 }
 

@@ -6,20 +6,16 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::connection::{Connection, User};
+use super::connection::Connection;
 use super::member::Member;
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
-use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::kit::dial::UNRESOLVED;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bounds::{Bounds, MOST_PATIENCE};
+use crate::kit::database::{Nobody, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
-use crate::time::{Clock, SystemClock};
-
-/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
-const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// The ttl that the patience with a connection of no session goes by.
-const READER_TTL: Duration = Duration::from_secs(10);
+use crate::time::Clock;
 
 /// The way to the servers, for one user.
 pub(super) type Link = Reconnect<Dialler>;
@@ -53,7 +49,7 @@ pub(super) struct Dialler {
     /// How long a request waits for rows that another transaction keeps.
     lock_timeout: Duration,
     /// Who speaks first on the connections.
-    pub(super) user: Option<Arc<dyn User>>,
+    pub(super) user: Arc<dyn User<Connection>>,
     /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
 }
@@ -61,31 +57,15 @@ pub(super) struct Dialler {
 /// A way for a session, or for somebody who only looks.
 pub(super) fn link(config: &Arc<Config>, member: Option<Arc<Member>>) -> Arc<Link> {
     let purpose = if member.is_some() { Purpose::Locks } else { Purpose::Looks };
-    let user = member.clone().map(|member| member as Arc<dyn User>);
-    let dialler = Dialler { user, ..dialler(config, purpose, member.as_deref().map(|m| &m.opening)) };
-    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
-    Reconnect::new(dialler, clock, patience)
-}
-
-/// The same to a server on which nothing of ours is needed; `silence` stands for how long a connection may be silent.
-pub(super) fn link_without_schema(
-    config: &Arc<Config>,
-    user: Option<Arc<dyn User>>,
-    opening: Option<&Opening>,
-    silence: Option<Duration>,
-) -> Arc<Link> {
-    let purpose = if opening.is_some() { Purpose::Tables } else { Purpose::TableLooks };
-    let mut dialler = Dialler { user, ..dialler(config, purpose, opening) };
-    dialler.silence = silence.unwrap_or(dialler.silence);
-    let (clock, patience) = (Arc::clone(&dialler.clock), dialler.patience);
-    Reconnect::new(dialler, clock, patience)
+    let mut dialler = dialler(config, purpose, member.as_deref().map(|member| &member.lease.opening));
+    if let Some(member) = member {
+        dialler.user = member;
+    }
+    dialler.link()
 }
 
 fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) -> Dialler {
-    let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
-    let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
-    let patience = opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE);
-    let silence = (ttl * 3 / 10).min(MOST_PATIENCE);
+    let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
     let (silence, lock_timeout) = match purpose {
         Purpose::Locks | Purpose::Looks | Purpose::Tables | Purpose::TableLooks => (silence, silence / 2),
         // What waits is silent for as long as the server lets it wait: less than the caller waits, so that it hears why there is no answer.
@@ -93,9 +73,16 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
         // Somebody else who makes the schema is waited for.
         Purpose::Migration => (MOST_PATIENCE, MOST_PATIENCE / 2),
     };
-    let clock = opening.map_or_else(system, |opening| Arc::clone(&opening.clock));
-    let tasks = opening.map(|opening| opening.tasks.clone());
-    Dialler { config: Arc::clone(config), clock, purpose, patience, silence, lock_timeout, user: None, tasks }
+    Dialler {
+        config: Arc::clone(config),
+        clock,
+        purpose,
+        patience,
+        silence,
+        lock_timeout,
+        user: Arc::new(Nobody),
+        tasks,
+    }
 }
 
 /// A connection of its own, with no session.
@@ -105,6 +92,22 @@ pub(super) async fn apart(
     opening: Option<&Opening>,
 ) -> Result<Arc<Connection>> {
     dialler(config, purpose, opening).dial(0).await
+}
+
+impl Reach for Dialler {
+    type Config = Config;
+
+    fn reach(
+        config: &Arc<Config>,
+        user: Arc<dyn User<Connection>>,
+        opening: Option<&Opening>,
+        silence: Option<Duration>,
+    ) -> Arc<Link> {
+        let purpose = if opening.is_some() { Purpose::Tables } else { Purpose::TableLooks };
+        let dialler = dialler(config, purpose, opening);
+        let silence = silence.unwrap_or(dialler.silence);
+        Self { user, silence, ..dialler }.link()
+    }
 }
 
 impl Dial for Dialler {
@@ -152,17 +155,13 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    /// The error of servers that gave no connection in time.
+    fn link(self) -> Arc<Link> {
+        let (clock, patience) = (Arc::clone(&self.clock), self.patience);
+        Reconnect::new(self, clock, patience)
+    }
+
     fn silent(&self, servers: &str, within: Duration) -> Error {
-        let message = match self.config.tls {
-            _ if self.config.addresses.are_unresolved() => UNRESOLVED,
-            Some(_) => "the server gave no answer in time; does it speak TLS on that port?",
-            None => "the server gave no answer in time",
-        };
-        Error::new(ErrorKind::Unreachable, "connect", message)
-            .with("server", servers)
-            .with("within", rounded(within))
-            .retryable()
+        self.config.addresses.too_slow(self.config.tls.is_some(), servers, within)
     }
 
     async fn greeted(&self, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
@@ -181,8 +180,7 @@ impl Dialler {
                 }
                 connection.prepare(&self.config.schema.quoted()).await?;
             }
-            let Some(user) = self.user.clone() else { return Ok(()) };
-            if let Some(chores) = user.greet(Arc::clone(&connection)).await? {
+            if let Some(chores) = Arc::clone(&self.user).greet(Arc::clone(&connection)).await? {
                 connection.keep_doing(chores, tasks);
             }
             Ok(())

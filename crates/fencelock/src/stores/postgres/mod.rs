@@ -19,7 +19,6 @@ mod url;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
@@ -27,8 +26,11 @@ pub use self::schema::{HOLD, Migration, Schema};
 use self::tables::Layout;
 use self::url::Config;
 use crate::error::Result;
-use crate::kit::served::{REPAIR, ServedStore};
-use crate::store::{Capability, Liveness, Order, Pace, Store, StoreInfo, StoreUrl, Tokens};
+use crate::kit::database::lease::FAIR;
+use crate::kit::database::session_locks;
+use crate::kit::lock_table;
+use crate::kit::served::ServedStore;
+use crate::store::{Capability, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -52,20 +54,9 @@ pub(crate) const LONG_INFO: StoreInfo =
 static CAPABILITY: Capability = Capability {
     store: "postgres",
     layout: "fencelock postgres fair layout 4",
-    liveness: Liveness::Lease,
-    order: Order::Fifo,
-    tokens: Tokens::ClockFlooredCounter,
     certainty: "the server keeps its commits, and its clock does not jump ahead",
-    shared_claims: true,
-    permits: true,
-    notes: true,
-    // Who waits looks when the lease of a holder may be over.
-    detection_slack: Duration::from_secs(1),
-    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    excludes: "",
     residue: "a schema with 4096 rows; records of breaks for 30 days",
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..FAIR
 };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
@@ -73,8 +64,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
             Layout::Fair => Arc::new(ServedStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
-            Layout::Table(table) => tables::new(config, *table),
-            Layout::Advisory(keys) => advisory::new(config, keys),
+            Layout::Table(table) => lock_table::store(config, *table),
+            Layout::Advisory(keys) => session_locks::store(config, keys),
         })
     })
 }

@@ -11,7 +11,7 @@ use super::link::{Link, Purpose, apart, link};
 use super::member::{Member, kept_waiting};
 use super::notes;
 use super::{CAPABILITY, Postgres};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::kit::served::{Hub, Server};
 use crate::name::Name;
@@ -43,12 +43,7 @@ impl Server for Postgres {
     }
 
     fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
-        let random = || {
-            getrandom::u64().map_err(|error| {
-                Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-            })
-        };
-        let member = Arc::new(Member::new(Arc::clone(&self.0), random()?, random()?, opening, hub));
+        let member = Arc::new(Member::new(Arc::clone(&self.0), opening, hub)?);
         Ok((Arc::clone(&member), link(&self.0, Some(member))))
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
-use crate::kit::database_url::{is_encrypted, login};
+use crate::kit::database::url::{is_encrypted, login};
 use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;

@@ -2,48 +2,27 @@
 
 mod table;
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use mysql_async::{Row, Value};
-use tokio::sync::mpsc;
 
 use self::table::Statements;
 pub(super) use self::table::Table;
-use super::connection::{Answer, Chores, Connection, User, column, strange};
-use super::link::{Dialler, Link, link_without_schema};
+use super::connection::{Answer, Connection, column, strange};
+use super::link::Dialler;
 use super::schema::Migration;
 use super::setup::account;
-use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::lock_table::{self, Asking, Kind, NAMES_PER_CALL, Rows, TRYING};
-use crate::kit::try_again::{Member, Server, Tried, TryAgainStore};
-use crate::name::Name;
-use crate::store::{Capability, Opening, Page, Queue, SessionEvent, Store};
+use crate::kit::lock_table::{self, Kind, LockTable, Rows};
+use crate::kit::try_again::Tried;
+use crate::store::Capability;
 
 pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql", CERTAIN));
 pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("mysql", CERTAIN));
 
 const CERTAIN: &str = "nobody changes the row but by the rules of its table, the server keeps what it committed (innodb_flush_log_at_trx_commit=1; a failover to a replica loses what was not replicated yet) and its wall clock does not jump ahead";
-
-/// The store with the locks of this table.
-pub(super) fn new(config: Config, table: Table) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
-}
-
-struct Tables {
-    config: Arc<Config>,
-    table: Arc<Table>,
-}
-
-impl fmt::Debug for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} (table {})", self.config, self.table.of.name.join("."))
-    }
-}
 
 /// Makes the lock table unless it is there, and lets these accounts use it.
 pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&str]) -> Result<Migration> {
@@ -198,6 +177,21 @@ fn micros(ttl_ms: i64) -> i64 {
 impl Rows for Table {
     type Dial = Dialler;
 
+    fn of(&self) -> &LockTable {
+        &self.of
+    }
+
+    fn capability(&self) -> &'static Capability {
+        match self.of.kind {
+            Kind::Tutorial => &TUTORIAL,
+            Kind::ShedLock { .. } => &SHEDLOCK,
+        }
+    }
+
+    async fn meet(&self, connection: &Connection, _: bool) -> Result<()> {
+        self.look_at(connection).await
+    }
+
     fn longest(&self) -> Option<usize> {
         self.statements.get().map(|known| known.longest)
     }
@@ -248,85 +242,14 @@ impl Rows for Table {
         }
         Ok(usize::try_from(left).unwrap_or(usize::MAX))
     }
-}
-
-/// A session as its connections see it.
-struct SessionUser(Arc<Member<Asking<Table>>>);
-
-impl User for SessionUser {
-    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
-        Box::pin(async move {
-            let sent = self.0.opening.clock.now();
-            self.0.asks.rows.meet(connection).await?;
-            if !self.0.is_open() {
-                self.0.confirm(sent);
-            }
-            self.0.lines.connected();
-            Ok(Some(self.0.tries(connection)))
-        })
+    async fn held(&self, connection: &Connection, key: &str) -> Result<Option<(String, Option<i64>)>> {
+        let found = self.look(connection, "queue", key).await?.filter(|found| found.is_held);
+        Ok(found.map(|found| (found.by, found.left)))
     }
 
-    fn disconnected(&self, _: u64) {
-        self.0.lines.disconnected();
-        self.0.lines.doubt();
-    }
-}
-
-/// Somebody who only looks.
-struct Reader(Arc<Table>);
-
-impl User for Reader {
-    fn greet<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, Result<Option<Chores>>> {
-        Box::pin(async move { self.0.meet(connection).await.map(|()| None) })
-    }
-}
-
-impl Server for Tables {
-    type Asks = Asking<Table>;
-    /// The last key that was looked at.
-    type Listed = String;
-
-    fn capability(&self) -> &Capability {
-        match self.table.of.kind {
-            Kind::Tutorial => &TUTORIAL,
-            Kind::ShedLock { .. } => &SHEDLOCK,
-        }
-    }
-
-    fn member(
-        &self,
-        opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking<Table>>>, Arc<Link>)> {
-        let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
-        let member = Member::new(asking, opening, TRYING, events);
-        let user = Arc::new(SessionUser(Arc::clone(&member)));
-        Ok((Arc::clone(&member), link_without_schema(&self.config, user, Some(&member.opening), None)))
-    }
-
-    fn reader(&self) -> Arc<Link> {
-        link_without_schema(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
-    }
-
-    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        let found = self.table.look(connection, "queue", name.as_str()).await?.filter(|found| found.is_held);
-        let holder = found.map(|found| self.table.of.contender(&found.by, found.left));
-        Ok(Queue::page_of(name.clone(), holder.into_iter().collect(), page))
-    }
-
-    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
-        let sql = &self.table.known("names")?.names;
-        let rows = connection.run("names", sql, vec![from.as_str().into(), NAMES_PER_CALL.into()], &meant).await?.rows;
-        let mut last = None;
-        let mut names = Vec::new();
-        for row in &rows {
-            let key = text("names", row)?;
-            if column::<i64>("names", row, 1)? != 0 && key.starts_with(prefix) {
-                names.extend(Name::new(&key));
-            }
-            last = Some(key);
-        }
-        // A key that is no text is shown as another one: where that begins no later page, there is none.
-        Ok((names, last.filter(|last| *last != from)))
+    async fn keys(&self, connection: &Connection, from: &str, most: i64) -> Result<Vec<(String, bool)>> {
+        let sql = &self.known("names")?.names;
+        let rows = connection.run("names", sql, vec![from.into(), most.into()], &meant).await?.rows;
+        rows.iter().map(|row| Ok((text("names", row)?, column::<i64>("names", row, 1)? != 0))).collect()
     }
 }

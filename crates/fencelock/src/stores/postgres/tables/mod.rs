@@ -3,29 +3,24 @@
 mod table;
 mod url;
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use tokio::sync::mpsc;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::table::Statements;
 pub(super) use self::table::Table;
 pub(super) use self::url::Layout;
-use super::connection::{Chores, Connection, User, strange};
-use super::link::{Dialler, Link, link_without_schema};
+use super::connection::{Connection, strange, value};
+use super::link::Dialler;
 use super::schema::Migration;
 use super::setup::MAKING;
-use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::lock_table::{self, Asking, Kind, NAMES_PER_CALL, Rows, TRYING};
-use crate::kit::try_again::{Member, Server, Tried, TryAgainStore};
-use crate::name::Name;
-use crate::store::{Capability, Opening, Page, Queue, SessionEvent, Store};
+use crate::kit::lock_table::{self, Kind, LockTable, Rows};
+use crate::kit::try_again::Tried;
+use crate::store::Capability;
 
 pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres", CERTAIN));
 pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres", CERTAIN));
@@ -34,22 +29,6 @@ const CERTAIN: &str = "nobody changes the row but by the rules of its table, the
 
 /// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
 const ROW_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The store with the locks of this table.
-pub(super) fn new(config: Config, table: Table) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
-}
-
-struct Tables {
-    config: Arc<Config>,
-    table: Arc<Table>,
-}
-
-impl fmt::Debug for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} (table {})", self.config, self.table.of.name.join("."))
-    }
-}
 
 /// Makes the lock table unless it is there, and lets these roles use it: whether it was made.
 pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool, roles: &[&str]) -> Result<Migration> {
@@ -109,6 +88,23 @@ impl Table {
 impl Rows for Table {
     type Dial = Dialler;
 
+    fn of(&self) -> &LockTable {
+        &self.of
+    }
+
+    fn capability(&self) -> &'static Capability {
+        match self.of.kind {
+            Kind::Tutorial => &TUTORIAL,
+            Kind::ShedLock { .. } => &SHEDLOCK,
+        }
+    }
+
+    async fn meet(&self, connection: &Connection, only_looks: bool) -> Result<()> {
+        self.look_at(connection, only_looks).await?;
+        let wait = format!("SET lock_timeout = {}", ROW_TIMEOUT.as_millis());
+        connection.simple("open session", &wait).await.map(drop)
+    }
+
     fn longest(&self) -> Option<usize> {
         self.statements.get()?.longest
     }
@@ -162,91 +158,14 @@ impl Rows for Table {
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY)];
         Ok(self.ask(connection, operation, |known| &known.leave, &parameters).await?.len())
     }
-}
-
-/// A session as its connections see it.
-struct SessionUser(Arc<Member<Asking<Table>>>);
-
-impl User for SessionUser {
-    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
-        Box::pin(async move {
-            let sent = self.0.opening.clock.now();
-            self.0.asks.rows.meet(&connection, false).await?;
-            let wait = format!("SET lock_timeout = {}", ROW_TIMEOUT.as_millis());
-            connection.simple("open session", &wait).await?;
-            if !self.0.is_open() {
-                self.0.confirm(sent);
-            }
-            self.0.lines.connected();
-            Ok(Some(self.0.tries(&connection)))
-        })
+    async fn held(&self, connection: &Connection, key: &str) -> Result<Option<(String, Option<i64>)>> {
+        let rows = self.ask(connection, "queue", |known| &known.show, &[(&key, Type::TEXT)]).await?;
+        rows.first().map(|row| Ok((value("queue", row, 0)?, value("queue", row, 1)?))).transpose()
     }
 
-    fn disconnected(&self, _: u64) {
-        self.0.lines.disconnected();
-        self.0.lines.doubt();
-    }
-}
-
-/// Somebody who only looks.
-struct Reader(Arc<Table>);
-
-impl User for Reader {
-    fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
-        Box::pin(async move { self.0.meet(&connection, true).await.map(|()| None) })
-    }
-}
-
-impl Server for Tables {
-    type Asks = Asking<Table>;
-    /// The last key that was looked at.
-    type Listed = String;
-
-    fn capability(&self) -> &Capability {
-        match self.table.of.kind {
-            Kind::Tutorial => &TUTORIAL,
-            Kind::ShedLock { .. } => &SHEDLOCK,
-        }
-    }
-
-    fn member(
-        &self,
-        opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking<Table>>>, Arc<Link>)> {
-        let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
-        let member = Member::new(asking, opening, TRYING, events);
-        let user = Arc::new(SessionUser(Arc::clone(&member)));
-        Ok((Arc::clone(&member), link_without_schema(&self.config, Some(user), Some(&member.opening), None)))
-    }
-
-    fn reader(&self) -> Arc<Link> {
-        link_without_schema(&self.config, Some(Arc::new(Reader(Arc::clone(&self.table)))), None, None)
-    }
-
-    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        let sql = &self.table.known("queue")?.show;
-        let rows = connection.query("queue", sql, &[(&name.as_str(), Type::TEXT)], &meant).await?;
-        let contender = |row: &Row| {
-            let (by, left): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-            Ok(self.table.of.contender(&by, left))
-        };
-        let holders =
-            rows.iter().map(contender).collect::<Result<_, tokio_postgres::Error>>().map_err(|_| strange("queue"))?;
-        Ok(Queue::page_of(name.clone(), holders, page))
-    }
-
-    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
-        let sql = &self.table.known("names")?.names;
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&from, Type::TEXT), (&NAMES_PER_CALL, Type::INT8)];
-        let rows = connection.query("names", sql, &parameters, &meant).await?;
-        let keys: Vec<(String, bool)> = rows
-            .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-            .collect::<Result<_, tokio_postgres::Error>>()
-            .map_err(|_| strange("names"))?;
-        let held = keys.iter().filter(|(key, is_held)| *is_held && key.starts_with(prefix));
-        let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
-        Ok((names, keys.into_iter().next_back().map(|(key, _)| key)))
+    async fn keys(&self, connection: &Connection, from: &str, most: i64) -> Result<Vec<(String, bool)>> {
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&from, Type::TEXT), (&most, Type::INT8)];
+        let rows = self.ask(connection, "names", |known| &known.names, &parameters).await?;
+        rows.iter().map(|row| Ok((value("names", row, 0)?, value("names", row, 1)?))).collect()
     }
 }

@@ -8,16 +8,11 @@ use futures_core::future::BoxFuture;
 use super::config::Config;
 use super::connection::Connection;
 use super::user::LinkUser;
-use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::kit::dial::UNRESOLVED;
+use crate::error::{Error, Result};
+use crate::kit::bounds::Bounds;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
-use crate::time::{Clock, SystemClock};
-
-/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
-const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// The ttl that the patience with a connection of no session goes by.
-const READER_TTL: Duration = Duration::from_secs(10);
+use crate::time::Clock;
 
 /// The way to one server, for one user.
 pub(crate) type Link = Reconnect<Dialler>;
@@ -35,17 +30,8 @@ pub(crate) struct Dialler {
 
 /// A way for `user`, whose session is opened with `opening`, if it has one.
 pub(crate) fn link(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Link> {
-    let system = || Arc::new(SystemClock) as Arc<dyn Clock>;
-    let clock = opening.map_or_else(system, |opening| Arc::clone(&opening.clock));
-    let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
-    let dialler = Dialler {
-        config: Arc::clone(config),
-        clock: Arc::clone(&clock),
-        silence: (ttl * 3 / 10).min(MOST_PATIENCE),
-        user,
-        tasks: opening.map(|opening| opening.tasks.clone()),
-    };
-    let patience = opening.map_or(READER_TTL * 3 / 10, Opening::patience).min(MOST_PATIENCE);
+    let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
+    let dialler = Dialler { config: Arc::clone(config), clock: Arc::clone(&clock), silence, user, tasks };
     Reconnect::new(dialler, clock, patience)
 }
 
@@ -63,15 +49,7 @@ impl Dial for Dialler {
     }
 
     fn too_slow(&self, within: Duration) -> Error {
-        let message = match self.config.tls {
-            _ if self.config.addresses.are_unresolved() => UNRESOLVED,
-            Some(_) => "the server gave no answer in time; does it speak TLS on that port?",
-            None => "the server gave no answer in time",
-        };
-        Error::new(ErrorKind::Unreachable, "connect", message)
-            .with("server", format!("{:?}", self.config))
-            .with("within", rounded(within))
-            .retryable()
+        self.config.addresses.too_slow(self.config.tls.is_some(), format_args!("{:?}", self.config), within)
     }
 
     fn is_alive(connection: &Connection) -> bool {

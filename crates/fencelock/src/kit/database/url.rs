@@ -1,7 +1,7 @@
 //! What the URLs of databases say in the same words: who connects, and whether what is sent is encrypted.
 
-use super::address::HostPort;
 use crate::error::{Error, Result};
+use crate::kit::address::HostPort;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
 

@@ -1,0 +1,265 @@
+//! A session of our own layout, which is a row of the database: it is opened once and gone on with on each new connection, renewed, and
+//! looked after until it ends.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use futures_util::future;
+use tokio::sync::Notify;
+
+use super::Chores;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bucket::first_to_clear;
+use crate::kit::served::{
+    Broken, Connection, Enter, Look, Looked, Over, Places, REPAIR, Seen, Served, portions, repair,
+};
+use crate::queue::Claim;
+use crate::store::{Capability, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens};
+
+/// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
+const PART: u32 = 3;
+
+/// What our own layout promises in every database, but for its name, its certainty and what stays behind.
+pub(crate) const FAIR: Capability = Capability {
+    store: "",
+    layout: "",
+    liveness: Liveness::Lease,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    certainty: "",
+    shared_claims: true,
+    permits: true,
+    notes: true,
+    // Who waits looks when the lease of a holder may be over.
+    detection_slack: Duration::from_secs(1),
+    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    excludes: "",
+    residue: "",
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+/// What a session is besides its places.
+pub(crate) struct Lease {
+    /// Drawn at random, and a secret: whoever knows it can give up its places.
+    pub(crate) session: u64,
+    pub(crate) opening: Opening,
+    /// Which bucket is cleared up next.
+    swept: AtomicU16,
+    sweep: Notify,
+}
+
+impl Lease {
+    pub(crate) fn new(opening: Opening) -> Result<Self> {
+        let session = random()?;
+        let swept = AtomicU16::new(first_to_clear(session));
+        Ok(Self { session, opening, swept, sweep: Notify::new() })
+    }
+
+    /// Has some of what the dead left be cleared away.
+    pub(crate) fn tidy_up(&self) {
+        self.sweep.notify_one();
+    }
+}
+
+pub(crate) fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+    })
+}
+
+/// What such a session asks of its server besides what every session does.
+pub(crate) trait Leased: Served {
+    /// How many places are given up at once.
+    const AT_ONCE: usize;
+
+    fn lease(&self) -> &Lease;
+
+    /// Opens the session, or goes on with it: its epoch, 0 where it is over.
+    fn open(&self, connection: &Connection<Self>, is_new: bool) -> impl Future<Output = Result<u64>> + Send;
+
+    /// The places that the server has of it, with their numbers, but for those of these requests.
+    fn unknown(
+        &self,
+        connection: &Connection<Self>,
+        known: &[u64],
+    ) -> impl Future<Output = Result<Vec<(PlaceId, u64)>>> + Send;
+
+    /// How these places stand, which have these numbers.
+    fn ask_to_look(
+        &self,
+        connection: &Connection<Self>,
+        asked: &Places,
+        seqs: &[Vec<u64>],
+    ) -> impl Future<Output = Result<Look>> + Send;
+
+    /// Prolongs it: which grants somebody broke besides those of these numbers; `None` where it is over.
+    fn ask_to_renew(
+        &self,
+        connection: &Connection<Self>,
+        heard: &[u64],
+    ) -> impl Future<Output = Result<Option<Vec<Broken>>>> + Send;
+
+    /// A connection of its own, for a request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
+    fn apart(&self) -> impl Future<Output = Result<Arc<Connection<Self>>>> + Send;
+
+    /// Clears away what the dead left in some buckets from this one on: where to go on.
+    fn clear_up(&self, connection: &Connection<Self>, from: u16) -> impl Future<Output = Result<u16>> + Send;
+
+    /// Ends it.
+    fn end(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Opens a session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
+pub(crate) async fn open_or_resume<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
+    let hub = session.hub();
+    if hub.over() != Over::No {
+        return Ok(());
+    }
+    let sent = session.lease().opening.clock.now();
+    let is_new = hub.epoch() == 0;
+    let epoch = session.open(connection, is_new).await?;
+    if epoch == 0 {
+        hub.end(Over::There, Loss::Expired);
+        return Ok(());
+    }
+    hub.raise(epoch);
+    hub.confirm(sent);
+    if is_new { Ok(()) } else { reconcile(session, connection).await }
+}
+
+/// What the server knows of the session after a crash or a failover may be older than what it said: a place that was given up may be there
+/// again, and one that was granted may be missing.
+async fn reconcile<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
+    let hub = session.hub();
+    let known: Vec<u64> = hub.by_name().into_values().flatten().map(|id| id.number).collect();
+    let unknown = session.unknown(connection, &known).await?;
+    if let Some((PlaceId { name, .. }, _)) = unknown.first() {
+        let count = unknown.len();
+        tracing::warn!(%name, count, "locks that were given up came back with the server, and are given up again");
+    }
+    leave_all(session, connection, unknown.into_iter().map(|(place, seq)| (place, Some(seq))).collect()).await?;
+    for held in portions(hub.held()) {
+        let look = look(session, connection, &held).await?;
+        let places = held.iter().flat_map(|(_, ids)| ids).zip(look.names.iter().flat_map(|name| &name.places));
+        places.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| hub.missing(*id));
+    }
+    Ok(())
+}
+
+async fn leave_all<S: Leased>(
+    session: &S,
+    connection: &Connection<S>,
+    places: Vec<(PlaceId, Option<u64>)>,
+) -> Result<()> {
+    for some in places.chunks(S::AT_ONCE) {
+        let given_up = some.iter().map(async |(place, seq)| {
+            session.leave(connection, place, *seq).await?;
+            session.hub().forget(place.request);
+            Ok::<_, Error>(())
+        });
+        future::try_join_all(given_up).await?;
+    }
+    Ok(())
+}
+
+/// How places of a session stand.
+pub(crate) async fn look<S: Leased>(session: &S, connection: &Connection<S>, asked: &Places) -> Result<Look> {
+    let seq = |id| session.hub().seq(id).unwrap_or(0);
+    let seqs: Vec<Vec<u64>> = asked.iter().map(|(_, ids)| ids.iter().map(|id| seq(*id)).collect()).collect();
+    session.ask_to_look(connection, asked, &seqs).await
+}
+
+/// Prolongs a session: whether it lives. The same is asked a while later on another connection: on the first one, a request may wait for
+/// somebody else's transaction.
+pub(crate) async fn renew<S: Leased>(
+    session: &S,
+    connection: &Connection<S>,
+    known: &[(PlaceId, u64)],
+) -> Result<bool> {
+    let heard: Vec<u64> = known.iter().map(|(_, seq)| *seq).collect();
+    let opening = &session.lease().opening;
+    let once_more = async {
+        opening.clock.sleep_until(opening.clock.now().after(opening.patience() / PART)).await;
+        match session.apart().await {
+            Ok(connection) => session.ask_to_renew(&connection, &heard).await,
+            // Then the first one is the only hope.
+            Err(_) => future::pending().await,
+        }
+    };
+    let told = tokio::select! {
+        biased;
+        told = session.ask_to_renew(connection, &heard) => told?,
+        told = once_more => told?,
+    };
+    let Some(broken) = told else { return Ok(false) };
+    broken.into_iter().for_each(|broken| session.hub().told_broken(broken));
+    Ok(true)
+}
+
+/// Ends a session and all of its places.
+pub(crate) async fn close<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
+    let hub = session.hub();
+    let mut places = Vec::new();
+    for (name, ids) in hub.by_name() {
+        places.extend(ids.into_iter().map(|request| (PlaceId { name: name.clone(), request }, hub.seq(request))));
+    }
+    leave_all(session, connection, places).await?;
+    session.end(connection).await
+}
+
+/// Looks after the waiting places of a session, and clears away what dead sessions left, until the connection ends.
+pub(crate) fn chores<S: Leased>(session: &Arc<S>, connection: &Arc<Connection<S>>) -> Chores {
+    let (weak, eye, sweeper) = (Arc::downgrade(connection), Arc::clone(session), Arc::clone(session));
+    let (hub, clock) = (Arc::clone(session.hub()), Arc::clone(&session.lease().opening.clock));
+    let look = async move |connection: &Connection<S>, asked: &Places| look(&*eye, connection, asked).await;
+    let repair = repair(weak.clone(), hub, clock, look);
+    let clear_up = async move {
+        let lease = sweeper.lease();
+        loop {
+            lease.sweep.notified().await;
+            let Some(connection) = weak.upgrade() else { return };
+            match sweeper.clear_up(&connection, lease.swept.load(Ordering::Relaxed)).await {
+                Ok(next) => lease.swept.store(next, Ordering::Relaxed),
+                Err(error) => tracing::debug!(%error, "what dead sessions left could not be cleared away"),
+            }
+        }
+    };
+    Box::pin(async move {
+        future::join(repair, clear_up).await;
+    })
+}
+
+/// In what time to look, as servers say it: a count of milliseconds, none for a number below 0.
+pub(crate) fn look_in(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+/// How the places of one name stand that have these numbers, by what servers say of each: 0 granted, 1 waiting, 2 missing.
+pub(crate) fn looked(number: i64, seqs: &[u64], mut stands: impl Iterator<Item = i64>) -> Option<Looked> {
+    let place = |seq: &u64| {
+        Some(match stands.next()? {
+            0 => Seen::Granted(*seq),
+            1 => Seen::Waiting(*seq, None),
+            _ => Seen::Missing,
+        })
+    };
+    Some(Looked { look_in: look_in(number), places: seqs.iter().map(place).collect::<Option<_>>()? })
+}
+
+/// What servers answer to `enter`: a number that says what comes behind it.
+pub(crate) fn entered(answer: &[i64]) -> Option<Enter> {
+    let claim = |number: &i64| u32::try_from(*number).ok();
+    Some(match answer {
+        [0, seq, ..] => Enter::Granted(seq.cast_unsigned()),
+        [1, seq, told, ..] => Enter::Waiting { seq: seq.cast_unsigned(), ahead: None, look_in: look_in(*told) },
+        [2, ..] => Enter::Busy,
+        [3, weight, capacity, ..] => Enter::Conflict(Claim::new(claim(weight)?, claim(capacity)?).ok()?),
+        [4, epoch, ..] => Enter::Stale(epoch.cast_unsigned()),
+        [5, ..] => Enter::Gone,
+        [6, ..] => Enter::Again,
+        _ => return None,
+    })
+}

@@ -1,0 +1,273 @@
+//! Locks of others that the memory of a database server keeps for as long as a connection lasts. A session has one connection and never
+//! another: its end is the end of the session and of every lock. A store brings its statements ([`SessionLocks`]). Lines and tries are
+//! `try_again/`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::future::join;
+use tokio::sync::mpsc;
+
+use super::{Chores, Nobody, Reach, User};
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::reconnect::{Dial, Reconnect};
+use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND, Wire};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{
+    Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Order, Owner, Page, PlaceId, Queue,
+    RequestId, SessionEvent, Store, Tokens, Waits,
+};
+use crate::time::Moment;
+
+const ONLY_MUTEXES: &str =
+    "locks of the server's sessions are taken as mutexes here: readers, writers and permits need `layout=fair`";
+
+/// What every such layout promises.
+pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
+    Capability {
+        liveness: Liveness::Session,
+        order: Order::None,
+        tokens: Tokens::None,
+        wake_bound: WAKE_BOUND,
+        ..Capability::least(store, layout)
+    }
+}
+
+/// A holder, or one who waits, as the server tells of it: it knows no more of whom its session serves than what that says of itself.
+pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contender {
+    let owner = Some(Owner::new(id.client, who, 0));
+    let foreign = Some(Foreign { what: "a session of the server", waits: Waits::Yes });
+    Contender { owner, grant: is_granted.then(|| Grant::new(None)), foreign, ..Contender::new(id, Claim::MUTEX) }
+}
+
+/// What requests are sent on.
+pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
+
+/// Locks of sessions, as one server is asked about them.
+pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
+    type Dial: Reach;
+    /// What the server knows a lock by.
+    type Key: Clone + Eq + Hash + Send + Sync;
+
+    /// What these locks are called.
+    const KIND: &'static str;
+
+    fn capability(&self) -> &'static Capability;
+
+    fn key(&self, operation: &'static str, name: &Name) -> Result<Self::Key>;
+
+    /// Has the server end a session that is silent for this ttl, and never sooner, as its holders count on that. Says which process of the
+    /// server is behind the connection.
+    fn begin(&self, connection: &OnWire<Self>, ttl: Duration) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Which process of the server is behind the connection now.
+    fn process(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Takes a lock that is free. `is_in_doubt` says that this session may have it, as no answer came to a former try: it is not to be taken
+    /// twice, which would need a second release.
+    fn take(
+        &self,
+        connection: &OnWire<Self>,
+        operation: &'static str,
+        key: &Self::Key,
+        is_in_doubt: bool,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Gives up a lock: whether the session had it.
+    fn give_up(
+        &self,
+        connection: &OnWire<Self>,
+        operation: &'static str,
+        key: &Self::Key,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Notices the end of a connection while anything is held, where its driver does not.
+    fn watch(_: Weak<OnWire<Self>>, _: Arc<Member<Asking<Self>>>) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Who has the lock, and who waits where the server tells.
+    fn contenders(
+        &self,
+        connection: &OnWire<Self>,
+        key: &Self::Key,
+    ) -> impl Future<Output = Result<Vec<Contender>>> + Send;
+
+    /// The names that can be told from the locks that are taken.
+    fn names(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<Vec<Name>>> + Send;
+}
+
+/// The store with these locks.
+pub(crate) fn store<L: SessionLocks>(config: <L::Dial as Reach>::Config, locks: L) -> Arc<dyn Store> {
+    Arc::new(TryAgainStore::new(Locks { config: Arc::new(config), locks: Arc::new(locks) }))
+}
+
+struct Locks<L: SessionLocks> {
+    config: Arc<<L::Dial as Reach>::Config>,
+    locks: Arc<L>,
+}
+
+impl<L: SessionLocks> fmt::Debug for Locks<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({}s)", self.config, L::KIND)
+    }
+}
+
+/// What the server is asked for one session.
+pub(crate) struct Asking<L: SessionLocks> {
+    locks: Arc<L>,
+    opening: Opening,
+    /// Which process of the server is behind the connection.
+    process: AtomicU64,
+    /// Whose each lock is in this session: it has been asked for, and was not refused. A session that has a lock could take it again.
+    taken: Mutex<HashMap<L::Key, RequestId>>,
+}
+
+impl<L: SessionLocks> Asking<L> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<L::Key, RequestId>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.taken().is_empty()
+    }
+
+    /// The key of this place, if it may be the server's word that the place has it.
+    fn key_of(&self, operation: &'static str, place: &PlaceId) -> Result<Option<L::Key>> {
+        let key = self.locks.key(operation, &place.name)?;
+        Ok((self.taken().get(&key) == Some(&place.request)).then_some(key))
+    }
+}
+
+impl<L: SessionLocks> Asks for Asking<L> {
+    type Dial = L::Dial;
+
+    fn check(&self, entry: &Entry) -> Result<String> {
+        if entry.claim != Claim::MUTEX {
+            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
+            return Err(error.with("name", &entry.name).with("claim", entry.claim));
+        }
+        self.locks.key("enter", &entry.name).map(|_| String::new())
+    }
+
+    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let operation = if is_new { "enter" } else { "next" };
+        let (key, id) = (self.locks.key(operation, &due.place.name)?, due.place.request);
+        let is_in_doubt = match self.taken().entry(key.clone()) {
+            // Another place of this session has it, perhaps under another name.
+            MapEntry::Occupied(other) if *other.get() != id => {
+                return Ok((Tried::Busy(None), self.opening.clock.now()));
+            }
+            MapEntry::Occupied(_) => true,
+            MapEntry::Vacant(free) => {
+                free.insert(id);
+                false
+            }
+        };
+        let sent = self.opening.clock.now();
+        let taken = self.locks.take(connection, operation, &key, is_in_doubt).await;
+        let is_free = match &taken {
+            Ok(is_taken) => !is_taken,
+            Err(error) => !is_in_doubt && error.outcome() == Outcome::NotApplied,
+        };
+        if is_free {
+            self.taken().remove(&key);
+        }
+        Ok((if taken? { Tried::Granted(None) } else { Tried::Busy(None) }, sent))
+    }
+
+    /// The locks last as long as the connection, so its answer is that of all of them, unless it is with another process of the server.
+    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
+        let is_same = self.locks.process(connection).await? == self.process.load(Ordering::Acquire);
+        let is_lost = |place: &PlaceId| Ok::<_, Error>(!is_same || self.key_of("renew", place)?.is_none());
+        let lost = places.iter().map(is_lost).collect::<Result<Vec<bool>>>()?;
+        Ok(lost.iter().enumerate().filter(|(_, is_lost)| **is_lost).map(|(index, _)| index).collect())
+    }
+
+    async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
+        let mut left = 0;
+        for place in places {
+            let Some(key) = self.key_of(operation, place)? else { continue };
+            left += usize::from(self.locks.give_up(connection, operation, &key).await?);
+            self.taken().remove(&key);
+        }
+        Ok(left)
+    }
+}
+
+/// A session as its one connection sees it.
+struct SessionUser<L: SessionLocks>(Arc<Member<Asking<L>>>);
+
+impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
+    fn greet(self: Arc<Self>, connection: Arc<OnWire<L>>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move {
+            let member = &self.0;
+            // Nothing that was granted on another connection is there on this one.
+            member.lines.alive("connect")?;
+            if member.is_open() {
+                member.lines.end(Loss::Expired);
+                return member.lines.alive("connect").map(|()| None);
+            }
+            let sent = member.opening.clock.now();
+            let process = member.asks.locks.begin(&connection, member.opening.ttl).await?;
+            member.asks.process.store(process, Ordering::Release);
+            member.confirm(sent);
+            let chores = join(member.tries(&connection), L::watch(Arc::downgrade(&connection), Arc::clone(member)));
+            let chores: Chores = Box::pin(async move { ((), ()) = chores.await });
+            Ok(Some(chores))
+        })
+    }
+
+    fn disconnected(&self, _: u64) {
+        if self.0.is_open() {
+            self.0.lines.end(Loss::Expired);
+        }
+    }
+}
+
+impl<L: SessionLocks> Server for Locks<L> {
+    type Asks = Asking<L>;
+    type Listed = ();
+
+    fn capability(&self) -> &Capability {
+        self.locks.capability()
+    }
+
+    fn member(
+        &self,
+        opening: Opening,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Result<(Arc<Member<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
+        let trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: L::KIND };
+        let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());
+        let asking = Asking { locks, opening: opening.clone(), process: AtomicU64::new(0), taken };
+        let member = Member::new(asking, opening, trying, events);
+        let user = Arc::new(SessionUser(Arc::clone(&member)));
+        // Giving it up costs every lock, so it is not given up before they are over anyway.
+        let silence = member.opening.ttl * 2 / 3;
+        let link = L::Dial::reach(&self.config, user, Some(&member.opening), Some(silence));
+        Ok((member, link))
+    }
+
+    fn reader(&self) -> Arc<Reconnect<L::Dial>> {
+        L::Dial::reach(&self.config, Arc::new(Nobody), None, None)
+    }
+
+    async fn queue(&self, connection: &OnWire<L>, name: &Name, page: Page) -> Result<Queue> {
+        let contenders = self.locks.contenders(connection, &self.locks.key("queue", name)?).await?;
+        Ok(Queue::page_of(name.clone(), contenders, page))
+    }
+
+    async fn names(&self, connection: &OnWire<L>, (): (), prefix: &str) -> Result<(Vec<Name>, Option<()>)> {
+        let names = self.locks.names(connection).await?.into_iter();
+        Ok((names.filter(|name| name.as_str().starts_with(prefix)).collect(), None))
+    }
+}

@@ -1,0 +1,136 @@
+//! Whether the lock table that is there can be used, as far as that is the same on every server.
+
+use super::{Kind, LockTable};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The shortest column that has room for what a holder is known by.
+const HOLDER_LENGTH: i64 = 36;
+
+const NO_TABLE: &str = "the database has no such lock table: make it with `fencelock migrate` or with this statement, or name the one that there is (options `table` and `columns`)";
+const NO_COLUMN: &str =
+    "the lock table has no such column: say how key, holder and end are called there (option `columns`)";
+const NO_KEY: &str = "nothing keeps two rows of one key out of the lock table, so two clients would hold one lock: the column of the key must be unique by itself, in its whole length";
+const NO_ROOM: &str = "the column has no room for what a holder is known by, a UUID of 36 characters";
+
+/// A column as it is there.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// The name of its type.
+    pub(crate) kind: String,
+    /// The longest text that it takes, in characters; `None` for any.
+    pub(crate) longest: Option<i64>,
+    /// The digits behind the second that it keeps.
+    pub(crate) digits: u32,
+    /// What keeps two rows with one value in it out.
+    pub(crate) unique: Option<String>,
+}
+
+/// How a server speaks of tables.
+pub(crate) struct Words {
+    pub(crate) quoted: fn(&str) -> String,
+    /// Whether names of columns are the same whatever their letters' case.
+    pub(crate) ignores_case: bool,
+    /// The types that a key may have.
+    pub(crate) texts: &'static [&'static str],
+    /// The types that a holder may have besides.
+    pub(crate) holders: &'static [&'static str],
+    /// What is said of other ones.
+    pub(crate) no_text: &'static str,
+}
+
+/// The columns of a table that can be used, if their times can.
+pub(crate) struct Fit<'a> {
+    pub(crate) key: &'a Column,
+    pub(crate) holder: &'a Column,
+    pub(crate) end: &'a Column,
+    pub(crate) began: Option<&'a Column>,
+}
+
+impl Words {
+    /// The name of a table as it stands in a statement.
+    pub(crate) fn table(&self, of: &LockTable) -> String {
+        of.name.iter().map(|part| (self.quoted)(part)).collect::<Vec<_>>().join(".")
+    }
+
+    /// The statement that makes it, for types of these parameters: of key, holder and end, and of ShedLock's holder and times.
+    pub(crate) fn ddl(&self, of: &LockTable, tutorial: [&str; 3], shedlock: [&str; 3], rest: &str) -> String {
+        let columns: Vec<String> = of.columns.iter().map(|column| (self.quoted)(column)).collect();
+        let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };
+        let table = self.table(of);
+        let columns = match of.kind {
+            Kind::Tutorial => {
+                let [keys, holders, ends] = tutorial;
+                format!("{key} {keys} PRIMARY KEY, {holder} {holders} NOT NULL, {end} {ends}")
+            }
+            Kind::ShedLock { .. } => {
+                let ([keys, holders, times], began) = (shedlock, began.join(""));
+                format!(
+                    "{key} {keys} PRIMARY KEY, {end} {times} NOT NULL, {began} {times} NOT NULL, {holder} {holders} NOT NULL"
+                )
+            }
+        };
+        format!("CREATE TABLE IF NOT EXISTS {table} ({columns}){rest}")
+    }
+}
+
+impl LockTable {
+    /// An error about this table.
+    pub(crate) fn refuse(&self, kind: ErrorKind, message: &'static str) -> Error {
+        Error::new(kind, "connect", message).with("table", self.name.join("."))
+    }
+
+    /// The error of a table that is not there, which this statement makes.
+    pub(crate) fn missing(&self, statement: &str) -> Error {
+        self.refuse(ErrorKind::Layout, NO_TABLE).with("statement", statement)
+    }
+
+    /// An error about a column of it.
+    pub(crate) fn refuse_column(&self, column: &Column, message: &'static str) -> Error {
+        self.refuse(ErrorKind::Layout, message).with("column", &column.name).with("type", &column.kind)
+    }
+
+    /// Looks for its columns among those that are there, and refuses a table with which two clients could hold one lock.
+    pub(crate) fn fit<'a>(&self, there: &'a [Column], words: &Words) -> Result<Fit<'a>> {
+        let find = |name: &String| {
+            let missing = || {
+                let there: Vec<&str> = there.iter().map(|column| &*column.name).collect();
+                self.refuse(ErrorKind::Layout, NO_COLUMN).with("column", name).with("there", there.join(" "))
+            };
+            let is_it =
+                |column: &&Column| column.name == *name || words.ignores_case && column.name.eq_ignore_ascii_case(name);
+            there.iter().find(is_it).ok_or_else(missing)
+        };
+        let columns: Vec<&Column> = self.columns.iter().map(find).collect::<Result<_>>()?;
+        let &[key, holder, end, ref began @ ..] = columns.as_slice() else {
+            return Err(self.refuse(ErrorKind::Internal, "a lock table has three columns"));
+        };
+        if key.unique.is_none() {
+            let change = format!("ALTER TABLE {} ADD UNIQUE ({})", words.table(self), (words.quoted)(&key.name));
+            return Err(self.refuse_column(key, NO_KEY).with("statement", change));
+        }
+        let is_text = |column: &Column| words.texts.contains(&&*column.kind);
+        for (column, is_fit) in
+            [(key, is_text(key)), (holder, is_text(holder) || words.holders.contains(&&*holder.kind))]
+        {
+            if !is_fit {
+                return Err(self.refuse_column(column, words.no_text));
+            }
+        }
+        if holder.longest.is_some_and(|longest| longest < HOLDER_LENGTH) {
+            return Err(self.refuse_column(holder, NO_ROOM));
+        }
+        Ok(Fit { key, holder, end, began: began.first().copied() })
+    }
+}
+
+impl Column {
+    /// How many microseconds are to be added to a time, so that none that a column with fewer digits cuts or rounds is earlier than it was
+    /// meant.
+    pub(crate) fn unit(&self) -> Option<u32> {
+        (self.digits < 6).then(|| 10_u32.pow(6 - self.digits))
+    }
+
+    pub(crate) fn longest_key(&self) -> Option<usize> {
+        self.longest.and_then(|longest| usize::try_from(longest).ok())
+    }
+}

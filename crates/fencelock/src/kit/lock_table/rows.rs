@@ -1,0 +1,223 @@
+//! The rows of a lock table: what a server is asked about them, for a session and for those who look.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::LockTable;
+use super::holder::holder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::{Chores, Reach, User};
+use crate::kit::reconnect::{Dial, Reconnect};
+use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, Wire};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, SessionEvent, Store};
+use crate::time::Moment;
+
+const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
+
+/// How many rows one request for names looks at.
+const NAMES_PER_CALL: i64 = 1000;
+
+const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
+
+/// What requests are sent on.
+pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
+
+/// The rows of a lock table, as one server is asked about them.
+pub(crate) trait Rows: Send + Sync + 'static {
+    type Dial: Reach;
+
+    fn of(&self) -> &LockTable;
+
+    fn capability(&self) -> &'static Capability;
+
+    /// The longest key, in characters; `None` for any, or before the table is met.
+    fn longest(&self) -> Option<usize>;
+
+    /// Looks at the table that is there, and refuses one with which two clients could hold one lock.
+    fn meet(&self, connection: &OnWire<Self>, only_looks: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// Makes the row of this key ours for so many milliseconds, if it is missing, has expired or is ours.
+    fn take(
+        &self,
+        connection: &OnWire<Self>,
+        operation: &'static str,
+        row: (&str, &str),
+        ttl_ms: i64,
+    ) -> impl Future<Output = Result<Tried>> + Send;
+
+    /// Prolongs those of these rows that are ours and have not expired: which they are.
+    fn renew(
+        &self,
+        connection: &OnWire<Self>,
+        rows: (Vec<&str>, Vec<String>),
+        ttl_ms: i64,
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
+
+    /// Gives up those of these rows that are ours: how many there were.
+    fn leave(
+        &self,
+        connection: &OnWire<Self>,
+        operation: &'static str,
+        rows: (Vec<&str>, Vec<String>),
+    ) -> impl Future<Output = Result<usize>> + Send;
+
+    /// By whom the row of this key is held, if it is, and for how many milliseconds unless it is for ever.
+    fn held(
+        &self,
+        connection: &OnWire<Self>,
+        key: &str,
+    ) -> impl Future<Output = Result<Option<(String, Option<i64>)>>> + Send;
+
+    /// The next keys behind `from`, so many at most, and whether the row of each is held.
+    fn keys(
+        &self,
+        connection: &OnWire<Self>,
+        from: &str,
+        most: i64,
+    ) -> impl Future<Output = Result<Vec<(String, bool)>>> + Send;
+}
+
+/// The store with the locks of this table.
+pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
+    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
+}
+
+struct Tables<R: Rows> {
+    config: Arc<<R::Dial as Reach>::Config>,
+    table: Arc<R>,
+}
+
+impl<R: Rows> fmt::Debug for Tables<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} (table {})", self.config, self.table.of().name.join("."))
+    }
+}
+
+/// What the server is asked for one session.
+struct Asking<R> {
+    rows: Arc<R>,
+    opening: Opening,
+}
+
+impl<R> Asking<R> {
+    fn ttl_ms(&self) -> i64 {
+        i64::try_from(self.opening.ttl.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Keys and holders of places.
+fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
+    places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
+}
+
+impl<R: Rows> Asks for Asking<R> {
+    type Dial = R::Dial;
+
+    fn check(&self, entry: &Entry) -> Result<String> {
+        if entry.claim != Claim::MUTEX {
+            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
+            return Err(error.with("name", &entry.name).with("claim", entry.claim));
+        }
+        let longest = self.rows.longest().unwrap_or(usize::MAX);
+        if entry.name.as_str().chars().count() > longest {
+            let message = "the name is longer than the column of the key in the lock table";
+            let error = Error::new(ErrorKind::InvalidName, "enter", message);
+            return Err(error.with("name", &entry.name).with("characters at most", longest));
+        }
+        Ok(String::new())
+    }
+
+    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let operation = if is_new { "enter" } else { "next" };
+        let (holder, sent) = (holder(due.place.request), self.opening.clock.now());
+        let tried = self.rows.take(connection, operation, (due.place.name.as_str(), &holder), self.ttl_ms()).await?;
+        Ok((tried, sent))
+    }
+
+    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
+        let kept = self.rows.renew(connection, rows(places), self.ttl_ms()).await?;
+        Ok(kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
+    }
+
+    async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
+        self.rows.leave(connection, operation, rows(places)).await
+    }
+}
+
+/// A session as its connections see it.
+struct SessionUser<R: Rows>(Arc<Member<Asking<R>>>);
+
+impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
+    fn greet(self: Arc<Self>, connection: Arc<OnWire<R>>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move {
+            let sent = self.0.opening.clock.now();
+            self.0.asks.rows.meet(&connection, false).await?;
+            if !self.0.is_open() {
+                self.0.confirm(sent);
+            }
+            self.0.lines.connected();
+            Ok(Some(self.0.tries(&connection)))
+        })
+    }
+
+    fn disconnected(&self, _: u64) {
+        self.0.lines.disconnected();
+        self.0.lines.doubt();
+    }
+}
+
+/// Somebody who only looks.
+struct Reader<R>(Arc<R>);
+
+impl<R: Rows> User<OnWire<R>> for Reader<R> {
+    fn greet(self: Arc<Self>, connection: Arc<OnWire<R>>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move { self.0.meet(&connection, true).await.map(|()| None) })
+    }
+}
+
+impl<R: Rows> Server for Tables<R> {
+    type Asks = Asking<R>;
+    /// The last key that was looked at.
+    type Listed = String;
+
+    fn capability(&self) -> &Capability {
+        self.table.capability()
+    }
+
+    fn member(
+        &self,
+        opening: Opening,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Result<(Arc<Member<Asking<R>>>, Arc<Reconnect<R::Dial>>)> {
+        let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
+        let member = Member::new(asking, opening, TRYING, events);
+        let user = Arc::new(SessionUser(Arc::clone(&member)));
+        let link = R::Dial::reach(&self.config, user, Some(&member.opening), None);
+        Ok((member, link))
+    }
+
+    fn reader(&self) -> Arc<Reconnect<R::Dial>> {
+        R::Dial::reach(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
+    }
+
+    async fn queue(&self, connection: &OnWire<R>, name: &Name, page: Page) -> Result<Queue> {
+        let held = self.table.held(connection, name.as_str()).await?;
+        let holder = held.map(|(by, left)| self.table.of().contender(&by, left));
+        Ok(Queue::page_of(name.clone(), holder.into_iter().collect(), page))
+    }
+
+    async fn names(&self, connection: &OnWire<R>, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
+        let keys = self.table.keys(connection, &from, NAMES_PER_CALL).await?;
+        let held = keys.iter().filter(|(key, is_held)| *is_held && key.starts_with(prefix));
+        let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
+        // A key that is no text is shown as another one: where that begins no later page, there is none.
+        Ok((names, keys.into_iter().next_back().map(|(key, _)| key).filter(|last| *last != from)))
+    }
+}
