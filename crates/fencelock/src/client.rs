@@ -19,11 +19,9 @@ use crate::time::{Clock, SystemClock};
 
 /// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
 ///
-/// When the last clone and the last guard are gone, the client closes itself in the background; with
-/// [`Io::OwnThread`] that drop waits up to one second for releases under way, unless the client was closed before or its
-/// store is known to be out of reach. [`Client::close`] does it in the open. A
-/// client in a `static` is never dropped: what guards release at the very end of `main` is waited for by
-/// [`flush`](crate::flush).
+/// When the last clone and the last guard are gone, the client closes itself in the background. No drop ever waits, so a program that ends
+/// with one may end before the store was told; what was held there then goes with the session's ttl. The end of `main` awaits
+/// [`Client::close`], or calls [`flush`](crate::flush), which waits for all that was dropped, also where the client is in a `static`.
 ///
 /// In a child that a fork made without `exec`, the clients and guards of its parent do nothing: a guard says that it is lost, with
 /// [`Loss::Closed`](crate::Loss::Closed), dropping it or the client releases nothing, and every call is an error of [`ErrorKind::Closed`]. The

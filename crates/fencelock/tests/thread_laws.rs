@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fencelock::blocking;
-use fencelock::memory::MemoryStore;
+use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Page, Store};
 use fencelock::{Client, ErrorKind, Event, Guard, Io, Name, Observer};
 use support::{ms, on_one_thread, secs};
@@ -21,15 +21,30 @@ fn shared(store: &MemoryStore) -> Arc<dyn Store> {
 }
 
 #[test]
-fn a_guard_dropped_at_the_end_of_a_program_is_released() {
+fn what_is_dropped_at_the_end_of_a_program_is_waited_for_by_flush() {
     for _ in 0..200 {
         let store = MemoryStore::new();
         on_one_thread(async {
             let client = Client::builder().connect_store(shared(&store)).await.unwrap();
             let _guard = client.mutex("a").unwrap().acquire().await.unwrap();
         });
+        assert!(fencelock::flush(secs(180)));
         assert_eq!(store.census(), Default::default());
     }
+}
+
+#[test]
+fn the_drop_of_a_client_does_not_wait_for_what_it_started() {
+    let store = MemoryStore::new().another_process();
+    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let guard = client.mutex("a").unwrap().acquire().unwrap();
+    let late = store.delay_next(Operation::Leave);
+    drop((guard, client));
+    assert!(!fencelock::flush(Duration::ZERO), "the release is under way");
+    assert_eq!(store.census().places, 1);
+    late.release();
+    assert!(fencelock::flush(secs(180)));
+    assert_eq!(store.census(), Default::default());
 }
 
 /// Waits, without ever yielding, until so many are in the queue.

@@ -19,7 +19,7 @@ use crate::store::Tasks;
 #[non_exhaustive]
 pub enum Io {
     /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that
-    /// blocks or starves its runtime cannot stop renewals, a guard dropped at the end of `main` is released, and any
+    /// blocks or starves its runtime cannot stop renewals, a guard may be dropped after its runtime has ended, and any
     /// executor will do. What a store can answer at once (`memory:`, and `file:` where nobody is in the way) is asked for on the
     /// caller's own thread; everything else costs two wake-ups of a thread per call.
     #[default]

@@ -16,7 +16,6 @@ mod slot;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -30,9 +29,6 @@ use self::slot::SessionSlot;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Loss, Owner, RequestId, Store};
 use crate::time::Clock;
-
-/// The longest that the drop of the last handle waits for clean-up under way.
-const LAST_DROP_LIMIT: Duration = Duration::from_secs(1);
 
 /// What all handles of one client share.
 #[derive(Debug)]
@@ -161,15 +157,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Called when the last handle is gone: starts what [`Engine::close`] does, and where requests run on our own thread
-    /// waits for it a bounded time. A client that was closed was waited for by then, or given up; one whose store is known
-    /// to be out of reach would be waited for in vain.
+    /// Called when the last handle is gone: starts what [`Engine::close`] does, and waits for nothing.
     pub(crate) fn abandon(self: &Arc<Self>) {
         if self.is_closed() || self.spawner.is_elsewhere() {
             return;
         }
         self.closed.cancel();
-        let is_in_reach = self.current().is_some_and(|live| !live.is_suspect());
         let engine = Arc::clone(self);
         self.clean_up(async move {
             // What cannot be released by then goes with the session.
@@ -181,9 +174,6 @@ impl Engine {
             }
             let _ = engine.close_current().await;
         });
-        if is_in_reach && self.spawner.has_own_thread() && !io::on_own_thread() {
-            self.pending.wait_blocking(LAST_DROP_LIMIT);
-        }
     }
 
     /// Runs `work` in the background, counted.

@@ -15,8 +15,8 @@ static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 /// at most for `limit`, and says whether that came about. What begins later is not waited for. A client whose store is out of
 /// reach makes it `false`: its clean-up goes on for as long as its session may live.
 ///
-/// For the end of `main`, where a client is in a `static`: it is never dropped, so nothing else waits for what was released
-/// last. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime
+/// For the end of `main`: the drop of a guard or of a client starts its release and waits for nothing, and a client in a `static` is never
+/// dropped. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime
 /// with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): it would wait for `limit` in vain. On the library's own threads, in an
 /// observer, it does not wait: it says at once whether there is nothing to wait for.
 ///
@@ -89,7 +89,7 @@ impl Pending {
     }
 
     /// Blocks this thread until what is under way now has ended, at most for `limit`; says whether that came.
-    pub(crate) fn wait_blocking(&self, limit: Duration) -> bool {
+    fn wait_blocking(&self, limit: Duration) -> bool {
         self.wait_for_those_before(self.next(), limit)
     }
 
