@@ -66,8 +66,7 @@
 //! [retry](Error::is_retryable) may help. [`Error::is_contention`] says that others hold the lock, and
 //! [`Error::contention`] who; [`Error::is_outage`] says that the store is out of reach, for which there are a [`Breaker`] and, for each
 //! lock, [`OnOutage`]. A body under
-//! [`run`](Mutex::run) is dropped at its next await when the lock is lost; [`try_run`](Mutex::try_run) is for bodies that
-//! can fail themselves.
+//! [`run`](Mutex::run) is dropped at its next await when the lock is lost.
 //!
 //! # Stores and features
 //!

@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // Names of several stores, all or none.
     router.multi_lock(["pay/7", "cache/index"])?.acquire().await?.release().await?;
     drop(router);
+    assert!(fencelock::flush(std::time::Duration::from_secs(10)), "what was dropped is given back");
     std::fs::remove_dir_all(&own)?;
     println!("each name was locked in its own store, of {safe} and {fast}");
     Ok(())

@@ -44,9 +44,12 @@ impl<K> Guard<K> {
         Self(guard)
     }
 
-    /// Runs `body`, releases, and says whether the lock was held to the end. A release that fails goes on in the
-    /// background.
-    pub(super) fn run<T>(self, body: impl FnOnce(&Self) -> T) -> Result<T> {
+    /// Runs `body` under this guard and releases it. Blocking code cannot be stopped when the lock is lost: `body` asks
+    /// [`Guard::check`] itself. A release that fails goes on in the background.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lock was lost before `body` ended.
+    pub fn run<T>(self, body: impl FnOnce(&Self) -> T) -> Result<T> {
         let output = body(&self);
         self.check()?;
         match self.release() {

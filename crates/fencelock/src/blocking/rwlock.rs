@@ -41,14 +41,6 @@ impl RwLock {
         wait(self.0.try_read()).map(Guard::new)
     }
 
-    /// Takes the lock for reading, runs `body` under it, and releases it, as [`Mutex::run`](super::Mutex::run) does.
-    ///
-    /// # Errors
-    /// As [`Mutex::run`](super::Mutex::run).
-    pub fn run_read<T>(&self, body: impl FnOnce(&ReadGuard) -> T) -> Result<T> {
-        self.read()?.run(body)
-    }
-
     /// Takes the lock for writing, waiting as long as [`RwLock::timeout`] allows.
     ///
     /// # Errors
@@ -71,13 +63,5 @@ impl RwLock {
     /// As [`crate::RwLock::try_write`].
     pub fn try_write(&self) -> Result<WriteGuard> {
         wait(self.0.try_write()).map(Guard::new)
-    }
-
-    /// Takes the lock for writing, runs `body` under it, and releases it, as [`Mutex::run`](super::Mutex::run) does.
-    ///
-    /// # Errors
-    /// As [`Mutex::run`](super::Mutex::run).
-    pub fn run_write<T>(&self, body: impl FnOnce(&WriteGuard) -> T) -> Result<T> {
-        self.write()?.run(body)
     }
 }

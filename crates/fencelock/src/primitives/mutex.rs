@@ -9,7 +9,7 @@ use super::lock::{Lock, options};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
 use crate::engine::hold::Hold;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -96,6 +96,18 @@ impl Mutex {
     /// Acquires the lock, runs `body` under it, and releases it, however `body` ends. When this returns after `body` came to
     /// its end, the lock has been given back, unless the store did not confirm that within the request deadline.
     ///
+    /// The result is what `body` came to. A body that can fail gives a `Result` inside of it, as `tokio::time::timeout` does: `??`.
+    ///
+    /// ```
+    /// # async fn charge() -> Result<u32, std::io::Error> { Ok(7) }
+    /// # async fn f(client: &fencelock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let paid = client.mutex("order/7")?.run(async |_guard| charge().await).await??;
+    /// # assert_eq!(paid, 7); Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # f(&fencelock::Client::connect("memory:").await?).await })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// When the lock is lost, or not valid any more (the safety margin is reached), `body` is dropped at its next await and
     /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That cannot stop blocking code or requests already sent: pass the guard's
     /// token to the resource.
@@ -112,21 +124,5 @@ impl Mutex {
         Fut: Future<Output = T>,
     {
         self.acquire().await?.run(body).await
-    }
-
-    /// Like [`Mutex::run`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
-    ///
-    /// # Errors
-    /// What the body returned; otherwise as [`Mutex::run`], turned into `E`.
-    ///
-    /// # Cancel safety
-    /// As [`Mutex::run`].
-    pub async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnOnce(Guard) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: From<Error>,
-    {
-        self.run(body).await?
     }
 }

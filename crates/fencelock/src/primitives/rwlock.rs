@@ -1,6 +1,5 @@
 //! The read-write lock: readers together, or one writer.
 
-use std::future::Future;
 use std::time::Duration;
 
 use super::kind::{Reading, Writing};
@@ -8,7 +7,7 @@ use super::lock::{Lock, options};
 use super::{Guard, GuardError};
 use crate::client::Client;
 use crate::engine::acquire::Wait;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
 
@@ -24,7 +23,8 @@ pub type WriteGuard = Guard<Writing>;
 /// way: two readers that both waited for the other to leave would wait for ever, and those behind a reader have counted
 /// on its weight. Release, take it for writing, and look again at what was read.
 ///
-/// Only a writer's token rises; see [`Guard::token`].
+/// Only a writer's token rises; see [`Guard::token`]. Work that ends by itself when the lock is lost goes into [`Guard::run`]:
+/// `page.read().await?.run(async |_| …).await?`.
 ///
 /// # Fairness
 /// First come, first served between readers and writers, where [`Capability::order`](crate::Capability) says so: a
@@ -122,68 +122,6 @@ impl RwLock {
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn try_write(&self) -> Result<WriteGuard> {
         self.lock.acquire_as(Claim::WRITER, Wait::No).await
-    }
-
-    /// Takes the lock for reading, runs `body` under it, and releases it; see [`Mutex::run`](crate::Mutex::run).
-    ///
-    /// # Errors
-    /// As [`Mutex::run`](crate::Mutex::run).
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `body` and releases the lock in the background.
-    pub async fn run_read<T, F, Fut>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(ReadGuard) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        self.read().await?.run(body).await
-    }
-
-    /// Like [`RwLock::run_read`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
-    ///
-    /// # Errors
-    /// What the body returned; otherwise as [`RwLock::run_read`], turned into `E`.
-    ///
-    /// # Cancel safety
-    /// As [`RwLock::run_read`].
-    pub async fn try_run_read<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnOnce(ReadGuard) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: From<Error>,
-    {
-        self.run_read(body).await?
-    }
-
-    /// Takes the lock for writing, runs `body` under it, and releases it; see [`Mutex::run`](crate::Mutex::run).
-    ///
-    /// # Errors
-    /// As [`Mutex::run`](crate::Mutex::run).
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `body` and releases the lock in the background.
-    pub async fn run_write<T, F, Fut>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(WriteGuard) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        self.write().await?.run(body).await
-    }
-
-    /// Like [`RwLock::run_write`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
-    ///
-    /// # Errors
-    /// What the body returned; otherwise as [`RwLock::run_write`], turned into `E`.
-    ///
-    /// # Cancel safety
-    /// As [`RwLock::run_write`].
-    pub async fn try_run_write<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnOnce(WriteGuard) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: From<Error>,
-    {
-        self.run_write(body).await?
     }
 }
 

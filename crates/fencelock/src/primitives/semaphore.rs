@@ -117,20 +117,4 @@ impl Semaphore {
     {
         self.acquire().await?.run(body).await
     }
-
-    /// Like [`Semaphore::run`], for a body that can fail: the lock's errors become the body's. The lock is given back either way.
-    ///
-    /// # Errors
-    /// What the body returned; otherwise as [`Semaphore::run`], turned into `E`.
-    ///
-    /// # Cancel safety
-    /// As [`Semaphore::run`].
-    pub async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnOnce(PermitGuard) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: From<Error>,
-    {
-        self.run(body).await?
-    }
 }

@@ -64,16 +64,7 @@ impl Writer {
         F: FnOnce(WriteGuard) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.0.run_write(body).await
-    }
-
-    async fn try_run<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnOnce(WriteGuard) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: From<fencelock::Error>,
-    {
-        self.0.try_run_write(body).await
+        self.0.write().await?.run(body).await
     }
 }
 
@@ -92,8 +83,8 @@ fn readers_hold_together_and_a_writer_alone() {
         assert_eq!(hers.try_read().await.unwrap_err().kind(), ErrorKind::Busy);
         assert_eq!(hers.try_write().await.unwrap_err().kind(), ErrorKind::Busy);
         writer.release().await.unwrap();
-        assert!(hers.run_read(|guard| async move { guard.check().is_ok() }).await.unwrap());
-        assert!(hers.run_write(|guard| async move { guard.check().is_ok() }).await.unwrap());
+        assert!(hers.read().await.unwrap().run(async |guard| guard.check().is_ok()).await.unwrap());
+        assert!(hers.write().await.unwrap().run(async |guard| guard.check().is_ok()).await.unwrap());
         world.assert_no_place_is_left().await;
     });
 }
@@ -288,7 +279,7 @@ fn a_body_may_downgrade_the_guard_that_it_was_lent() {
             page.try_read().await.unwrap().release().await.unwrap();
             reading.check().is_ok()
         };
-        assert!(process.client.rwlock("page").unwrap().run_write(body).await.unwrap());
+        assert!(process.client.rwlock("page").unwrap().write().await.unwrap().run(body).await.unwrap());
         world.assert_no_place_is_left().await;
     });
 }
@@ -329,9 +320,9 @@ fn code_that_blocks_reads_and_writes_too() {
     drop(two);
     one.release().unwrap();
     let reading = page.write().unwrap().downgrade().unwrap();
-    assert!(page.run_read(|guard| guard.check().is_ok()).unwrap());
+    assert!(page.read().unwrap().run(|guard| guard.check().is_ok()).unwrap());
     drop(reading);
-    assert!(page.run_write(|guard| guard.check().is_ok()).unwrap());
+    assert!(page.write().unwrap().run(|guard| guard.check().is_ok()).unwrap());
     client.close().unwrap();
 }
 

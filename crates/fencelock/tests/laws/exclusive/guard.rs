@@ -262,23 +262,21 @@ fn a_release_dropped_half_way_goes_on() {
 }
 
 #[test]
-fn a_body_that_fails_gives_the_lock_back_and_the_locks_own_errors_become_the_bodys() {
+fn a_body_that_fails_gives_the_lock_back_and_its_error_is_apart_from_the_locks() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;
         let lock = whole(&process.client, "a").unwrap();
-        let failed: Result<(), Box<dyn std::error::Error>> = lock.try_run(async |_| Err("no stock".into())).await;
-        assert_eq!(failed.unwrap_err().to_string(), "no stock");
+        let failed = lock.run(async |_| Err::<(), _>("no stock")).await.unwrap();
+        assert_eq!(failed, Err("no stock"));
         world.assert_no_place_is_left().await;
         let store = process.store.clone();
-        let lost: Result<(), Box<dyn std::error::Error>> = lock
-            .try_run(async |guard| {
-                store.expire_sessions();
-                guard.lost().await;
-                std::future::pending().await
-            })
-            .await;
-        let lost = lost.unwrap_err().downcast::<fencelock::Error>().unwrap();
+        let body = async |guard: Guard<_>| -> Result<(), &str> {
+            store.expire_sessions();
+            guard.lost().await;
+            std::future::pending().await
+        };
+        let lost = lock.run(body).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Lost);
     });
 }
