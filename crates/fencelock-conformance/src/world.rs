@@ -14,7 +14,7 @@ use fencelock::store::{
     Capability, Entered, Entry, Grant, Left, Opened, Opening, Order, Owner, Page, Place, PlaceId, Queue, RequestId,
     Session, Standing, Tokens,
 };
-use fencelock::{Claim, Clock, Error, GuardError, Moment, Name, SystemClock};
+use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
 use futures_core::future::BoxFuture;
 use futures_util::TryStreamExt;
 
@@ -39,12 +39,6 @@ impl fmt::Display for Fault {
             Self::Broken(what) => write!(f, "broken: {what}"),
             Self::Inapplicable(why) => write!(f, "inapplicable: {why}"),
         }
-    }
-}
-
-impl<G> From<GuardError<G>> for Fault {
-    fn from(failed: GuardError<G>) -> Self {
-        Error::from(failed).into()
     }
 }
 

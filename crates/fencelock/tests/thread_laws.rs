@@ -178,7 +178,7 @@ fn a_client_of_one_runtime_says_so_on_another() {
     let ran = Cell::new(false);
     let elsewhere = async |guard: Guard, spare: Guard| {
         let name = Name::new("a").unwrap();
-        let failed = guard.release().await.unwrap_err();
+        let failed = guard.release_or_keep().await.unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::Config, "{failed}");
         let errors = [
             client.mutex("b").unwrap().acquire().await.unwrap_err(),

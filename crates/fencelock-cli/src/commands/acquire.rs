@@ -240,7 +240,7 @@ impl Keep {
                 _ = stop.recv() => {}
             }
         }
-        guard.release().await.map_err(|failed| Failure::from(fencelock::Error::from(failed)))?;
+        guard.release().await?;
         Ok(0)
     }
 

@@ -118,7 +118,7 @@ impl Note {
             Some(value) => guard.write_note(value, self.ttl).await?,
             None => guard.delete_note().await?,
         }
-        guard.release().await.map_err(|failed| Failure::from(fencelock::Error::from(failed)))
+        Ok(guard.release().await?)
     }
 
     /// The holder of the lock that this command runs under, if it does: a `fencelock run` around it, or a keeper for a process around it.

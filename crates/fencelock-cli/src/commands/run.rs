@@ -557,7 +557,7 @@ impl Run {
     /// Gives the lock back. A store that cannot do it for the moment is asked again for one request deadline, or until we are asked to end;
     /// then there is no answer.
     async fn give_back(&self, guard: MultiGuard, signals: &mut Signals) -> Option<Released> {
-        let mut releasing = pin!(guard.release());
+        let mut releasing = pin!(guard.release_or_keep());
         tokio::select! {
             biased;
             released = &mut releasing => Some(released),

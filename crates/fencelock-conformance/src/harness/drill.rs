@@ -172,7 +172,7 @@ impl Drill {
         for lock in 0..self.locks {
             let whole = Lock::new(&client, &lock_name(lock), self.uses.whole(lock)).map_err(in_words)?;
             let held = whole.acquire_within(self.patience).await.map_err(in_words)?;
-            held.into_any().release().await.map_err(|failed| in_words(failed.into()))?;
+            held.into_any().release().await.map_err(in_words)?;
         }
         // A request that a worker sent just before it was killed may come about later, and is there as long as its session.
         let start = Instant::now();

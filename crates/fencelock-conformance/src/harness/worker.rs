@@ -337,7 +337,7 @@ impl Task<'_> {
 
     /// Goes on as a reader in the writer's place: another section, which took its place when the writer did.
     async fn downgrade(&mut self, guard: WriteGuard, place: &Place) -> Result<(), Failure> {
-        let reading = match guard.downgrade().await {
+        let reading = match guard.downgrade_or_keep().await {
             Ok(reading) => reading,
             Err(failed) => {
                 self.bear(failed.error())?;
@@ -368,7 +368,7 @@ impl Task<'_> {
     async fn release<K>(&self, mut guard: Guard<K>) -> Result<(), Failure> {
         let mut pauses = Pauses::new();
         loop {
-            let failed = match guard.release().await {
+            let failed = match guard.release_or_keep().await {
                 Ok(()) => return Ok(self.log(LogEvent::Gone)?),
                 Err(failed) if failed.kind() == ErrorKind::Lost => return Ok(()),
                 Err(failed) => failed,

@@ -106,7 +106,7 @@ pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_ent
     let page = name("page")?;
     let writing = holds.rwlock(&page)?.write().await?;
     let (token, again) = (writing.token(), writing.reenter()?);
-    let Err(refused) = writing.downgrade().await else {
+    let Err(refused) = writing.downgrade_or_keep().await else {
         return Err(Fault::Broken("a writer that was entered again was made a reader".to_owned()));
     };
     demand!(refused.error().kind() == ErrorKind::Config, "a refused downgrade says {}", refused.error());

@@ -205,7 +205,7 @@ fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
 /// that fails says so, and has forgotten nothing.
 async fn release<K>(mut guard: Guard<K>) {
     let start = Instant::now();
-    while let Err(failed) = guard.release().await {
+    while let Err(failed) = guard.release_or_keep().await {
         assert!(failed.error().is_retryable() && start.elapsed() < PATIENCE, "a release: {failed}");
         guard = failed.into_guard();
     }

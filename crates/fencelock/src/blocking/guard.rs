@@ -31,9 +31,17 @@ impl WriteGuard {
     ///
     /// # Errors
     /// As [`crate::WriteGuard::downgrade`].
-    pub fn downgrade(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
+    pub fn downgrade(self) -> Result<ReadGuard> {
+        Ok(self.downgrade_or_keep()?)
+    }
+
+    /// As [`WriteGuard::downgrade`], and the error has the guard.
+    ///
+    /// # Errors
+    /// As [`crate::WriteGuard::downgrade_or_keep`].
+    pub fn downgrade_or_keep(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
         match may_block() {
-            Ok(()) => block_on(self.0.downgrade()).map(Guard).map_err(|failed| failed.map(Guard)),
+            Ok(()) => block_on(self.0.downgrade_or_keep()).map(Guard).map_err(|failed| failed.map(Guard)),
             Err(error) => Err(GuardError::new(error, Guard(self.0.become_kind()))),
         }
     }
@@ -53,7 +61,7 @@ impl<K> Guard<K> {
         let output = body(&self);
         self.check()?;
         match self.release() {
-            Err(failed) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error),
             _ => Ok(output),
         }
     }
@@ -126,9 +134,17 @@ impl<K> Guard<K> {
     ///
     /// # Errors
     /// As [`crate::Guard::release`].
-    pub fn release(self) -> Result<(), GuardError<Self>> {
+    pub fn release(self) -> Result<()> {
+        Ok(self.release_or_keep()?)
+    }
+
+    /// As [`Guard::release`], and the error has the guard.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::release_or_keep`].
+    pub fn release_or_keep(self) -> Result<(), GuardError<Self>> {
         match may_block() {
-            Ok(()) => block_on(self.0.release()).map_err(|failed| failed.map(Self)),
+            Ok(()) => block_on(self.0.release_or_keep()).map_err(|failed| failed.map(Self)),
             Err(error) => Err(GuardError::new(error, self)),
         }
     }

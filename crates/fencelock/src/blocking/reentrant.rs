@@ -12,7 +12,6 @@ use super::{Guard, wait};
 use crate::engine::hold::{GuardState, Hold};
 use crate::error::Result;
 use crate::name::Name;
-use crate::primitives::GuardError;
 use crate::token::FencingToken;
 
 /// A mutex that the thread which holds it may take again; each guard is given back on its own, and the last one
@@ -169,7 +168,7 @@ impl ReentrantGuard {
     ///
     /// # Errors
     /// As [`crate::Guard::release`].
-    pub fn release(self) -> Result<(), GuardError<Self>> {
-        self.guard.release().map_err(|failed| failed.map(Self::new))
+    pub fn release(self) -> Result<()> {
+        self.guard.release()
     }
 }

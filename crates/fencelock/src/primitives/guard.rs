@@ -213,13 +213,23 @@ impl<K> Guard<K> {
     /// starts, or hands over to another one) is asked again until one request deadline is over.
     ///
     /// # Errors
-    /// [`GuardError`] has the guard, so that the release can be tried again: a failed release forgets nothing, and nothing renews the lock
-    /// meanwhile. Its kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have
-    /// overlapped with others. Otherwise it is whatever the store says.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have overlapped with others.
+    /// Otherwise whatever the store says: the release goes on in the background then, and nothing renews the lock meanwhile.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
-    pub async fn release(self) -> Result<(), GuardError<Self>> {
+    pub async fn release(self) -> Result<()> {
+        Ok(self.release_or_keep().await?)
+    }
+
+    /// As [`Guard::release`], for who tries a failed release again by itself: the error has the guard. A failed release forgets nothing.
+    ///
+    /// # Errors
+    /// [`GuardError`], of the same kinds.
+    ///
+    /// # Cancel safety
+    /// As [`Guard::release`].
+    pub async fn release_or_keep(self) -> Result<(), GuardError<Self>> {
         let released = self.give_up().await;
         released.map_err(|error| GuardError::new(error, self))
     }

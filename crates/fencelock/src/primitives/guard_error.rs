@@ -5,9 +5,10 @@ use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// A release or a downgrade that failed, and the guard that is left.
+/// A release or a downgrade that failed, and the guard that is left: for who asked to keep it, by
+/// [`Guard::release_or_keep`](crate::Guard::release_or_keep) and its like.
 ///
-/// Turned into an [`Error`], as `?` does, it drops the guard, which releases the lock in the background.
+/// Turned into an [`Error`], as `?` does in a function of this crate's `Result`, it drops the guard, which releases the lock in the background.
 #[derive(Debug)]
 pub struct GuardError<G> {
     error: Error,

@@ -130,14 +130,25 @@ impl WriteGuard {
     /// nobody gets in between. Keeps the token, and every limit of time.
     ///
     /// # Errors
-    /// [`GuardError`] always has the guard that is left, as a reader's: whether others read already is not certain
-    /// then, but nobody writes. Its kind is [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) while another guard of the hold ([`Guard::reenter`]) relies on
-    /// writing; otherwise it is whatever the store went on to say until retrying was over.
+    /// writing; otherwise whatever the store went on to say until retrying was over. This guard is given back then, as by a drop.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
-    pub async fn downgrade(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        Ok(self.downgrade_or_keep().await?)
+    }
+
+    /// As [`WriteGuard::downgrade`], for who goes on after a failure: the error has the guard.
+    ///
+    /// # Errors
+    /// [`GuardError`], of the same kinds, always has the guard that is left, as a reader's: whether others read already is not certain
+    /// then, but nobody writes.
+    ///
+    /// # Cancel safety
+    /// As [`WriteGuard::downgrade`].
+    pub async fn downgrade_or_keep(self) -> Result<ReadGuard, GuardError<ReadGuard>> {
         let lightened = self.lighten(Claim::READER).await;
         let guard = self.become_kind();
         match lightened {

@@ -10,7 +10,7 @@ use futures_util::stream;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::primitives::{Guard, GuardError, Mutex};
+use crate::primitives::{Guard, Mutex};
 use crate::store::{Loss, Note, Owner};
 use crate::token::FencingToken;
 
@@ -242,7 +242,7 @@ impl Leader {
         self.check()?;
         let name = self.guard.name().clone();
         match (self.resign().await, output) {
-            (Err(failed), _) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
+            (Err(error), _) if error.kind() == ErrorKind::Lost => Err(error),
             (_, Some(output)) => Ok(output),
             (_, None) => {
                 let message = "leadership could not be renewed, and was resigned before it became uncertain";
@@ -254,16 +254,15 @@ impl Leader {
     /// Resigns: the next candidate leads at once. Our address is deleted, where we gave one.
     ///
     /// # Errors
-    /// As [`Guard::release`], with what is left of the leadership.
+    /// As [`Guard::release`].
     ///
     /// # Cancel safety
     /// Dropping the future resigns in the background.
-    pub async fn resign(self) -> Result<(), GuardError<Self>> {
-        let has_address = self.has_address;
-        if has_address && self.guard.delete_note().await.is_err() {
+    pub async fn resign(self) -> Result<()> {
+        if self.has_address && self.guard.delete_note().await.is_err() {
             // It is of a term that ends now, which observers see.
         }
-        self.guard.release().await.map_err(|failed| failed.map(|guard| Self { guard, has_address }))
+        self.guard.release().await
     }
 
     /// The guard underneath, for code that takes one.

@@ -267,13 +267,23 @@ impl MultiGuard {
     /// Gives all locks back, at the same time.
     ///
     /// # Errors
-    /// [`GuardError`] has those that could not be given back, so that the release can be tried again. Its kind is [`ErrorKind::Lost`] when
-    /// one of them was lost before; otherwise it is whatever the store says. See [`Guard::release`].
+    /// [`ErrorKind::Lost`] when one of them was lost before; otherwise whatever the store says. See [`Guard::release`].
     ///
     /// # Cancel safety
     /// Dropping the future releases the locks in the background.
-    pub async fn release(self) -> Result<(), GuardError<Self>> {
-        let released = join_all(self.guards.into_iter().map(Guard::release)).await;
+    pub async fn release(self) -> Result<()> {
+        Ok(self.release_or_keep().await?)
+    }
+
+    /// As [`MultiGuard::release`], for who tries a failed release again by itself: the error has those that could not be given back.
+    ///
+    /// # Errors
+    /// [`GuardError`], of the same kinds.
+    ///
+    /// # Cancel safety
+    /// As [`MultiGuard::release`].
+    pub async fn release_or_keep(self) -> Result<(), GuardError<Self>> {
+        let released = join_all(self.guards.into_iter().map(Guard::release_or_keep)).await;
         let (mut errors, mut guards) = (Vec::new(), Vec::new());
         for failed in released.into_iter().filter_map(Result::err) {
             let guard_error = failed.map(|guard| guards.push(guard));
@@ -307,7 +317,7 @@ impl MultiGuard {
         // The state looks at the clock: a body that blocked past the margin was not told by the select.
         self.check()?;
         match (self.release().await, output) {
-            (Err(failed), _) if failed.kind() == ErrorKind::Lost => Err(failed.into()),
+            (Err(error), _) if error.kind() == ErrorKind::Lost => Err(error),
             // A release that failed otherwise goes on in the background once the guard is dropped.
             (_, Some(output)) => Ok(output),
             (_, None) => Err(Error::new(ErrorKind::Lost, "multi-lock", "one of the locks was lost")),

@@ -157,7 +157,7 @@ fn the_loss_of_one_is_the_loss_of_all_and_names_it() {
         assert!(error.kind() == ErrorKind::Lost && error.to_string().contains("name b"), "{error}");
         assert_eq!(all.lost_guard().unwrap().name().as_str(), "b");
         assert!(!is_free(&other.client, "a").await, "the others are held until the guard is gone");
-        let failed = all.release().await.unwrap_err();
+        let failed = all.release_or_keep().await.unwrap_err();
         assert_eq!((failed.kind(), failed.into_guard().guards().len()), (ErrorKind::Lost, 1));
         assert!(is_free(&other.client, "a").await && is_free(&other.client, "c").await);
     });

@@ -124,7 +124,7 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
                 tokio::task::yield_now().await;
                 inside[number % names].fetch_sub(1, Ordering::SeqCst);
                 // One that fails is done in the background.
-                if let Err(error) = guard.release().await.map_err(Error::from)
+                if let Err(error) = guard.release().await
                     && !error.is_retryable()
                 {
                     return error.to_string();

@@ -41,7 +41,7 @@ async fn one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one() {
         let waiting = acquiring(&other, "job");
         until_queued(&other, "job", 2).await;
         link.proxy.cut_after(bytes, Way::Down);
-        while let Err(failed) = guard.release().await {
+        while let Err(failed) = guard.release_or_keep().await {
             assert!(failed.error().is_retryable(), "after {bytes} bytes: {failed}");
             guard = failed.into_guard();
         }
@@ -87,7 +87,7 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
         let writing = tokio::spawn(async move { writers.write().await });
         until_queued(&other, "page", 3).await;
         link.proxy.cut_after(bytes, Way::Down);
-        let mut reader = match writer.downgrade().await {
+        let mut reader = match writer.downgrade_or_keep().await {
             Ok(reader) => reader,
             Err(failed) => {
                 assert!(failed.error().is_retryable(), "after {bytes} bytes: {}", failed.error());
@@ -95,7 +95,7 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
             }
         };
         assert!(!writing.is_finished(), "a writer was let in beside a reader");
-        while let Err(failed) = reader.release().await {
+        while let Err(failed) = reader.release_or_keep().await {
             assert!(failed.error().is_retryable(), "{failed}");
             reader = failed.into_guard();
         }

@@ -161,7 +161,7 @@ async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays
         let waits = waiting_behind(&client).await;
         let before = proxy.cuts();
         proxy.cut_after(bytes, Way::Down);
-        while let Err(failed) = guard.release().await {
+        while let Err(failed) = guard.release_or_keep().await {
             assert!(failed.error().is_retryable(), "after {bytes} bytes: {failed}");
             guard = failed.into_guard();
         }

@@ -88,7 +88,7 @@ async fn a_release_that_is_denied_says_so_and_forgets_nothing() {
     lab.hands.set_acl(&lab.path("job"), &[acl], None).await.unwrap();
     let client = lab.client("").await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    let failed = guard.release().await.unwrap_err();
+    let failed = guard.release_or_keep().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Denied);
     assert_eq!(lab.children("job").await.len(), 1);
     let busy = client.mutex("job").unwrap().try_acquire().await.unwrap_err();

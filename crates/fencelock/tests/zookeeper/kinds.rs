@@ -214,7 +214,7 @@ async fn a_downgrade_after_the_loss_says_so_and_leaves_nothing() {
         let writer = client.rwlock("page").unwrap().write().await.unwrap();
         let node = lab.children("page").await.remove(0);
         lab.delete(&format!("page/{node}")).await;
-        let failed = writer.downgrade().await.unwrap_err();
+        let failed = writer.downgrade_or_keep().await.unwrap_err();
         assert_eq!(failed.error().kind(), ErrorKind::Lost, "{failed}");
         assert_eq!(soon(failed.into_guard().lost()).await, Loss::Removed);
         lab.until_queued("page", 0).await;

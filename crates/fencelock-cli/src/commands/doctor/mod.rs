@@ -169,7 +169,7 @@ fn refused(failure: &Failure) -> Finding {
 impl Report {
     /// Takes a lock and gives it back, times requests, and looks at what the store promises.
     async fn try_a_lock(&mut self, client: &Client) -> Outcome<()> {
-        let taken = async { client.mutex(LOCK)?.try_acquire().await?.release().await.map_err(fencelock::Error::from) };
+        let taken = async { client.mutex(LOCK)?.try_acquire().await?.release().await };
         match taken.await {
             Ok(()) => {}
             Err(error) if error.is_outage() => return Err(error.into()),

@@ -111,7 +111,7 @@ fn a_loss_is_final_although_the_store_comes_back() {
         process.store.heal();
         world.advance(secs(5)).await;
         assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
-        let failed = guard.release().await.unwrap_err();
+        let failed = guard.release_or_keep().await.unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::Lost);
         world.assert_no_place_is_left().await;
         let again = whole(&process.client, "a").unwrap().acquire().await.unwrap();
@@ -169,7 +169,7 @@ async fn release_unanswered<K: Send + Sync + 'static>(
     guard: Guard<K>,
 ) -> GuardError<Guard<K>> {
     process.store.lose_next_reply(Operation::Leave);
-    let releasing = tokio::spawn(guard.release());
+    let releasing = tokio::spawn(guard.release_or_keep());
     settle().await;
     process.store.partition();
     world.advance(ms(3400)).await;
@@ -219,7 +219,7 @@ fn a_release_that_the_session_does_not_outlive_says_that_the_lock_was_lost() {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap().into_any();
         process.store.partition();
         let release = async |guard: AnyGuard| {
-            let releasing = tokio::spawn(guard.release());
+            let releasing = tokio::spawn(guard.release_or_keep());
             world.advance(ms(3400)).await;
             let failed = releasing.await.unwrap().unwrap_err();
             (failed.kind(), failed.into_guard())
@@ -525,7 +525,7 @@ fn a_release_that_finds_its_grant_broken_says_why() {
         let front = other.client.queue(guard.name()).await.unwrap().contenders[0].clone();
         // Nobody has told the holder yet: nothing else ran.
         assert!(other.client.break_grant(guard.name(), &front, "stuck").now_or_never().unwrap().unwrap());
-        let error = guard.release().await.unwrap_err();
+        let error = guard.release_or_keep().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(error.to_string().contains("stuck"), "{error}");
         assert_eq!(error.into_guard().lost().await, Loss::Broken);
