@@ -59,14 +59,14 @@ impl Drop for Lifeline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not. `None` where nothing
+    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not: [`Duration::MAX`] where nothing
     /// expires (`file:`).
-    Confirmed(Option<Duration>),
+    Confirmed(Duration),
     /// A renewal is overdue; locks are valid for this long.
-    Suspect(Option<Duration>),
+    Suspect(Duration),
     /// The store refuses to renew the session, or to open one, for a reason that no retry helps with, as a password that was changed:
     /// [`Event::RenewalFailed`](crate::Event::RenewalFailed) and the next acquire tell it. Locks are valid for this long.
-    Refused(Option<Duration>),
+    Refused(Duration),
     /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,
     /// The client was closed.
@@ -213,11 +213,11 @@ impl Client {
         }
         let now = self.engine.clock.now();
         match self.engine.current() {
-            None if self.engine.is_refused() => Health::Refused(Some(Duration::ZERO)),
+            None if self.engine.is_refused() => Health::Refused(Duration::ZERO),
             None => Health::NoSession,
-            Some(live) if live.refusal().is_some() => Health::Refused(live.safe_until().left(now)),
-            Some(live) if live.is_suspect() => Health::Suspect(live.safe_until().left(now)),
-            Some(live) => Health::Confirmed(live.safe_until().left(now)),
+            Some(live) if live.refusal().is_some() => Health::Refused(live.safe_until().since(now)),
+            Some(live) if live.is_suspect() => Health::Suspect(live.safe_until().since(now)),
+            Some(live) => Health::Confirmed(live.safe_until().since(now)),
         }
     }
 

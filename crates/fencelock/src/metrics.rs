@@ -201,7 +201,7 @@ impl Observer for Metrics {
             Event::SessionOpened => self.count("fencelock_sessions_opened_total"),
             Event::SessionLost { .. } => self.count("fencelock_sessions_lost_total"),
             Event::Suspect => self.count("fencelock_suspect_total"),
-            Event::Renewed { left: Some(left) } => {
+            Event::Renewed { left } if left < Duration::MAX => {
                 histogram!("fencelock_renewal_margin_seconds", self.labels([])).record(left);
             }
             Event::Waiting { name, .. } => self.waits(name),
@@ -238,7 +238,7 @@ impl Observer for Metrics {
                 counter!("fencelock_clean_up_failures_total", self.class_label(name)).increment(1);
                 self.failed(error);
             }
-            Event::Renewed { left: None }
+            Event::Renewed { .. }
             | Event::Confirmed
             | Event::Woken { granted: false, .. }
             | Event::Requeued { .. }

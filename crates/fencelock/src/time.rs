@@ -42,11 +42,6 @@ impl Moment {
         Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long it is until then; `None` for [`Moment::NEVER`].
-    pub(crate) fn left(self, now: Self) -> Option<Duration> {
-        (self != Self::NEVER).then(|| self.since(now))
-    }
-
     /// How long after `earlier` this is; zero when it is not. [`Duration::MAX`] for [`Moment::NEVER`].
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

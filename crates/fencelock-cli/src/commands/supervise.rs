@@ -52,7 +52,7 @@ impl Limits {
 
     /// Whether the lock of `guard` is lost, or will be soon because no renewal comes through.
     pub(super) fn are_reached_by(&self, guard: &MultiGuard) -> bool {
-        guard.remaining().is_some_and(|left| left <= self.reserve)
+        guard.remaining() <= self.reserve
     }
 }
 
@@ -312,7 +312,7 @@ fn stays(guard: &MultiGuard) -> String {
 
 /// Until when the lock of `guard` is certain.
 pub(super) fn certain_until(guard: &MultiGuard) -> Moment {
-    guard.remaining().map_or(Moment::NEVER, |left| SystemClock.now().after(left))
+    SystemClock.now().after(guard.remaining())
 }
 
 /// Completes once the command must end.
@@ -328,7 +328,10 @@ async fn must_end(guard: &MultiGuard, reserve: Duration, max_hold_over: Moment) 
 /// Completes when no more than `reserve` of the certainty is left.
 async fn lapsing(guard: &MultiGuard, reserve: Duration) {
     loop {
-        let Some(remaining) = guard.remaining() else { return pending().await };
+        let remaining = guard.remaining();
+        if remaining == Duration::MAX {
+            return pending().await;
+        }
         let spare = remaining.saturating_sub(reserve);
         if spare.is_zero() {
             return;

@@ -29,7 +29,7 @@ fn idle_holders_with_a_ttl_of_a_minute_survive_the_silence_of_the_leader_of_thre
             ensemble.server(leader).pause();
             let (start, mut least) = (Instant::now(), ttl);
             while start.elapsed() < ttl / 2 {
-                let remaining = holders.iter().filter_map(|(_, guard)| guard.remaining()).min();
+                let remaining = holders.iter().map(|(_, guard)| guard.remaining()).min();
                 least = remaining.unwrap_or_default().min(least);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

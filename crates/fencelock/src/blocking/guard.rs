@@ -92,7 +92,7 @@ impl<K> Guard<K> {
 
     /// How long the lock is still valid; see [`crate::Guard::remaining`].
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
+    pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 

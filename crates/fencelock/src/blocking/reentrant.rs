@@ -134,7 +134,7 @@ impl ReentrantGuard {
 
     /// How long the lock is still valid; see [`crate::Guard::remaining`].
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
+    pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 

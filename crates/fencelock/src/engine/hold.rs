@@ -195,17 +195,17 @@ impl Hold {
         self.outside.load(Ordering::Relaxed) != 0
     }
 
-    /// `None` where nothing can lapse.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
+    /// [`Duration::MAX`] where nothing can lapse.
+    pub(crate) fn remaining(&self) -> Duration {
         let is_nowhere = self.outside.load(Ordering::Relaxed) == Outside::Nowhere as u8;
         if is_nowhere
             || self.phase.get() != Phase::Held
             || self.live.over().is_some()
             || self.engine.spawner.is_elsewhere()
         {
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
         }
-        self.deadline.min(self.own_end()).min(self.live.safe_until()).left(self.engine.clock.now())
+        self.deadline.min(self.own_end()).min(self.live.safe_until()).since(self.engine.clock.now())
     }
 
     /// Cancelled when the lock is lost (or given up; then there is no cause).

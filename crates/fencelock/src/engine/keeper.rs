@@ -150,7 +150,7 @@ impl Keeper {
         let (now, safe_until) = (self.live.clock.now(), self.live.safe_until());
         if now < safe_until {
             self.prove(renewal.confirmed, renewal.ttl);
-            self.observers.tell(Event::Renewed { left: safe_until.left(now) });
+            self.observers.tell(Event::Renewed { left: safe_until.since(now) });
         }
         self.failures = 0;
         let live = &self.live;

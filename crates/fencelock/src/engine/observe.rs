@@ -38,8 +38,8 @@ pub enum Event<'a> {
     /// A renewal was confirmed.
     Renewed {
         /// What was left of the validity when the answer came, before it was prolonged: near zero, the next slow answer costs every
-        /// lock of the session. `None` where the session does not expire by itself.
-        left: Option<Duration>,
+        /// lock of the session. [`Duration::MAX`] where the session does not expire by itself.
+        left: Duration,
     },
     /// No renewal was confirmed for longer than usual: the locks on this session are still held, but doubtful.
     Suspect,

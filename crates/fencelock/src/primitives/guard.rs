@@ -145,10 +145,9 @@ impl<K> Guard<K> {
     }
 
     /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, and where no store granted it
-    /// ([`OnOutage::RunWithout`](crate::OnOutage)); `None` where nothing
-    /// can expire (`file:`, without `max_hold`).
+    /// ([`OnOutage::RunWithout`](crate::OnOutage)). [`Duration::MAX`] where nothing can expire (`file:`, without `max_hold`).
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
+    pub fn remaining(&self) -> Duration {
         self.share.hold.remaining()
     }
 

@@ -201,8 +201,7 @@ impl Leader {
         let (clock, reserve) = (&engine.clock, engine.timing.renew_interval / 2);
         let lapsing = async {
             loop {
-                let Some(left) = self.guard.remaining() else { return std::future::pending().await };
-                let spare = left.saturating_sub(reserve);
+                let spare = self.guard.remaining().saturating_sub(reserve);
                 if spare.is_zero() {
                     return;
                 }

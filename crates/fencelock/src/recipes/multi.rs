@@ -235,8 +235,8 @@ impl MultiGuard {
 
     /// How long all locks are still valid: the least of any; see [`Guard::remaining`].
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.guards.iter().filter_map(Guard::remaining).min()
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
     /// `Ok` while all locks are certainly held.

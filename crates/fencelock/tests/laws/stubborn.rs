@@ -323,7 +323,7 @@ fn nothing_remains_certain_once_the_session_is_over() {
     impl Observer for Looker {
         fn observe(&self, event: &Event<'_>) {
             if matches!(event, Event::Lost { .. }) {
-                self.1.lock().unwrap().extend(self.0.lock().unwrap().iter().map(|guard| guard.remaining().unwrap()));
+                self.1.lock().unwrap().extend(self.0.lock().unwrap().iter().map(fencelock::Guard::remaining));
             }
         }
     }
@@ -365,13 +365,13 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
         for _ in 0..600 {
             pass(&clock, ms(100)).await;
             assert_eq!(guard.state(), fencelock::GuardState::Held);
-            assert!(guard.remaining().unwrap() <= secs(9));
+            assert!(guard.remaining() <= secs(9));
         }
         let renewed = stubborn.asked.load(Ordering::SeqCst);
         assert!((20..=24).contains(&renewed), "a minute took {renewed} renewals, one each 2.5 s");
         // Certain for what was proved and no longer: the last renewal was sent at most 2.5 s ago.
         stubborn.store.partition();
-        let left = guard.remaining().unwrap();
+        let left = guard.remaining();
         assert!(left <= secs(9) - LAG && left >= secs(9) - LAG - ms(2_600), "{left:?}");
         pass(&clock, left).await;
         assert_eq!(guard.state(), fencelock::GuardState::Lost(Loss::Unconfirmed));

@@ -93,10 +93,8 @@ async fn a_lock_that_is_lost_for_a_password_that_was_changed_says_so() {
     let error = guard.check().unwrap_err();
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
     assert!(failures.0.lock().unwrap().contains(&(ErrorKind::Denied, false)));
-    until("health tells of the next session", async || {
-        client.health() == Health::Refused(Some(std::time::Duration::ZERO))
-    })
-    .await;
+    until("health tells of the next session", async || client.health() == Health::Refused(std::time::Duration::ZERO))
+        .await;
     server.ask(&["ACL", "SETUSER", "me", "resetpass", ">one"]).unwrap();
     until("all is well again", async || matches!(client.health(), Health::Confirmed(_))).await;
 }

@@ -160,7 +160,7 @@ impl Worker {
         let valid = || {
             let now = SystemClock.now();
             let until = guard.check().is_ok().then(|| guard.remaining());
-            (now.as_nanos(), until.map(|left| left.map_or(u64::MAX, |left| now.after(left).as_nanos())))
+            (now.as_nanos(), until.map(|left| now.after(left).as_nanos()))
         };
         if self.register.enter(grant, valid)? {
             for _ in 0..WRITES {

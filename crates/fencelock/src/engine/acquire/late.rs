@@ -14,7 +14,7 @@ impl Acquire {
         let message = "the store granted the lock too late to use it: no more than the margin was left of the grant's own validity; \
                        set a longer ttl or a shorter margin, or see why the store is slow";
         let timing = &self.engine.timing;
-        let left = grant.valid_until.and_then(|end| end.left(self.engine.clock.now())).unwrap_or_default();
+        let left = grant.valid_until.map(|end| end.since(self.engine.clock.now())).unwrap_or_default();
         Error::new(ErrorKind::Unreachable, "acquire", message)
             .with("left", rounded(left))
             .with("margin", rounded(timing.margin))

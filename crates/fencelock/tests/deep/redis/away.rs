@@ -64,7 +64,7 @@ async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
             .await;
         proxy.heal();
         let certain = |client: &Client| match client.health() {
-            Health::Confirmed(left) => left,
+            Health::Confirmed(left) => Some(left),
             _ => None,
         };
         let before = certain(&waiter);

@@ -22,7 +22,7 @@ fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
         for _ in 0..20 {
             world.advance(ms(1700)).await;
             assert_eq!(guard.state(), GuardState::Held);
-            assert!(guard.remaining() >= Some(secs(6)), "{:?}", guard.remaining());
+            assert!(guard.remaining() >= secs(6), "{:?}", guard.remaining());
         }
         guard.release().await.unwrap();
         world.assert_no_place_is_left().await;
@@ -36,10 +36,10 @@ fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() 
         let process = world.process().await;
         let opened = world.clock.now();
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
-        assert_eq!(guard.remaining(), Some(secs(9)));
+        assert_eq!(guard.remaining(), secs(9));
         process.store.slow_renewals(secs(1));
         world.advance(ms(3500)).await;
-        let certain_until = world.clock.now().after(guard.remaining().unwrap());
+        let certain_until = world.clock.now().after(guard.remaining());
         assert_eq!(certain_until, opened.after(ms(2500)).after(secs(9)), "from the sending of the first renewal");
     });
 }
@@ -94,7 +94,7 @@ fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_m
         let process = world.process().await;
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.advance(secs(9));
-        assert_eq!(guard.remaining(), Some(secs(0)));
+        assert_eq!(guard.remaining(), secs(0));
         assert_eq!(guard.state(), GuardState::Lost(Loss::Unconfirmed));
         assert_eq!(guard.lost().now_or_never(), Some(Loss::Unconfirmed));
     });
@@ -347,7 +347,7 @@ fn max_hold_ends_the_grant_although_the_session_is_renewed() {
         let guard = whole(&process.client, "a").unwrap().max_hold(secs(30)).acquire().await.unwrap();
         world.advance(ms(29_900)).await;
         guard.check().unwrap();
-        assert!(guard.remaining().unwrap() <= ms(100));
+        assert!(guard.remaining() <= ms(100));
         world.advance(ms(200)).await;
         assert_eq!(guard.lost().await, Loss::HeldTooLong);
         // The guard is there, and with it perhaps what runs under it; but for no longer than the margin.

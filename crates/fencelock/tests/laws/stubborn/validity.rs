@@ -205,7 +205,7 @@ fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
     on_one_thread(async {
         let world = world(None).await;
         let (stuck, renewed) = (world.hold("stuck").await, world.hold("renewed").await);
-        assert_eq!(stuck.remaining(), Some(VALID - MARGIN));
+        assert_eq!(stuck.remaining(), VALID - MARGIN);
         pass(&world.clock, VALID - MARGIN - ms(100)).await;
         assert_eq!(stuck.state(), GuardState::Held);
         assert!(stuck.lost().now_or_never().is_none());
@@ -230,7 +230,7 @@ fn what_ended_in_a_pause_is_lost_at_the_first_question() {
         let (first, second) = (world.hold("first").await, world.hold("second").await);
         world.clock.advance(VALID - MARGIN);
         // No task of ours has run since.
-        assert_eq!(first.remaining(), Some(Duration::ZERO));
+        assert_eq!(first.remaining(), Duration::ZERO);
         assert_eq!(first.state(), GuardState::Lost(Loss::Unconfirmed));
         assert!(second.check().is_err());
         settle().await;
@@ -247,7 +247,7 @@ fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
         world.store.slow_renewals(VALID);
         pass(&world.clock, VALID * 3).await;
         assert_eq!(held.lost().now_or_never(), Some(Loss::Unconfirmed));
-        assert_eq!(held.remaining(), Some(Duration::ZERO));
+        assert_eq!(held.remaining(), Duration::ZERO);
         world.store.slow_renewals(Duration::ZERO);
         world.client.close().await.unwrap();
     });
@@ -259,14 +259,14 @@ fn remaining_is_the_least_of_the_session_the_grant_and_the_limit_of_the_hold() {
         for (ttl, least) in [(Some(secs(10)), VALID - MARGIN), (Some(secs(6)), VALID - MARGIN), (None, VALID - MARGIN)]
         {
             let world = world(ttl).await;
-            assert_eq!(world.hold("job").await.remaining(), Some(least), "{ttl:?}");
+            assert_eq!(world.hold("job").await.remaining(), least, "{ttl:?}");
         }
         let world = world(Some(secs(10))).await;
         world.clock.advance(secs(2));
         let held = world.hold("job").await;
-        assert_eq!(held.remaining(), Some(VALID - MARGIN));
+        assert_eq!(held.remaining(), VALID - MARGIN);
         let limited = world.client.mutex("limited").unwrap().max_hold(secs(3)).acquire().await.unwrap();
-        assert_eq!(limited.remaining(), Some(secs(3)));
+        assert_eq!(limited.remaining(), secs(3));
     });
 }
 
@@ -278,9 +278,9 @@ fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on the session lives for 5 s, and is renewed as often as that takes.
         pass(&world.clock, ms(2_500)).await;
-        assert_eq!(held.remaining(), Some(secs(5) - MARGIN));
+        assert_eq!(held.remaining(), secs(5) - MARGIN);
         pass(&world.clock, secs(60)).await;
-        assert!(held.remaining().unwrap() > secs(2), "{:?}", held.remaining());
+        assert!(held.remaining() > secs(2), "{:?}", held.remaining());
         assert_eq!(held.state(), GuardState::Held);
         held.release().await.unwrap();
         world.client.close().await.unwrap();
@@ -295,7 +295,7 @@ fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
         // Renewed after 2.5 s: from then on it is certain for 2.1 s, and the next renewal would come 0.4 s later.
         world.grants_for(ms(3_100));
         pass(&world.clock, ms(2_500)).await;
-        assert_eq!(held.remaining(), Some(ms(2_100)));
+        assert_eq!(held.remaining(), ms(2_100));
         world.store.partition();
         pass(&world.clock, ms(2_000)).await;
         assert!(held.lost().now_or_never().is_none());
@@ -321,7 +321,7 @@ fn a_grant_that_was_over_before_it_was_told_is_given_back() {
         world.clock.advance(ms(20));
         settle().await;
         let held = acquiring.await.unwrap().unwrap();
-        assert_eq!(held.remaining(), Some(secs(2) - MARGIN), "the next one");
+        assert_eq!(held.remaining(), secs(2) - MARGIN, "the next one");
         held.release().await.unwrap();
         world.client.close().await.unwrap();
         assert_eq!(world.store.census(), Default::default());

@@ -151,11 +151,11 @@ async fn a_lock_that_cannot_lapse_has_no_time_left_to_count_unless_it_was_given_
     let directory = directory();
     let client = crate::Client::builder().connect_store(Arc::new(store(&directory))).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    assert_eq!((guard.remaining(), guard.state()), (None, crate::GuardState::Held));
+    assert_eq!((guard.remaining(), guard.state()), (Duration::MAX, crate::GuardState::Held));
     guard.release().await.unwrap();
     let minute = Duration::from_secs(60);
     let guard = client.mutex("job").unwrap().max_hold(minute).acquire().await.unwrap();
-    assert!(guard.remaining().is_some_and(|left| left <= minute), "{:?}", guard.remaining());
+    assert!(guard.remaining() <= minute, "{:?}", guard.remaining());
     guard.release().await.unwrap();
 }
 
