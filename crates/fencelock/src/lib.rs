@@ -39,10 +39,12 @@
 //! write to, and let it refuse every token lower than the highest one that it has accepted; [`fencing`] has what does so for files and more.
 //!
 //! ```
-//! # use fencelock::{Client, FencingToken};
-//! # struct Table { highest: Option<FencingToken> }
+//! use fencelock::{Client, FencingToken};
+//!
+//! struct Table { highest: FencingToken }
+//!
 //! impl Table {
-//!     fn write(&mut self, token: Option<FencingToken>) -> Result<(), &'static str> {
+//!     fn write(&mut self, token: FencingToken) -> Result<(), &'static str> {
 //!         if token < self.highest {
 //!             return Err("a later holder has written already");
 //!         }
@@ -50,14 +52,16 @@
 //!         Ok(())
 //!     }
 //! }
-//! # let mut table = Table { highest: None };
+//!
+//! # let mut table = Table { highest: FencingToken::new(0).unwrap() };
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! # let client = Client::connect("memory:").await.unwrap();
-//! let early = client.mutex("stock").unwrap().acquire().await.unwrap().token();
-//! let late = client.mutex("stock").unwrap().acquire().await.unwrap().token();
+//! # let client = Client::connect("memory:").await?;
+//! let stock = client.mutex("stock")?.require_token(); // no grant where the store gives none
+//! let early = stock.acquire().await?.require_token()?;
+//! let late = stock.acquire().await?.require_token()?;
 //! table.write(late).unwrap();
 //! assert!(table.write(early).is_err());
-//! # })
+//! # Ok::<(), fencelock::Error>(()) }).unwrap();
 //! ```
 //!
 //! # When it does not work out

@@ -36,6 +36,18 @@ impl FencingToken {
     }
 }
 
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.get()
+    }
+}
+
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        token.to_i64()
+    }
+}
+
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -57,6 +69,7 @@ mod tests {
         for number in [0, 1, 1 << 51, i64::MAX as u64] {
             let token = FencingToken::new(number).unwrap();
             assert_eq!((token.get(), token.to_i64().try_into()), (number, Ok(number)));
+            assert_eq!((u64::from(token), i64::from(token)), (token.get(), token.to_i64()));
             assert_eq!((format!("{token}"), format!("{token:?}")), (number.to_string(), number.to_string()));
         }
         assert!(FencingToken::new(1) < FencingToken::new(2));

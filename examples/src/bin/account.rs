@@ -141,7 +141,7 @@ async fn work(url: &str, teller: i64) -> Result {
 /// Makes one change, unless it was made already and only the answer was lost.
 async fn change(database: &mut tokio_postgres::Client, lock: &Mutex, teller: i64, number: i64) -> Result {
     let guard = lock.acquire().await?;
-    let token = guard.token().ok_or("this store has no fencing tokens")?.to_i64();
+    let token = guard.require_token()?.to_i64();
     let transaction = database.transaction().await?;
     let hold = "SELECT fencelock.hold('example/account', $1, interval '1 second')";
     transaction.execute(hold, &[&token]).await?;

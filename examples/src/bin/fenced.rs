@@ -34,17 +34,17 @@ async fn main() -> Result {
     let redis = redis::Client::open(&*url)?.get_multiplexed_async_connection().await?;
     let mut stock = Stock { redis, fence: Script::new(REDIS_FENCE) };
     let client = Client::connect(&url).await?;
-    let lock = client.mutex("example/stock")?;
+    let lock = client.mutex("example/stock")?.require_token(); // refused in a layout without tokens
 
     let guard = lock.acquire().await?;
-    let token = guard.token().ok_or("this layout has no fencing tokens")?;
+    let token = guard.require_token()?;
     stock.run(token, &[]).await?; // the claim
     stock.run(token, &["SET", "41"]).await?;
     guard.release().await?;
 
     // Somebody else takes the lock. The first one was paused, and believes that it holds the lock still.
     let next = lock.acquire().await?;
-    stock.run(next.token().ok_or("no token")?, &[]).await?;
+    stock.run(next.require_token()?, &[]).await?;
     let late = stock.run(token, &["SET", "40"]).await.expect_err("a late holder is refused");
     assert_eq!(late.code(), Some("FENCED"));
     next.release().await?;

@@ -77,7 +77,7 @@ async fn work(url: &str, resource: &Resource) -> Result {
     let lock = client.mutex("example")?.purpose("counting");
     for _ in 0..TURNS {
         let guard = lock.acquire().await?;
-        let token = guard.token().ok_or("this store has no fencing tokens")?;
+        let token = guard.require_token()?;
         resource.add_one(token).await?;
         guard.release().await?;
     }

@@ -96,7 +96,7 @@ async fn sell(url: &str, shelf: &Shelf) -> Result {
     let lock = client.mutex("example/stock")?.purpose("selling");
     loop {
         let guard = lock.acquire().await?;
-        let token = guard.token().ok_or("this store has no fencing tokens")?;
+        let token = guard.require_token()?;
         let sold = shelf.sell(token).await?;
         guard.release().await?;
         if !sold {

@@ -84,6 +84,14 @@ impl<K> Guard<K> {
         self.0.token()
     }
 
+    /// The fencing token, or an error.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::require_token`].
+    pub fn require_token(&self) -> Result<FencingToken> {
+        self.0.require_token()
+    }
+
     /// Where the lock stands now.
     #[must_use]
     pub fn state(&self) -> GuardState {

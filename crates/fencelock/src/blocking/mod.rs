@@ -63,6 +63,12 @@ macro_rules! options {
             Self(self.0.max_waiters(most))
         }
 
+        #[doc = concat!("See [`crate::", $of, "::require_token`].")]
+        #[must_use]
+        pub fn require_token(self) -> Self {
+            Self(self.0.require_token())
+        }
+
         #[doc = concat!("See [`crate::", $of, "::on_outage`]. A client of this module is turned into one for it by `into()`.")]
         #[must_use]
         pub fn on_outage(self, policy: crate::OnOutage) -> Self {

@@ -126,6 +126,14 @@ impl ReentrantGuard {
         self.guard.token()
     }
 
+    /// The fencing token, or an error.
+    ///
+    /// # Errors
+    /// As [`crate::Guard::require_token`].
+    pub fn require_token(&self) -> Result<FencingToken> {
+        self.guard.require_token()
+    }
+
     /// Where the lock stands now.
     #[must_use]
     pub fn state(&self) -> GuardState {

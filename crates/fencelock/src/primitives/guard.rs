@@ -137,6 +137,19 @@ impl<K> Guard<K> {
         self.share.hold.token().filter(|_| !self.is_degraded())
     }
 
+    /// The fencing token, for code that must not go on without one: see [`Guard::token`], and `require_token` of
+    /// [`Mutex`](crate::Mutex::require_token) and the others, which makes the acquire fail already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) without a token.
+    pub fn require_token(&self) -> Result<FencingToken> {
+        self.token().ok_or_else(|| {
+            let message =
+                "there is no fencing token: the store or its layout has none, or the lock is not held in the store";
+            Error::new(ErrorKind::Unsupported, "token", message).with("name", self.name())
+        })
+    }
+
     /// Where the lock stands now. Never blocks, and is right even just after a pause: it looks at the clock, not at what
     /// a background task had time to do.
     #[must_use]

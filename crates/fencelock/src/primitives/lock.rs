@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::outage::OnOutage;
 use crate::queue::Claim;
-use crate::store::Entry;
+use crate::store::{Entry, Tokens};
 use crate::time::Moment;
 
 /// A claim on a name of a client's store, and the options of an acquire.
@@ -26,6 +26,7 @@ pub(super) struct Lock {
     /// Said by every acquire: an option that is not valid.
     fault: Option<Cow<'static, str>>,
     on_outage: OnOutage,
+    needs_token: bool,
 }
 
 impl Lock {
@@ -50,7 +51,7 @@ impl Lock {
                 .with("claim", claim));
         }
         let wish = Wish { name, claim, wait: Wait::Forever, purpose: None, max_hold: None, max_waiters: None };
-        Ok(Self { client, wish, fault: None, on_outage: OnOutage::Fail })
+        Ok(Self { client, wish, fault: None, on_outage: OnOutage::Fail, needs_token: false })
     }
 
     pub(super) fn purpose(mut self, purpose: &str) -> Self {
@@ -91,6 +92,35 @@ impl Lock {
         self
     }
 
+    pub(super) fn require_token(mut self) -> Self {
+        self.needs_token = true;
+        self
+    }
+
+    /// Refuses a lock that could be granted without the token that it needs.
+    fn check_token(&self) -> Result<()> {
+        if !self.needs_token {
+            return Ok(());
+        }
+        if !matches!(self.on_outage, OnOutage::Fail) {
+            let message = "a lock that requires a fencing token cannot go on in an outage: a degraded guard has none";
+            return Err(Error::new(ErrorKind::Config, "acquire", message).with("name", &self.wish.name));
+        }
+        match self.client.capability().tokens {
+            Tokens::None => Err(self.no_token()),
+            _ => Ok(()),
+        }
+    }
+
+    fn no_token(&self) -> Error {
+        let capability = self.client.capability();
+        let message = "the lock requires a fencing token, and this layout has none; the store's default layout does, but for redlock";
+        Error::new(ErrorKind::Unsupported, "acquire", message)
+            .with("store", capability.store)
+            .with("layout", capability.layout)
+            .with("name", &self.wish.name)
+    }
+
     /// Asks for `count` of the capacity.
     pub(super) fn permits(mut self, count: u32) -> Self {
         let capacity = self.wish.claim.capacity();
@@ -114,9 +144,11 @@ impl Lock {
         if let Some(fault) = &self.fault {
             return Err(Error::new(ErrorKind::Config, "acquire", fault.clone()).with("name", &self.wish.name));
         }
+        self.check_token()?;
         let started =
             if matches!(self.on_outage, OnOutage::Fail) { Moment::ORIGIN } else { self.client.engine().clock.now() };
         match self.in_store(claim, wait).await {
+            Ok(guard) if self.needs_token && guard.token().is_none() => Err(self.no_token()),
             Err(error) if error.is_outage() => Box::pin(self.outside(error, claim, (wait, started))).await,
             acquired => acquired,
         }
@@ -145,7 +177,7 @@ impl Lock {
         };
         let store = client.capability().store;
         tracing::warn!(%name, %error, store, "the store is out of reach: another one is asked for the lock");
-        let other = Self { client, wish: self.wish.clone(), fault: None, on_outage: OnOutage::Fail };
+        let other = Self { client, on_outage: OnOutage::Fail, ..self.clone() };
         let guard: Guard<K> = other.in_store(claim, wait).await.map_err(|failed| failed.with("own_store", error))?;
         guard.is_outside(Outside::Elsewhere);
         engine.observers.tell(Event::Degraded { name, store: Some(store) });
@@ -219,6 +251,15 @@ macro_rules! options {
         #[must_use]
         pub fn max_waiters(self, most: u32) -> Self {
             Self { lock: self.lock.max_waiters(most) }
+        }
+
+        /// Refuses every grant without a fencing token, before anything is asked for: with
+        /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where the store or its layout has none, and with
+        /// [`ErrorKind::Config`](crate::ErrorKind::Config) beside an [`OnOutage`](crate::OnOutage) that goes on without the store. So
+        /// [`Guard::require_token`](crate::Guard::require_token) gives a number.
+        #[must_use]
+        pub fn require_token(self) -> Self {
+            Self { lock: self.lock.require_token() }
         }
 
         /// What an acquire does when the store is out of reach: it fails, by default. Everything else means that two can hold the lock;

@@ -92,6 +92,12 @@ impl MultiLock {
         Self { locks, ..self }
     }
 
+    /// Refuses every grant without a fencing token; see [`Mutex::require_token`].
+    #[must_use]
+    pub fn require_token(self) -> Self {
+        Self { locks: self.locks.into_iter().map(Mutex::require_token).collect(), ..self }
+    }
+
     /// Acquires all locks, waiting as long as [`MultiLock::timeout`] allows.
     ///
     /// After a failure none of them is held. They are given back before this returns, unless a store does not confirm that within the
