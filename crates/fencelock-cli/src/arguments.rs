@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
+use fencelock::Name;
+use fencelock::inspect::Contender;
 use fencelock::jobs::Slot;
-use fencelock::{Contender, Name};
 use tracing::level_filters::LevelFilter;
 
 /// The longest duration that is taken: about a century, so that no sum of times can overflow.

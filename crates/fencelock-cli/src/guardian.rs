@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::Moment;
+use fencelock::time::Moment;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

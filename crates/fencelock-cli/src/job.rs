@@ -7,7 +7,7 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-use fencelock::Moment;
+use fencelock::time::Moment;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};

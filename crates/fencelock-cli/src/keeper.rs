@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use fencelock::{Client, Contender, Name};
+use fencelock::inspect::Contender;
+use fencelock::{Client, Name};
 use nix::unistd::{Pid, geteuid};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fencelock::StoreUrl;
+use fencelock::capability::StoreUrl;
 
 use crate::output::{Failure, Outcome, code, say};
 

@@ -1,6 +1,7 @@
 //! Locks as a list shows them: a row for each, also for one that cannot be read.
 
-use fencelock::{Client, Contender, Name, Page, Queue};
+use fencelock::inspect::{Contender, Page, Queue};
+use fencelock::{Client, Name};
 use serde::Serialize;
 
 use crate::output::{Failure, Outcome};

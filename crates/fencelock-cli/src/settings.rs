@@ -7,7 +7,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use fencelock::{Error, ErrorKind, Name, Router, StoreUrl};
+use fencelock::capability::StoreUrl;
+use fencelock::recipes::Router;
+use fencelock::{Error, ErrorKind, Name};
 use serde::Deserialize;
 
 use crate::output::{Failure, Outcome, code};

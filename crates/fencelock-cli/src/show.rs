@@ -4,7 +4,8 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
-use fencelock::{Beside, Break, Claim, Contender, Expiry, Name, Owner, ProcessState, Queue, Waits};
+use fencelock::Name;
+use fencelock::inspect::{Beside, Break, Claim, Contender, Expiry, Owner, ProcessState, Queue, Waits};
 use serde::Serialize;
 
 use crate::output::harmless;

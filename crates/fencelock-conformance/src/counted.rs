@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fencelock::inspect::Claim;
 use fencelock::store::{
     Break, Capability, Entered, Entry, Left, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Place, PlaceId,
     PlaceList, Queue, Renewal, RequestId, Session, Standing, Store,
 };
-use fencelock::{Claim, Clock, Loss, Moment, Name, Result};
+use fencelock::time::{Clock, Moment};
+use fencelock::{Loss, Name, Result};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencelock::Result;
 use fencelock::store::Store;
-use fencelock::{Clock, Result, SystemClock};
+use fencelock::time::{Clock, SystemClock};
 use futures_core::future::BoxFuture;
 
 use crate::laws::Tier;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencelock::Result;
 use fencelock::memory::{DelayedRequest, MemoryStore, Operation, VirtualClock};
-use fencelock::{Clock, Result};
+use fencelock::time::Clock;
 use futures_core::future::BoxFuture;
 
 use crate::fixture::{Delayed, Faults, Fixture, Process, Request, let_others_run};

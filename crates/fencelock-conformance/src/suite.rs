@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 use serde::Deserialize;
 
 use crate::fixture::Fixture;

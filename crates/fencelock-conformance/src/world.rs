@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::store::{
     Capability, Entered, Entry, Grant, Left, Opened, Opening, Order, Owner, Page, Place, PlaceId, Queue, RequestId,
     Session, Standing, Tokens,
 };
-use fencelock::{Claim, Clock, Error, Moment, Name, SystemClock};
+use fencelock::time::{Clock, Moment, SystemClock};
+use fencelock::{Error, Name};
 use futures_core::future::BoxFuture;
 use futures_util::TryStreamExt;
 

@@ -65,7 +65,7 @@ pub enum Health {
     /// A renewal is overdue; locks are valid for this long.
     Suspect(Duration),
     /// The store refuses to renew the session, or to open one, for a reason that no retry helps with, as a password that was changed:
-    /// [`Event::RenewalFailed`](crate::Event::RenewalFailed) and the next acquire tell it. Locks are valid for this long.
+    /// [`Event::RenewalFailed`](crate::observe::Event::RenewalFailed) and the next acquire tell it. Locks are valid for this long.
     Refused(Duration),
     /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,

@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Config,
     /// A name is not valid.
     InvalidName,
-    /// The store cannot do this; [`Capability`](crate::Capability) says so before one asks.
+    /// The store cannot do this; [`Capability`](crate::capability::Capability) says so before one asks.
     Unsupported,
     /// `try_acquire`: somebody is ahead. [`Error::contention`] says who, if the store told that within 100 ms.
     Busy,

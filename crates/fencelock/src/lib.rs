@@ -82,12 +82,12 @@
 //! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; one round trip to acquire; the lock can be part of a transaction |
 //! | `mysql://user:password@host/database`, `mariadb:` | `mysql`, TLS with `mysql-tls`; not on by default | many hosts; one round trip to acquire; MariaDB 10.6, MySQL 8 |
 //! | `file:///var/lib/locks` | `file` | all processes of one host |
-//! | `memory:` | `memory` | tests: a virtual clock and scripted faults |
+//! | `memory:` | `memory` | tests; `test-util` adds a virtual clock and scripted faults |
 //!
 //! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
 //!
-//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`] says
-//! what a store promises ([`Client::capability`]), and [`stores`] lists the stores of this build with their options.
+//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`](capability::Capability) says
+//! what a store promises ([`Client::capability`]), and [`capability::stores`] lists the stores of this build with their options.
 //!
 //! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does,
 //! which wins. The ttl, 10 s by default, is how long a dead client can keep others waiting, and how long an outage a living
@@ -95,8 +95,8 @@
 //!
 //! # In tests
 //!
-//! `memory:` needs no server. `memory::MemoryStore` has a clock that the test turns, partitions, lost answers and
-//! requests that arrive late; [`ClientBuilder::connect_store`] takes it.
+//! `memory:` needs no server. With the cargo feature `test-util`, `memory::MemoryStore` has a clock that the test turns, partitions, lost
+//! answers and requests that arrive late; [`ClientBuilder::connect_store`] takes it.
 //!
 //! # A store of your own
 //!
@@ -175,50 +175,68 @@ mod metrics;
 mod name;
 mod outage;
 mod primitives;
-#[cfg(all(test, feature = "file", feature = "memory"))]
+#[cfg(all(test, feature = "file", feature = "test-util"))]
 mod promises;
 #[cfg(feature = "unstable-store")]
 pub mod queue;
 #[cfg(not(feature = "unstable-store"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
 mod queue;
-mod recipes;
+pub mod recipes;
 #[cfg(feature = "unstable-store")]
 pub mod store;
 #[cfg(not(feature = "unstable-store"))]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
 mod store;
 mod stores;
-mod time;
+pub mod time;
 mod token;
 
-#[cfg(feature = "metrics")]
-pub use self::metrics::Metrics;
+pub mod capability {
+    //! What a store promises, and which stores this build has.
+    //!
+    //! [`Client::capability`](crate::Client::capability) tells it of the store in use, [`stores`] lists all stores with their options.
+
+    pub use crate::store::{Capability, Liveness, Order, Pace, StoreInfo, StoreUrl, Tokens, stores};
+}
+pub mod inspect {
+    //! What is seen of queues, breaks and notes: who holds, who waits, and since when.
+    //!
+    //! [`Client::queue`](crate::Client::queue), [`Client::contention`](crate::Client::contention), [`Client::names`](crate::Client::names),
+    //! [`Client::breaks`](crate::Client::breaks) and [`Client::note`](crate::Client::note) tell it, and so does an error of an acquire
+    //! ([`Error::contention`](crate::Error::contention)).
+
+    pub use crate::queue::Claim;
+    pub use crate::store::{
+        Ahead, Beside, Break, Contender, Contention, Expiry, Foreign, Grant, Note, NoteRead, Owner, Page, PlaceId,
+        ProcessState, Queue, RequestId, Waits,
+    };
+}
+pub mod observe {
+    //! Observers: they are told of everything that happens to a client's locks ([`ClientBuilder::observer`](crate::ClientBuilder::observer)).
+
+    pub use crate::engine::observe::{Event, Observer};
+    #[cfg(feature = "metrics")]
+    pub use crate::metrics::Metrics;
+}
+
 pub use breaker::{Breaker, BreakerState};
 pub use client::{Client, ClientBuilder, Health};
 pub use engine::hold::GuardState;
 pub use engine::io::Io;
-pub use engine::observe::{Event, Observer};
 pub use engine::options::{Retry, Timing};
 pub use engine::pending::flush;
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use outage::OnOutage;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
-pub use queue::Claim;
-pub use recipes::{Election, Leader, Leading, MultiGuard, MultiLock, Once, Passage, Router, Window};
-pub use store::{
-    Ahead, AnyStore, Beside, Break, Capability, Contender, Contention, Expiry, Foreign, Grant, Liveness, Loss, Note,
-    NoteRead, Order, Owner, Pace, Page, PlaceId, ProcessState, Queue, RequestId, StoreInfo, StoreUrl, Tokens, Waits,
-    stores,
-};
+pub use store::{AnyStore, Loss};
 #[cfg(feature = "file")]
 pub use stores::file;
-#[cfg(feature = "memory")]
+#[cfg(feature = "test-util")]
 pub use stores::memory;
 #[cfg(feature = "mysql")]
 pub use stores::mysql;
 #[cfg(feature = "postgres")]
 pub use stores::postgres;
-pub use time::{Clock, Moment, SystemClock};
 pub use token::FencingToken;

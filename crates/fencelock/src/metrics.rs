@@ -44,7 +44,8 @@ const OVERFLOW: &str = "overflow";
 /// ```
 /// use std::sync::Arc;
 ///
-/// use fencelock::{Client, Metrics};
+/// use fencelock::observe::Metrics;
+/// use fencelock::Client;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let metrics = Metrics::new().class("orders/*").class("reports/*");

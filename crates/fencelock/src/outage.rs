@@ -7,7 +7,7 @@ use crate::client::Client;
 ///
 /// **All but `Fail` means that two can hold the lock at once**: somebody who was granted it by the store before the outage, or who
 /// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so
-/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted ([`Event::Degraded`](crate::Event::Degraded)). Choose it
+/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it
 /// where work that is done twice is better than work that is not done, and never for what a token protects.
 ///
 /// Each acquire asks the store first. So the first one after the outage is granted by the store again; who holds a degraded guard

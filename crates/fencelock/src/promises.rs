@@ -3,6 +3,9 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
+use crate::capability::{Capability, Pace, StoreInfo, StoreUrl};
+use crate::inspect::*;
+use crate::time::Moment;
 use crate::*;
 
 /// Can be kept anywhere, shared between threads, and shown.

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use fencelock::blocking;
 use fencelock::memory::{MemoryStore, Operation};
+use fencelock::observe::{Event, Observer};
 use fencelock::store::{Page, Store};
-use fencelock::{Client, ErrorKind, Event, Guard, Io, Name, Observer};
+use fencelock::{Client, ErrorKind, Guard, Io, Name};
 use support::{ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
@@ -283,9 +284,9 @@ fn a_thread_that_still_has_a_lost_guard_is_told_instead_of_let_in_again() {
 #[test]
 fn a_blocking_call_from_the_io_thread_is_an_error_and_not_a_deadlock() {
     struct Caller(std::sync::Mutex<Option<blocking::Client>>, mpsc::Sender<ErrorKind>);
-    impl fencelock::Observer for Caller {
-        fn observe(&self, event: &fencelock::Event<'_>) {
-            if let (fencelock::Event::Waiting { .. }, Some(client)) = (event, &*self.0.lock().unwrap()) {
+    impl fencelock::observe::Observer for Caller {
+        fn observe(&self, event: &fencelock::observe::Event<'_>) {
+            if let (fencelock::observe::Event::Waiting { .. }, Some(client)) = (event, &*self.0.lock().unwrap()) {
                 let _ = self.1.send(client.mutex("b").unwrap().acquire().unwrap_err().kind());
             }
         }
@@ -293,7 +294,7 @@ fn a_blocking_call_from_the_io_thread_is_an_error_and_not_a_deadlock() {
     let (kinds, told) = mpsc::channel();
     let caller = Arc::new(Caller(std::sync::Mutex::default(), kinds));
     let store = MemoryStore::new();
-    let options = Client::builder().observer(Arc::clone(&caller) as Arc<dyn fencelock::Observer>);
+    let options = Client::builder().observer(Arc::clone(&caller) as Arc<dyn fencelock::observe::Observer>);
     let client = blocking::Client::connect_store(options, shared(&store)).unwrap();
     let holder = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
     *caller.0.lock().unwrap() = Some(client.clone());

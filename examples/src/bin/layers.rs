@@ -4,7 +4,8 @@
 
 use std::error::Error;
 
-use fencelock::{Client, Router};
+use fencelock::Client;
+use fencelock::recipes::Router;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -14,7 +14,8 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::get;
-use fencelock::{Client, Metrics};
+use fencelock::Client;
+use fencelock::observe::Metrics;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, id};
 use std::time::Duration;
 
-use fencelock::{Client, Passage};
+use fencelock::Client;
+use fencelock::recipes::Passage;
 
 const SHOPS: usize = 8;
 const ORDERS: usize = 20;

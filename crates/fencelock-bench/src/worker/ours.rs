@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use fencelock::{Client, Event, Guard, Io, Mutex, Observer};
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, Guard, Io, Mutex};
 use tokio::sync::watch;
 
 use super::workload::{Lock, Take};

@@ -3,7 +3,8 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
-use fencelock::{Client, Contender, ErrorKind, Expiry, Name, Page};
+use fencelock::inspect::{Contender, Expiry, Page};
+use fencelock::{Client, ErrorKind, Name};
 
 use super::{StoreArguments, farewell, said_already};
 use crate::arguments;
@@ -147,7 +148,7 @@ fn asked(whose: &str) -> Outcome<bool> {
 }
 
 /// The records of what was broken; a store that breaks nothing has none.
-pub(super) async fn records(client: &Client, name: &Name) -> Outcome<Vec<fencelock::Break>> {
+pub(super) async fn records(client: &Client, name: &Name) -> Outcome<Vec<fencelock::inspect::Break>> {
     match client.breaks(name).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),
         records => Ok(records?),

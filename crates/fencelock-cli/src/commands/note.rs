@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Contender, Name, NoteRead};
+use fencelock::inspect::{Contender, NoteRead};
+use fencelock::{Client, Name};
 use serde::Serialize;
 
 use super::r#break::holders;
@@ -98,7 +99,7 @@ impl Note {
 
     async fn write_with(&self, client: &Client, chosen: &Chosen) -> Outcome<()> {
         let value = self.set.as_deref().map(str::as_bytes);
-        let is_of_a_job = |note: &fencelock::Note| {
+        let is_of_a_job = |note: &fencelock::inspect::Note| {
             let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
             record.is_some_and(|record| record.get("job").is_some() && record.get("slot").is_some())
         };
@@ -156,7 +157,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(name: &Name, note: &fencelock::Note, read: &NoteRead, store: &str) -> Self {
+    fn new(name: &Name, note: &fencelock::inspect::Note, read: &NoteRead, store: &str) -> Self {
         let named = Some(&note.owner).filter(|owner| !owner.host.is_empty());
         let time = |time| humantime::format_rfc3339_millis(time).to_string();
         Self {

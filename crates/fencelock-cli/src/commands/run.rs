@@ -9,11 +9,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use fencelock::capability::Liveness;
+use fencelock::inspect::Contender;
 use fencelock::jobs::{self, Begun, JobRun};
-use fencelock::{
-    AnyGuard, Client, Clock as _, Contender, Error, ErrorKind, GuardError, GuardState, Liveness, Moment, MultiGuard,
-    Name, Retry, SystemClock,
-};
+use fencelock::recipes::MultiGuard;
+use fencelock::time::{Clock as _, Moment, SystemClock};
+use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardError, GuardState, Name, Retry};
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 

@@ -1,6 +1,7 @@
 //! Several locks of one command, as people read them.
 
-use fencelock::{AnyGuard, MultiGuard, Name};
+use fencelock::recipes::MultiGuard;
+use fencelock::{AnyGuard, Name};
 
 /// The most locks that one command takes: their names and tokens are in its environment, which has limits.
 pub(super) const MOST: usize = 100;

@@ -3,7 +3,8 @@
 use std::io::{self, Write as _};
 
 use clap::Args;
-use fencelock::{Name, Page, Queue};
+use fencelock::Name;
+use fencelock::inspect::{Page, Queue};
 
 use super::r#break::records;
 use super::{BESIDE, StoreArguments};

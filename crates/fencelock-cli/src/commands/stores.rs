@@ -1,7 +1,7 @@
 //! `fencelock stores`: which stores this program knows, and what each promises.
 
 use clap::Args;
-use fencelock::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::capability::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
 use crate::output::Outcome;

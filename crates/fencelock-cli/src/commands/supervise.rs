@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use fencelock::{Clock as _, GuardState, Loss, Moment, MultiGuard, SystemClock, Timing};
+use fencelock::recipes::MultiGuard;
+use fencelock::time::{Clock as _, Moment, SystemClock};
+use fencelock::{GuardState, Loss, Timing};
 use nix::sys::signal::Signal;
 
 use super::several::locks_of;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use fencelock::{AnyGuard, Client, FencingToken, Loss, MultiGuard, Name};
+use fencelock::recipes::MultiGuard;
+use fencelock::{AnyGuard, Client, FencingToken, Loss, Name};
 use tokio::task::JoinHandle;
 
 use super::several::{locks_of, refusal};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Contention, Name};
+use fencelock::inspect::Contention;
+use fencelock::{Client, Name};
 
 use super::{StoreArguments, farewell, said_already};
 use crate::arguments;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fencelock::{Capability, Liveness, Order, Pace, StoreInfo, Tokens, stores};
+use fencelock::capability::{Capability, Liveness, Order, Pace, StoreInfo, Tokens, stores};
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";

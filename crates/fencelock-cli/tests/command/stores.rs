@@ -7,7 +7,7 @@ fn every_known_store_is_listed_with_its_promises() {
     let json = stdout(&output(binary().args(["stores", "--json"])));
     let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
     let table = stdout(&output(binary().arg("stores")));
-    let known = fencelock::stores();
+    let known = fencelock::capability::stores();
     assert_eq!(listed.as_array().unwrap().len(), known.len());
     for info in known {
         let store = listed.as_array().unwrap().iter().find(|store| store["scheme"] == info.scheme).unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fencelock::{AnyGuard, Claim, Client, Mutex, Result, RwLock, Semaphore, WriteGuard};
+use fencelock::inspect::Claim;
+use fencelock::{AnyGuard, Client, Mutex, Result, RwLock, Semaphore, WriteGuard};
 
 use super::rng::Rng;
 

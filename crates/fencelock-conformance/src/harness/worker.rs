@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencelock::{Claim, Client, ErrorKind, Event, Guard, Observer, WriteGuard};
+use fencelock::inspect::Claim;
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, ErrorKind, Guard, WriteGuard};
 
 use super::resource::Resource;
 use super::rng::Rng;

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use fencelock::{
-    Capability,
-    store::{Order, Tokens},
-};
+use fencelock::capability::Capability;
+use fencelock::store::{Order, Tokens};
 
 use super::section::History;
 use super::{busy, cores, register};

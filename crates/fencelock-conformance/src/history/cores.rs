@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 
 use super::check::{Law, Laws, Report, Violation};
 use super::section::{Answer, History, Section};

@@ -29,7 +29,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use fencelock::{Claim, Clock, SystemClock};
+use fencelock::inspect::Claim;
+use fencelock::time::{Clock, SystemClock};
 
 /// The first words of a history log.
 pub(super) const HISTORY: &str = "fencelock-history 1";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 
 use super::log::{HISTORY, REGISTER};
 use super::section::{Answer, Enqueue, History, Section, Write};

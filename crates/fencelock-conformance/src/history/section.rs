@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 
 /// A history: every section that the processes logged, and every write that the resource saw, in its order.
 ///
@@ -47,7 +47,7 @@ fn numbered(list: &[String]) -> u32 {
     u32::try_from(list.len()).unwrap_or(u32::MAX)
 }
 
-/// A moment at which leases ended early, as [`Capability::certainty`](fencelock::Capability::certainty) says that they can:
+/// A moment at which leases ended early, as [`Capability::certainty`](fencelock::capability::Capability::certainty) says that they can:
 /// the store lost its memory, or the clock that it judges them by jumped ahead.
 ///
 /// Who was granted before and who was granted after may both believe in their locks for a while, since nobody can be told

@@ -2,8 +2,9 @@
 
 use std::pin::pin;
 
+use fencelock::Name;
+use fencelock::inspect::Claim;
 use fencelock::store::{Entered, Order, Place, Standing};
-use fencelock::{Claim, Name};
 use futures_util::future::{Either, select};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
@@ -137,7 +138,7 @@ pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Ver
     let mut writer = a.hold(&page, Claim::WRITER).await?;
     let mut reader = b.enter(&page, Claim::READER).await?;
     let mut second = b.enter(&page, Claim::WRITER).await?;
-    let mut parked = reader.next(fencelock::Moment::NEVER);
+    let mut parked = reader.next(fencelock::time::Moment::NEVER);
     world.park(&mut parked).await?;
     writer.lighten(Claim::READER).await?;
     let told = world.in_time("a wake by a lighter claim", a.capability().wake_bound, parked).await;
@@ -161,7 +162,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
         // Without an order it waits behind a writer of its own process only.
         let behind = if a.capability().order == Order::None { &a } else { &b };
         let mut reader = behind.enter(&page, Claim::READER).await?;
-        let mut parked = reader.next(fencelock::Moment::NEVER);
+        let mut parked = reader.next(fencelock::time::Moment::NEVER);
         world.park(&mut parked).await?;
         if withdrawn {
             a.session().withdraw(&page, writer.id().request).await?;

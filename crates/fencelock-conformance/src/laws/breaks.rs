@@ -2,8 +2,10 @@
 
 use std::time::SystemTime;
 
+use fencelock::inspect::Break;
 use fencelock::store::{Contender, Standing};
-use fencelock::{Break, ErrorKind, Loss, Moment, Name};
+use fencelock::time::Moment;
+use fencelock::{ErrorKind, Loss, Name};
 use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use fencelock::ErrorKind;
+use fencelock::inspect::Claim;
 use fencelock::store::Order;
-use fencelock::{Claim, ErrorKind};
 
 use super::primitives::ended;
 use crate::counted::Cost;

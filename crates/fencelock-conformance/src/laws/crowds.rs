@@ -1,7 +1,8 @@
 //! Many at once: in one line, and hundreds that hold together.
 
+use fencelock::FencingToken;
+use fencelock::inspect::Claim;
 use fencelock::store::RequestId;
-use fencelock::{Claim, FencingToken};
 use tokio::sync::mpsc;
 
 use super::schedules::{Attendant, News, Schedule};

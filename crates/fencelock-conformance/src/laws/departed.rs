@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::store::{Place, Standing};
-use fencelock::{Claim, Moment};
+use fencelock::time::Moment;
 use futures_util::future::join_all;
 
 use crate::world::{Client, Verdict, World, demand, name, permits, release};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fencelock::Moment;
 use fencelock::store::{Entered, Entry, Left, Standing};
+use fencelock::time::Moment;
 
 use crate::world::{Chance, Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
 

@@ -1,7 +1,8 @@
 //! Claims made lighter: what is left of a downgrade when its answers are lost, when it is dropped, when there is no place.
 
+use fencelock::inspect::Claim;
 use fencelock::store::{Entered, Place, Standing};
-use fencelock::{Claim, ErrorKind, Name};
+use fencelock::{ErrorKind, Name};
 
 use super::breaks::{evict, order};
 use crate::fixture::Request;

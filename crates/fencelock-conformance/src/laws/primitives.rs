@@ -17,7 +17,8 @@
 
 use std::time::Duration;
 
-use fencelock::{Claim, Client, Contention, Error, ErrorKind, Loss, Name};
+use fencelock::inspect::{Claim, Contention};
+use fencelock::{Client, Error, ErrorKind, Loss, Name};
 use tokio::task::JoinHandle;
 
 use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, needs_permits, needs_shared_claims};

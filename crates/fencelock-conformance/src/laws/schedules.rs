@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
+use fencelock::Name;
+use fencelock::inspect::Claim;
 use fencelock::queue::{Admission, admits};
 use fencelock::store::{Contender, Entered, Entry, Left, Place, RequestId, Standing};
-use fencelock::{Claim, Moment, Name};
+use fencelock::time::Moment;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::world::{Chance, Client, Fault, PATIENCE, Verdict, World, demand, name, permits};

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::store::{SessionEvent, Standing};
-use fencelock::{Claim, Error, ErrorKind, Loss, Moment, Name};
+use fencelock::time::Moment;
+use fencelock::{Error, ErrorKind, Loss, Name};
 use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, GLANCE, PATIENCE, Verdict, World, demand, name, permits, poll_times, release};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::store::{Place, Standing};
-use fencelock::{Claim, FencingToken, Name};
+use fencelock::{FencingToken, Name};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, release};
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use fencelock::Name;
+use fencelock::inspect::Claim;
 use fencelock::store::{Ahead, Entry, Liveness, Order, Page, Place, RequestId, Standing, Tokens};
-use fencelock::{Claim, Moment, Name};
+use fencelock::time::Moment;
 
 use crate::world::{Client, Verdict, World, demand, name, release};
 

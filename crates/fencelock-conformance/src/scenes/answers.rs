@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencelock::capability::StoreUrl;
+use fencelock::inspect::Claim;
 use fencelock::store::{Entry, Opening, Owner, RequestId, Session, open_url};
-use fencelock::{Claim, ErrorKind, Name, StoreUrl, SystemClock};
+use fencelock::time::SystemClock;
+use fencelock::{ErrorKind, Name};
 
 use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, release, until_contenders};
 use crate::harness::{Outage, Rng};

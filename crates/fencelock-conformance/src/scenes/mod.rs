@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, Clock, Guard, Moment, Mutex, Name, SystemClock};
+use fencelock::time::{Clock, Moment, SystemClock};
+use fencelock::{Client, Guard, Mutex, Name};
 use tokio::task::JoinHandle;
 
 pub use self::holder::holder_main;

@@ -1,6 +1,6 @@
 //! The checker against searches that try everything, on small random histories.
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 use fencelock_conformance::history::{Answer, History, Law, Laws, Section, check};
 use proptest::prelude::*;
 

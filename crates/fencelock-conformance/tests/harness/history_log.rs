@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 use fencelock_conformance::history::{
     Answer, Enqueue, Laws, LogEvent, LogWriter, RegisterLog, check, read_directory, read_log,
 };

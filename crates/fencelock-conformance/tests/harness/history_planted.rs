@@ -1,6 +1,6 @@
 //! The checker finds each kind of planted violation, calls it by its name, and finds nothing in clean histories.
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 use fencelock_conformance::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
 
 /// A clean history: `rounds` sections one after the other, each queueing before the one before has left.

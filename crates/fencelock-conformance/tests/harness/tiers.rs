@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::store::{Break, Capability, Opened, Opening, Page, Queue, Store};
-use fencelock::{Clock, Error, ErrorKind, Name, Result};
+use fencelock::time::Clock;
+use fencelock::{Error, ErrorKind, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process, Tier, judge, laws};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;

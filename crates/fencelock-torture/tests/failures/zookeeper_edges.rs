@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::Servers;
-use fencelock::{Client, Clock, ErrorKind, SystemClock};
+use fencelock::time::{Clock, SystemClock};
+use fencelock::{Client, ErrorKind};
 use fencelock_conformance::harness::Site;
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};

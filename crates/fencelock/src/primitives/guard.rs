@@ -126,7 +126,7 @@ impl<K> Guard<K> {
         self.share.hold.is_outside(outside);
     }
 
-    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::Capability) says there are none, and of a degraded
+    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::capability::Capability) says there are none, and of a degraded
     /// grant ([`Guard::is_degraded`]).
     ///
     /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be

@@ -20,7 +20,7 @@ use crate::queue::Claim;
 ///
 /// # Fairness
 /// First come, first served by the order in which the store took the arrivals, where
-/// [`Capability::order`](crate::Capability) says so.
+/// [`Capability::order`](crate::capability::Capability) says so.
 ///
 /// # Examples
 /// ```

@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::store::{Contender, GrantId, NoteOrder, NoteRead, PlaceId, clean};
 
 impl Guard {
-    /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::Note::MAX_BYTES)) of
+    /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::inspect::Note::MAX_BYTES)) of
     /// any kind, which everybody may read with [`Client::note`]. It stays when the lock is given back, until it is deleted, or `ttl`
     /// (1 ms to 36,500 days; `None` for no limit) is over by the store's clock.
     ///
@@ -20,7 +20,7 @@ impl Guard {
     /// # Errors
     /// [`ErrorKind::Lost`] where the grant is not current, and nothing was written; [`ErrorKind::Closed`] after a release;
     /// [`ErrorKind::Config`] for a value or a ttl that is not allowed; [`ErrorKind::Unsupported`] where
-    /// [`Capability::notes`](crate::Capability) is false; whatever the store says. After an error whose
+    /// [`Capability::notes`](crate::capability::Capability) is false; whatever the store says. After an error whose
     /// [outcome](Error::outcome) is unknown the note may be written, also a little later, while the grant is current.
     ///
     /// # Cancel safety
@@ -86,7 +86,7 @@ impl Client {
     /// The note on the lock `name`, and the store's time now; see [`Guard::write_note`].
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::Capability) is false; otherwise as [`Client::queue`].
+    /// [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false; otherwise as [`Client::queue`].
     pub async fn note(&self, name: impl AsRef<str>) -> Result<NoteRead> {
         let (engine, name) = (Arc::clone(self.engine()), Name::new(name)?);
         let asked = Arc::clone(&engine);

@@ -27,7 +27,7 @@ pub type WriteGuard = Guard<Writing>;
 /// `page.read().await?.run(async |_| …).await?`.
 ///
 /// # Fairness
-/// First come, first served between readers and writers, where [`Capability::order`](crate::Capability) says so: a
+/// First come, first served between readers and writers, where [`Capability::order`](crate::capability::Capability) says so: a
 /// reader that comes behind a waiting writer waits for it, so neither side can starve the other. A reader that never
 /// leaves keeps every writer waiting, and everybody behind them; [`RwLock::max_hold`] bounds that.
 ///

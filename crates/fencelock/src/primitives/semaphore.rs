@@ -26,7 +26,7 @@ pub type PermitGuard = Guard<Permits>;
 /// Tokens do not order permits that are held together; see [`Guard::token`].
 ///
 /// # Fairness
-/// First come, first served, where [`Capability::order`](crate::Capability) says so: one that asks for few permits does
+/// First come, first served, where [`Capability::order`](crate::capability::Capability) says so: one that asks for few permits does
 /// not slip past one that waits for many.
 ///
 /// # Examples

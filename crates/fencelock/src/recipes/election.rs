@@ -79,7 +79,7 @@ impl Election {
     /// Waits until we lead.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`]; with an address also [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::Capability) is false, and
+    /// As [`Mutex::acquire`]; with an address also [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false, and
     /// as [`Guard::write_note`]. After an error we do not lead.
     ///
     /// # Cancel safety
@@ -177,7 +177,7 @@ pub struct Leader {
 
 impl Leader {
     /// The term: a fencing token, higher than that of every leader before. Pass it to whatever the leader writes to. `None` only where
-    /// [`Capability::tokens`](crate::Capability) says there are none.
+    /// [`Capability::tokens`](crate::capability::Capability) says there are none.
     #[must_use]
     pub fn term(&self) -> Option<FencingToken> {
         self.guard.token()

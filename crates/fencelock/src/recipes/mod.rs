@@ -1,4 +1,5 @@
-//! What people build on a lock: thin files over what users have themselves.
+//! What people build on a lock, each over what a program could write itself: several locks at once, names that choose their store, elections,
+//! windows, and what is made once.
 
 mod election;
 mod multi;

@@ -100,7 +100,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another version; [`ErrorKind::Unsupported`] where
-    /// [`Capability::notes`](crate::Capability) is false.
+    /// [`Capability::notes`](crate::capability::Capability) is false.
     pub fn once(&self, name: impl AsRef<str>, version: &str) -> Result<Once> {
         let lock = self.mutex(name)?;
         let wrong = |kind, what| Err(Error::new(kind, "once", what).with("name", lock.name()));

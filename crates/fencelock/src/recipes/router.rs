@@ -22,7 +22,8 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 ///
 /// # Examples
 /// ```
-/// use fencelock::{Client, Router};
+/// use fencelock::recipes::Router;
+/// use fencelock::Client;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// # let (zk, redis) = ("memory:safe", "memory:fast");

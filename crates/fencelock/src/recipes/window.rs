@@ -17,7 +17,8 @@ use crate::token::FencingToken;
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use fencelock::{Client, Passage};
+/// use fencelock::recipes::Passage;
+/// use fencelock::Client;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// # let client = Client::connect("memory:").await?;
@@ -63,7 +64,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another length; [`ErrorKind::Unsupported`] where
-    /// [`Capability::notes`](crate::Capability) is false.
+    /// [`Capability::notes`](crate::capability::Capability) is false.
     pub fn window(&self, name: impl AsRef<str>, length: Duration) -> Result<Window> {
         let lock = self.mutex(name)?;
         let wrong = |kind, what| Err(Error::new(kind, "window", what).with("name", lock.name()));

@@ -3,6 +3,10 @@
 #[cfg(feature = "file")]
 pub mod file;
 #[cfg(feature = "memory")]
+#[cfg_attr(
+    not(feature = "test-util"),
+    allow(dead_code, unreachable_pub, reason = "what tests script is public with that feature alone")
+)]
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
+use fencelock::capability::Capability;
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Opening, Page, Queue, Store};
-use fencelock::{Capability, Client, Clock, Error, ErrorKind, Health, Io, Name, Result};
+use fencelock::time::Clock;
+use fencelock::{Client, Error, ErrorKind, Health, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::task::JoinHandle;

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{World, on_one_thread, secs, settle};
+use fencelock::capability::Capability;
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
 use fencelock::store::{
     Entered, Entry, Opened, Opening, Outline, Page, PlaceList, Queue, Renewal, RequestId, Session, Store,
 };
-use fencelock::{Capability, Client, Clock, ErrorKind, Io, Loss, Name, Result};
+use fencelock::time::Clock;
+use fencelock::{Client, ErrorKind, Io, Loss, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
 

@@ -3,7 +3,8 @@
 use std::future::pending;
 
 use fencelock::memory::Operation;
-use fencelock::{ErrorKind, Leading, Loss};
+use fencelock::recipes::Leading;
+use fencelock::{ErrorKind, Loss};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::support::{World, on_one_thread, secs, settle};

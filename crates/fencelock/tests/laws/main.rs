@@ -4,6 +4,7 @@
     reason = "the laws of exclusive locks are tried with each kind of lock that can exclude everybody"
 )]
 
+mod api;
 mod connect;
 mod crowd;
 mod doubt;

@@ -5,8 +5,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fencelock::observe::Metrics;
 use fencelock::store::Store;
-use fencelock::{Breaker, Client, Io, Metrics, OnOutage};
+use fencelock::{Breaker, Client, Io, OnOutage};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 use crate::support::{World, ms, on_one_thread, secs, settle};

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::future::pending;
 
-use fencelock::{Client, ErrorKind, GuardState, Loss, MultiLock};
+use fencelock::recipes::MultiLock;
+use fencelock::{Client, ErrorKind, GuardState, Loss};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
@@ -50,12 +51,13 @@ fn one_limit_counts_for_all_together_and_leaves_none() {
             let (lock, clock) = (other.client.mutex(name).unwrap().purpose("other"), world.clock.clone());
             tokio::spawn(async move {
                 let guard = lock.acquire().await.unwrap();
-                fencelock::Clock::sleep_until(&clock, fencelock::Clock::now(&clock).after(secs(held))).await;
+                fencelock::time::Clock::sleep_until(&clock, fencelock::time::Clock::now(&clock).after(secs(held)))
+                    .await;
                 guard.release().await
             })
         });
         settle().await;
-        let began = fencelock::Clock::now(&world.clock);
+        let began = fencelock::time::Clock::now(&world.clock);
         let wait = tokio::spawn(async move { abc(&one.client).timeout(secs(5)).acquire().await });
         world.advance(secs(4)).await;
         assert!(first.await.unwrap().is_ok() && !wait.is_finished());
@@ -65,7 +67,7 @@ fn one_limit_counts_for_all_together_and_leaves_none() {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         assert!(error.to_string().contains("name c") && error.to_string().contains("other"), "{error}");
         assert!(is_free(&other.client, "a").await && is_free(&other.client, "b").await);
-        assert!(fencelock::Clock::now(&world.clock).since(began) < secs(7));
+        assert!(fencelock::time::Clock::now(&world.clock).since(began) < secs(7));
         last.abort();
     });
 }

@@ -7,7 +7,8 @@ mod edge;
 #[path = "exclusive/guard.rs"]
 mod guard;
 
-use fencelock::{Claim, Client, Mutex, Result};
+use fencelock::inspect::Claim;
+use fencelock::{Client, Mutex, Result};
 
 /// The exclusive form of this primitive, which the laws are tried with.
 fn whole(client: &Client, name: &str) -> Result<Mutex> {

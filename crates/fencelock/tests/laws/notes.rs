@@ -1,7 +1,8 @@
 //! The laws of notes, as users of guards see them.
 
+use fencelock::inspect::Note;
 use fencelock::memory::Operation;
-use fencelock::{ErrorKind, Note, Outcome};
+use fencelock::{ErrorKind, Outcome};
 
 use crate::support::{World, ms, on_one_thread, secs};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::Store;
+use fencelock::time::Clock;
 use fencelock::{
-    Breaker, BreakerState, Client, ClientBuilder, Clock, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
+    Breaker, BreakerState, Client, ClientBuilder, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
 };
 use tokio::task::JoinHandle;
 

@@ -1,6 +1,7 @@
 //! The laws of a router: each name has one store, and no other.
 
-use fencelock::{ErrorKind, Router};
+use fencelock::ErrorKind;
+use fencelock::recipes::Router;
 
 use crate::support::{World, on_one_thread, secs};
 

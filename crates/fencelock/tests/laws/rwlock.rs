@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
+use fencelock::inspect::Claim;
 use fencelock::memory::Operation;
 use fencelock::store::{Capability, Contender, Opened, Opening, Page, Queue, RequestId, Store};
-use fencelock::{Claim, Client, ErrorKind, Io, Loss, Name, Result, RwLock, WriteGuard};
+use fencelock::{Client, ErrorKind, Io, Loss, Name, Result, RwLock, WriteGuard};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -328,7 +329,7 @@ fn code_that_blocks_reads_and_writes_too() {
 
 /// A store that understands mutexes only, and fails the test when it is asked for anything else.
 #[derive(Debug)]
-struct MutexesOnly(fencelock::memory::MemoryStore, Capability);
+pub(crate) struct MutexesOnly(pub(crate) fencelock::memory::MemoryStore, pub(crate) Capability);
 
 impl Store for MutexesOnly {
     fn capability(&self) -> &Capability {

@@ -8,7 +8,8 @@ mod edge;
 mod guard;
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
-use fencelock::{Claim, Client, ErrorKind, Loss, Result, Semaphore};
+use fencelock::inspect::Claim;
+use fencelock::{Client, ErrorKind, Loss, Result, Semaphore};
 
 /// The exclusive form of this primitive, which the laws are tried with.
 fn whole(client: &Client, name: &str) -> Result<Semaphore> {

@@ -13,12 +13,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::support::{World, ms, on_one_thread, pass, secs, settle};
+use fencelock::inspect::Claim;
 use fencelock::memory::MemoryStore;
+use fencelock::observe::{Event, Observer};
 use fencelock::store::{
     Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId, Session,
     Standing, Store,
 };
-use fencelock::{Claim, Client, Clock, Error, ErrorKind, Event, Io, Loss, Moment, Name, Observer, Result, Retry};
+use fencelock::time::{Clock, Moment};
+use fencelock::{Client, Error, ErrorKind, Io, Loss, Name, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -158,7 +161,7 @@ impl Place for Gone {
 }
 
 impl Store for Stubborn {
-    fn capability(&self) -> &fencelock::Capability {
+    fn capability(&self) -> &fencelock::capability::Capability {
         self.store.capability()
     }
 

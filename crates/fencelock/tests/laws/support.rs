@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::observe::{Event, Observer};
 use fencelock::store::Store;
-use fencelock::{Client, Clock as _, Event, Io, Observer};
+use fencelock::time::Clock as _;
+use fencelock::{Client, Io};
 
 /// Runs `test` on a runtime of one thread.
 ///

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use fencelock::memory::Operation;
-use fencelock::{Client, Error, ErrorKind, Outcome, Passage};
+use fencelock::recipes::Passage;
+use fencelock::{Client, Error, ErrorKind, Outcome};
 use futures_util::future::join_all;
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
@@ -148,7 +149,7 @@ fn what_is_too_long_is_refused() {
         }
         let once = client.once("a", &"v".repeat(128)).unwrap();
         let of = |bytes: usize| once.get_or_make(async move || Ok::<_, Error>(vec![7; bytes]));
-        assert_eq!(of(fencelock::Once::MAX_VALUE + 1).await.unwrap_err().kind(), ErrorKind::Config);
-        assert_eq!(of(fencelock::Once::MAX_VALUE).await.unwrap().len(), fencelock::Once::MAX_VALUE);
+        assert_eq!(of(fencelock::recipes::Once::MAX_VALUE + 1).await.unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(of(fencelock::recipes::Once::MAX_VALUE).await.unwrap().len(), fencelock::recipes::Once::MAX_VALUE);
     });
 }

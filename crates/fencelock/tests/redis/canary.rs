@@ -4,7 +4,8 @@ use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fencelock::{Client, Event, Observer};
+use fencelock::Client;
+use fencelock::observe::{Event, Observer};
 use fencelock_testbed::redis::Settings;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fencelock::{Client, ErrorKind, Expiry, Loss, Name};
+use fencelock::inspect::Expiry;
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
@@ -12,7 +13,7 @@ fn number(server: &Server, request: &[&str]) -> i64 {
     server.ask(request).unwrap().number().unwrap_or_else(|| panic!("{request:?} is no number"))
 }
 
-async fn shown(client: &Client, name: &str) -> fencelock::Contender {
+async fn shown(client: &Client, name: &str) -> fencelock::inspect::Contender {
     let queue = soon(client.queue(name)).await.unwrap();
     queue.contenders.into_iter().next().expect("somebody holds it")
 }
@@ -72,7 +73,7 @@ async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_ot
         server.ask(&["DEL", "job"]).unwrap();
     }
     assert_eq!(tokens, [1, 2, 3, 4]);
-    assert_eq!(client.capability().tokens, fencelock::Tokens::Counter);
+    assert_eq!(client.capability().tokens, fencelock::capability::Tokens::Counter);
     server.ask(&["SET", "page:fence", "no number"]).unwrap();
     client.mutex("page").unwrap().try_acquire().await.expect_err("it cannot be counted");
     assert_eq!(number(&server, &["EXISTS", "page"]), 0, "it was taken without a token");

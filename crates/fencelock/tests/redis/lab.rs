@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, ClientBuilder, Error, Event, Guard, Loss, Name, Observer};
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, ClientBuilder, Error, Guard, Loss, Name};
 use fencelock_testbed::redis::{Server, Settings};
 use tokio::task::JoinHandle;
 

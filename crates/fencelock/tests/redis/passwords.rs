@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use fencelock::{Client, ErrorKind, Event, Guard, Health, Loss, Observer};
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, ErrorKind, Guard, Health, Loss};
 use fencelock_testbed::redis::{Server, Settings};
 
 use crate::lab::{server, soon, until};

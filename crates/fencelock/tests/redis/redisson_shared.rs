@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fencelock::{Claim, Client, ErrorKind, Loss, Name};
+use fencelock::inspect::Claim;
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Reply, Server};
 use tokio::task::JoinHandle;

@@ -203,7 +203,8 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     let held = acquired(waiting).await;
     let queue = one.queue(held.name()).await.unwrap();
     let by = queue.contenders[0].owner.clone().unwrap();
-    let order = fencelock::Break::of(held.name(), &queue.contenders[0], by, "why", std::time::SystemTime::now());
+    let order =
+        fencelock::inspect::Break::of(held.name(), &queue.contenders[0], by, "why", std::time::SystemTime::now());
     let store = fencelock::store::open_url(fencelock::store::StoreUrl::parse(&url).unwrap()).await.unwrap();
     assert!(store.break_grant(&order.unwrap()).await.unwrap());
     assert_eq!(store.breaks(held.name()).await.unwrap().len(), 1);

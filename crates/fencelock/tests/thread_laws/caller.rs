@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::observe::{Event, Observer};
 use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
-use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Loss, Name, Observer, Result, blocking};
+use fencelock::time::Clock;
+use fencelock::{Client, ErrorKind, GuardState, Loss, Name, Result, blocking};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -165,7 +167,7 @@ impl Session for SlowSession {
 }
 
 impl Store for Slow {
-    fn capability(&self) -> &fencelock::Capability {
+    fn capability(&self) -> &fencelock::capability::Capability {
         self.store.capability()
     }
 

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fencelock::{AnyGuard, Claim, Client, Error, Name};
+use fencelock::inspect::Claim;
+use fencelock::{AnyGuard, Client, Error, Name};
 use tokio::task::JoinHandle;
 
 /// So many holders are watched one by one, at most.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fencelock::{Claim, Client, ErrorKind, Loss, Name};
+use fencelock::inspect::Claim;
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, CreateMode};

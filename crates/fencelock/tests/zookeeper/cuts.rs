@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fencelock::{Claim, Client, ErrorKind};
+use fencelock::inspect::Claim;
+use fencelock::{Client, ErrorKind};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{self as wire, CreateMode};

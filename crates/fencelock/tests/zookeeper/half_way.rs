@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencelock::inspect::{Claim, Owner};
 use fencelock::store::{
     Entered, Entry, GrantId, Left, Opened, Opening, Place, RequestId, SessionEvent, Standing, StoreUrl, open_url,
 };
-use fencelock::{Claim, Error, ErrorKind, Loss, Name, Owner, SystemClock};
+use fencelock::time::SystemClock;
+use fencelock::{Error, ErrorKind, Loss, Name};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{Proxy, Way};
 use fencelock_zookeeper::{Acl, Permissions};

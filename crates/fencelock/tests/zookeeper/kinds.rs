@@ -1,6 +1,7 @@
 //! Read-write locks and semaphores beside nodes of other clients, and of operators.
 
-use fencelock::{Claim, Client, ErrorKind, Loss, Name};
+use fencelock::inspect::Claim;
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::lab::{Lab, granted, reading, soon, taking, writing};

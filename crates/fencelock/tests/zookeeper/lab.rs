@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, Error, Event, Guard, Io, Loss, Observer, PermitGuard, ReadGuard, WriteGuard};
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, Error, Guard, Io, Loss, PermitGuard, ReadGuard, WriteGuard};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{Acl, CreateMode};

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use fencelock::Name;
+use fencelock::inspect::Claim;
 use fencelock::store::{Left, RequestId, Standing};
-use fencelock::{Claim, Name};
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::CreateMode;

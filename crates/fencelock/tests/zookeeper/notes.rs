@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencelock::inspect::Owner;
 use fencelock::store::{GrantId, NoteOrder, Opening, PlaceId, StoreUrl, open_url};
-use fencelock::{Client, ErrorKind, Guard, Name, Owner, SystemClock};
+use fencelock::time::SystemClock;
+use fencelock::{Client, ErrorKind, Guard, Name};
 use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::lab::{Lab, soon};

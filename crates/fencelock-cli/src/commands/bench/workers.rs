@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Clock as _, Event, FencingToken, Moment, Mutex, Name, Observer, SystemClock};
+use fencelock::observe::{Event, Observer};
+use fencelock::time::{Clock as _, Moment, SystemClock};
+use fencelock::{Client, FencingToken, Mutex, Name};
 use tokio::task::JoinSet;
 
 use super::log::{Log, Section};

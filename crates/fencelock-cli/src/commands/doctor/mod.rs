@@ -12,7 +12,9 @@ mod zookeeper;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::{Client, Order, Page, StoreUrl, Tokens};
+use fencelock::Client;
+use fencelock::capability::{Order, StoreUrl, Tokens};
+use fencelock::inspect::Page;
 use serde::Serialize;
 
 use self::checks::{Facts, Finding, Severity};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use fencelock::StoreUrl;
+use fencelock::capability::StoreUrl;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use fencelock::StoreUrl;
+use fencelock::capability::StoreUrl;
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use super::TLS;

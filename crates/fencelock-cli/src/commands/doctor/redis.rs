@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use fencelock::StoreUrl;
+use fencelock::capability::StoreUrl;
 use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
 
 use super::checks::{Check, Facts, Severity, checks};

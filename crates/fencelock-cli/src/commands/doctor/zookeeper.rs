@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencelock::StoreUrl;
+use fencelock::capability::StoreUrl;
 use fencelock_zookeeper::{Client, Config};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

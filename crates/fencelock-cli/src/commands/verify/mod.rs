@@ -10,7 +10,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::{Capability, Client, Liveness, Name, Page};
+use fencelock::capability::{Capability, Liveness};
+use fencelock::inspect::Page;
+use fencelock::{Client, Name};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::crew::{Crew, Toll};

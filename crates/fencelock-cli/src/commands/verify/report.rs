@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use fencelock::{Capability, Order, Tokens};
+use fencelock::capability::{Capability, Order, Tokens};
 use serde::Serialize;
 
 use super::crew::Toll;

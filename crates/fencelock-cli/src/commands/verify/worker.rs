@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Clock as _, Error, ErrorKind, Event, Guard, Mutex, Name, Observer, SystemClock};
+use fencelock::observe::{Event, Observer};
+use fencelock::time::{Clock as _, SystemClock};
+use fencelock::{Client, Error, ErrorKind, Guard, Mutex, Name};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use tokio::task::JoinSet;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use fencelock::{Client, Contender, Name, Queue};
+use fencelock::inspect::{Contender, Queue};
+use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use tokio::sync::watch;

@@ -5,7 +5,7 @@ mod mutant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fencelock::Claim;
+use fencelock::inspect::Claim;
 use fencelock_conformance::{
     Fault, Fixture, Law, MemoryFixture, NoFaults, Process, judge, laws, read_excuses, run_by, wholes,
 };

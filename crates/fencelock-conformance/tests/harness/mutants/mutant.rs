@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::store::{
     Ahead, Break, Capability, Entered, Entry, Grant, Left, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Place,
     PlaceId, PlaceList, Queue, Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
 };
-use fencelock::{Claim, Clock, FencingToken, Loss, Moment, Name, Result};
+use fencelock::time::{Clock, Moment};
+use fencelock::{FencingToken, Loss, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;

@@ -80,7 +80,7 @@ impl Client {
     /// else may use for something else.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::Capability) is false.
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false.
     pub fn job(&self, name: impl AsRef<str>, slot: Slot) -> Result<Job> {
         let lock = self.mutex(name)?;
         if !self.capability().notes {

@@ -18,7 +18,8 @@ use crate::time::{Clock, Moment};
 ///
 /// ```
 /// use std::time::Duration;
-/// use fencelock::{Clock, memory::VirtualClock};
+/// use fencelock::time::Clock;
+/// use fencelock::memory::VirtualClock;
 ///
 /// let clock = VirtualClock::new();
 /// let start = clock.now();

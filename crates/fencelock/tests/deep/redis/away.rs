@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fencelock::inspect::Claim;
+use fencelock::observe::Observer;
 use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, Standing, StoreUrl, open_url};
-use fencelock::{Claim, Client, Clock, ErrorKind, Health, Moment, Name, Observer, Retry, SystemClock};
+use fencelock::time::{Clock, Moment, SystemClock};
+use fencelock::{Client, ErrorKind, Health, Name, Retry};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 

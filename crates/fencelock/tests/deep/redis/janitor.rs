@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencelock::store::{Opening, Owner, StoreUrl, open_url};
-use fencelock::{Clock, SystemClock};
+use fencelock::time::{Clock, SystemClock};
 use fencelock_testbed::redis::Settings;
 use fencelock_testbed::within;
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fencelock::inspect::Claim;
 use fencelock::memory::VirtualClock;
 use fencelock::store::{Entered, Entry, Opening, Owner, RequestId, Session, StoreUrl, open_url};
-use fencelock::{Claim, Clock as _, ErrorKind, GuardState, Loss, Name};
+use fencelock::time::Clock as _;
+use fencelock::{ErrorKind, GuardState, Loss, Name};
 use fencelock_testbed::redis::Settings;
 use fencelock_testbed::{Proxy, Way, within};
 use tokio::task::JoinHandle;

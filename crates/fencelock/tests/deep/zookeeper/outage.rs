@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fencelock::{Client, ErrorKind, Event, Loss, Observer};
+use fencelock::observe::{Event, Observer};
+use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 use fencelock_zookeeper::CreateMode;

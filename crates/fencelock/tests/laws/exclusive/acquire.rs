@@ -5,9 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use fencelock::inspect::Owner;
 use fencelock::memory::Operation;
 use fencelock::store::{Entry, Opening, RequestId, Store};
-use fencelock::{Clock, ErrorKind, Name, Owner, SystemClock};
+use fencelock::time::{Clock, SystemClock};
+use fencelock::{ErrorKind, Name};
 use futures_util::FutureExt;
 
 use super::{OTHER_KIND, whole};
@@ -361,5 +363,5 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
 #[test]
 fn the_system_clock_goes_on() {
     let (first, second) = (SystemClock.now(), SystemClock.now());
-    assert!(second >= first && first > fencelock::Moment::ORIGIN);
+    assert!(second >= first && first > fencelock::time::Moment::ORIGIN);
 }

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencelock::inspect::Owner;
 use fencelock::memory::{MemoryStore, Operation};
+use fencelock::observe::{Event, Observer};
 use fencelock::store::{Entry, Opening, RequestId, Store};
-use fencelock::{Client, Clock, ErrorKind, Event, GuardState, Io, Loss, Name, Observer, Owner};
+use fencelock::time::Clock;
+use fencelock::{Client, ErrorKind, GuardState, Io, Loss, Name};
 use futures_util::FutureExt;
 
 use super::{OTHER_KIND, whole};
@@ -209,7 +212,7 @@ fn a_session_granted_for_less_than_the_margin_is_refused_and_not_tried_without_e
 struct Brief(MemoryStore, AtomicU64);
 
 impl Store for Brief {
-    fn capability(&self) -> &fencelock::Capability {
+    fn capability(&self) -> &fencelock::capability::Capability {
         self.0.capability()
     }
 
@@ -231,7 +234,7 @@ impl Store for Brief {
     fn queue<'a>(
         &'a self,
         name: &'a Name,
-        page: fencelock::Page,
+        page: fencelock::inspect::Page,
     ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Queue>> {
         self.0.queue(name, page)
     }

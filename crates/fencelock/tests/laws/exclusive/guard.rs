@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use fencelock::memory::Operation;
 use fencelock::store::Store;
-use fencelock::{AnyGuard, Clock, ErrorKind, Guard, GuardError, GuardState, Loss, Outcome};
+use fencelock::time::Clock;
+use fencelock::{AnyGuard, ErrorKind, Guard, GuardError, GuardState, Loss, Outcome};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -425,7 +426,7 @@ fn run_says_so_when_the_lock_turns_out_to_be_gone() {
         let looks = world.store.another_process();
         let body = async |guard: fencelock::Guard<_>| {
             // Nobody has told the holder yet when the body ends.
-            let queue = looks.queue(guard.name(), fencelock::Page::ALL).await.unwrap();
+            let queue = looks.queue(guard.name(), fencelock::inspect::Page::ALL).await.unwrap();
             let request = queue.contenders[0].id;
             looks.remove(&fencelock::store::PlaceId { name: guard.name().clone(), request });
         };

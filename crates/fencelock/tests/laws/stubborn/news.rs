@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use fencelock::memory::MemoryStore;
 use fencelock::store::{Capability, GrantId, Opened, Opening, Page, PlaceId, Queue, RequestId, SessionEvent, Store};
-use fencelock::{Client, Clock, FencingToken, GuardState, Io, Loss, Name, Result};
+use fencelock::time::Clock;
+use fencelock::{Client, FencingToken, GuardState, Io, Loss, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};

@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
 use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
-use fencelock::{Client, Clock, Io, Moment, Name, Result};
+use fencelock::time::{Clock, Moment};
+use fencelock::{Client, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use fencelock::memory::MemoryStore;
 use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
-use fencelock::{Client, Clock, Io, Name, Result};
+use fencelock::time::Clock;
+use fencelock::{Client, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencelock::inspect::Claim;
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::{
     Capability, Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId,
     Session, Standing, Store,
 };
-use fencelock::{Claim, Client, Clock, Guard, GuardState, Io, Loss, Moment, Name, Result};
+use fencelock::time::{Clock, Moment};
+use fencelock::{Client, Guard, GuardState, Io, Loss, Name, Result};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;

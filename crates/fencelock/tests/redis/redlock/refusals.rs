@@ -48,7 +48,7 @@ async fn an_outage_names_each_master_that_is_missing_and_why() {
     let addresses = [0, 1, 2, 3, 4].map(|index| if index == 2 { silent.address() } else { servers[index].address() });
     servers[1].kill();
     let store = fencelock::store::open_url(fencelock::store::StoreUrl::parse(&url(addresses)).unwrap()).await.unwrap();
-    let error = store.queue(&fencelock::Name::new("job").unwrap(), fencelock::Page::ALL).await.unwrap_err();
+    let error = store.queue(&fencelock::Name::new("job").unwrap(), fencelock::inspect::Page::ALL).await.unwrap_err();
     let said = error.to_string();
     assert!(error.is_outage() && said.contains("answered 1 of 5"), "{said}");
     for (index, why) in
