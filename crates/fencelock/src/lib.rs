@@ -197,7 +197,9 @@ pub mod capability {
     //!
     //! [`Client::capability`](crate::Client::capability) tells it of the store in use, [`stores`] lists all stores with their options.
 
-    pub use crate::store::{Capability, Liveness, Order, Pace, StoreInfo, StoreUrl, Tokens, stores};
+    pub use crate::store::{
+        Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, StoreUrl, Tokens, stores,
+    };
 }
 pub mod inspect {
     //! What is seen of queues, breaks and notes: who holds, who waits, and since when.

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
-use crate::capability::{Capability, Pace, StoreInfo, StoreUrl};
+use crate::capability::*;
 use crate::inspect::*;
 use crate::time::Moment;
 use crate::*;
@@ -74,6 +74,9 @@ fn values_can_be_copied_compared_and_kept_in_maps() {
     key::<Loss>();
     key::<ErrorKind>();
     key::<Outcome>();
+    key::<Presumption>();
+    key::<Peer>();
+    key::<Residue>();
     key::<Moment>();
 }
 
@@ -98,6 +101,9 @@ fn what_is_said_to_people_can_be_printed() {
     printed::<Contention>();
     printed::<RequestId>();
     printed::<StoreUrl>();
+    printed::<Presumption>();
+    printed::<Peer>();
+    printed::<Residue>();
 }
 
 #[test]

@@ -72,13 +72,13 @@ struct Promises {
     liveness: &'static str,
     order: &'static str,
     tokens: &'static str,
-    certainty: &'static str,
-    excludes: &'static str,
+    certainty: String,
+    excludes: String,
     shared_claims: bool,
     notes: bool,
     detection_slack_ms: u64,
     wake_bound_ms: u64,
-    residue: &'static str,
+    residue: String,
 }
 
 impl Known {
@@ -120,30 +120,35 @@ impl Promises {
             liveness: liveness(capability.liveness),
             order: order(capability.order),
             tokens: tokens(capability.tokens),
-            certainty: capability.certainty,
-            excludes: capability.excludes,
+            certainty: listed(capability.presumes),
+            excludes: listed(capability.same_as),
             shared_claims: capability.shared_claims,
             notes: capability.notes,
             detection_slack_ms: ms(capability.detection_slack),
             wake_bound_ms: ms(capability.wake_bound),
-            residue: capability.residue,
+            residue: listed(capability.residue),
         }
     }
 
     fn lines(&self) -> String {
         let woken = format!("within {} ms", self.wake_bound_ms);
-        let nobodys = "fencelock only: locks of others under the same name are not seen";
+        let nobodys = "fencelock only: locks of other programs are not seen";
         let lines = [
             ("layout", self.layout),
             ("liveness", self.liveness),
             ("order", self.order),
-            ("same as", if self.excludes.is_empty() { nobodys } else { self.excludes }),
+            ("same as", if self.excludes.is_empty() { nobodys } else { &self.excludes }),
             ("tokens", self.tokens),
             ("shared", if self.shared_claims { "readers, writers, permits" } else { "mutexes only" }),
             ("woken", &woken),
         ];
         lines.iter().map(|(what, said)| line(what, said)).collect()
     }
+}
+
+/// The sentences of `said`, in one.
+fn listed(said: &[impl ToString]) -> String {
+    said.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What a line may hold.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fencelock::capability::{Capability, Liveness, Order, Pace, StoreInfo, Tokens, stores};
+use fencelock::capability::{Capability, Liveness, Order, Pace, Peer, StoreInfo, Tokens, stores};
 
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
@@ -149,10 +149,10 @@ const ROWS: &[(&str, Cell)] = &[
     ("cargo feature", |info, _| format!("`{}`", info.feature)),
     ("layout", |_, capability| format!("`{}`", capability.layout)),
     ("a place lives by", |_, capability| liveness(capability.liveness)),
-    ("the same locks as", |_, capability| others(capability.excludes)),
+    ("the same locks as", |_, capability| others(capability.same_as)),
     ("order", |_, capability| order(capability.order)),
     ("fencing tokens", |_, capability| tokens(capability.tokens)),
-    ("validity presumes", |_, capability| or_none(capability.certainty)),
+    ("validity presumes", |_, capability| or_none(capability.presumes)),
     ("readers, writers, permits", |_, capability| claims(capability)),
     ("notes on locks", |_, capability| if capability.notes { "yes" } else { "no" }.to_owned()),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
@@ -218,13 +218,13 @@ fn duration(duration: Duration) -> String {
     if duration.is_zero() { "nothing".to_owned() } else { format!("{duration:?}") }
 }
 
-fn others(excludes: &str) -> String {
-    let nobody = "fencelock's only: others of the same name are not seen";
-    if excludes.is_empty() { nobody.to_owned() } else { excludes.to_owned() }
+fn others(peers: &[Peer]) -> String {
+    if peers.is_empty() { "fencelock only".to_owned() } else { or_none(peers) }
 }
 
-fn or_none(text: &str) -> String {
-    if text.is_empty() { "nothing".to_owned() } else { text.to_owned() }
+fn or_none(said: &[impl ToString]) -> String {
+    let said: Vec<_> = said.iter().map(ToString::to_string).collect();
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
 }
 
 fn claims(capability: &Capability) -> String {

@@ -82,7 +82,7 @@ pub struct Report {
 
 impl Report {
     /// First verdict: no two live holders believed in conflicting locks at once. Holds as long as no process is
-    /// paused past its deadline and the store's [`Capability::certainty`] is given.
+    /// paused past its deadline and the store's [`Capability::presumes`] comes true.
     #[must_use]
     pub fn live_holders_exclude_each_other(&self) -> bool {
         let exclusion = [Law::Exclusion, Law::Sharing, Law::Permits, Law::OneCapacity];

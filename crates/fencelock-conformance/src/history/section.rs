@@ -47,7 +47,7 @@ fn numbered(list: &[String]) -> u32 {
     u32::try_from(list.len()).unwrap_or(u32::MAX)
 }
 
-/// A moment at which leases ended early, as [`Capability::certainty`](fencelock::capability::Capability::certainty) says that they can:
+/// A moment at which leases ended early, as [`Capability::presumes`](fencelock::capability::Capability::presumes) says that they can:
 /// the store lost its memory, or the clock that it judges them by jumped ahead.
 ///
 /// Who was granted before and who was granted after may both believe in their locks for a while, since nobody can be told

@@ -140,8 +140,8 @@ pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
 pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let capability = client.capability().clone();
-    let told = [capability.store, capability.layout, capability.certainty];
-    demand!(told.iter().all(|text| !text.is_empty()), "the store, its layout or its certainty is not named: {told:?}");
+    let is_named = !capability.store.is_empty() && !capability.layout.is_empty() && !capability.presumes.is_empty();
+    demand!(is_named, "the store, its layout or what its validity presumes is not named: {capability:?}");
     demand!(!capability.wake_bound.is_zero(), "nobody wakes in no time");
     let expires = client.opened.ttl.is_some();
     demand!(expires != (capability.liveness == Liveness::Process), "ttl {:?}, {capability:?}", client.opened.ttl);

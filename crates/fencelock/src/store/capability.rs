@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::words::{Peer, Presumption, Residue};
+
 /// What a store promises, as data: the capability table in the docs and `fencelock stores` are made from it, and the
 /// conformance suite holds the store to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +19,8 @@ pub struct Capability {
     pub order: Order,
     /// Where fencing tokens come from.
     pub tokens: Tokens,
-    /// What the time for which a guard says that it is valid presumes.
-    pub certainty: &'static str,
+    /// What the time for which a guard says that it is valid presumes: all of these.
+    pub presumes: &'static [Presumption],
     /// Whether readers and writers are understood besides mutexes.
     pub shared_claims: bool,
     /// Whether permits of semaphores are understood, too.
@@ -29,11 +31,11 @@ pub struct Capability {
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
     pub wake_bound: Duration,
-    /// Whose locks are the same ones as ours, besides other fencelocks', in words; empty for nobody's. All other clients'
+    /// Whose locks are the same ones as ours, besides other fencelocks'; empty for nobody's. All other clients'
     /// locks of the same name are held beside ours.
-    pub excludes: &'static str,
-    /// What an idle name may leave in the store, in words; empty for nothing.
-    pub residue: &'static str,
+    pub same_as: &'static [Peer],
+    /// What an idle name may leave in the store; empty for nothing.
+    pub residue: &'static [Residue],
     /// The times that clients of this store live by unless told otherwise, and the least it can do with.
     pub pace: Pace,
     /// Whether its calls are short system calls that block the thread, so that they belong on a thread of their own.
@@ -52,14 +54,14 @@ impl Capability {
             liveness: Liveness::Lease,
             order: Order::None,
             tokens: Tokens::None,
-            certainty: "",
+            presumes: &[],
             shared_claims: false,
             permits: false,
             notes: false,
             detection_slack: SLOW,
             wake_bound: SLOW,
-            excludes: "",
-            residue: "",
+            same_as: &[],
+            residue: &[],
             pace: Pace::DEFAULT,
             blocking: false,
         }

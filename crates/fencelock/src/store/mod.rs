@@ -39,6 +39,7 @@ mod registry;
 pub(crate) mod secret;
 mod url;
 mod view;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 pub use self::view::{Beside, Contender, Expiry, Foreign, Page, ProcessState, Queue, Waits};
+pub use self::words::{Peer, Presumption, Residue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;

@@ -217,7 +217,7 @@ impl Report {
 
     /// Looks for locks of other clients that can be held beside ours.
     async fn look_beside(&mut self, client: &Client) -> Outcome<()> {
-        if client.capability().excludes.is_empty() {
+        if client.capability().same_as.is_empty() {
             return Ok(());
         }
         for name in client.names("", None, NAMES).await? {

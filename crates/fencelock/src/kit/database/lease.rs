@@ -28,15 +28,15 @@ pub(crate) const FAIR: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "",
+    presumes: &[],
     shared_claims: true,
     permits: true,
     notes: true,
     // Who waits looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    excludes: "",
-    residue: "",
+    same_as: &[],
+    residue: &[],
     pace: Pace::DEFAULT,
     blocking: false,
 };

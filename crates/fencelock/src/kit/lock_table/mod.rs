@@ -17,34 +17,35 @@ use super::try_again::WAKE_BOUND;
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Contender, Expiry, Foreign, Grant, Liveness, Order, Owner, Pace, RequestId, StoreUrl, Tokens, Waits,
+    Capability, Contender, Expiry, Foreign, Grant, Liveness, Order, Owner, Pace, Peer, Presumption, RequestId, Residue,
+    StoreUrl, Tokens, Waits,
 };
 
 /// The table of tutorials.
-pub(crate) fn tutorial(store: &'static str, certainty: &'static str) -> Capability {
+pub(crate) fn tutorial(store: &'static str) -> Capability {
     Capability {
         layout: "distributed_lock (lock_key unique, lock_value, expire_time); an unexpired row is held",
-        excludes: "programs that insert and delete such rows by the database's clock",
-        residue: "a crashed holder's row, until somebody takes that lock",
-        ..common(store, certainty)
+        same_as: &[Peer::ExpiryTable],
+        residue: &[Residue::RowOfCrashed],
+        ..common(store)
     }
 }
 
-pub(crate) fn shedlock(store: &'static str, certainty: &'static str) -> Capability {
+pub(crate) fn shedlock(store: &'static str) -> Capability {
     Capability {
         layout: "shedlock (name unique, lock_until, locked_at, locked_by); held until lock_until",
-        excludes: "ShedLock's JDBC, R2DBC, jOOQ and Exposed providers with usingDbTime on that table",
-        residue: "one row for each name ever locked, for ever, as ShedLock needs",
-        ..common(store, certainty)
+        same_as: &[Peer::ShedLock],
+        residue: &[Residue::RowPerName],
+        ..common(store)
     }
 }
 
-fn common(store: &'static str, certainty: &'static str) -> Capability {
+fn common(store: &'static str) -> Capability {
     Capability {
         order: Order::None,
         tokens: Tokens::None,
         liveness: Liveness::Lease,
-        certainty,
+        presumes: &[Presumption::CommitsKept, Presumption::KeyStays, Presumption::ClockSteady],
         detection_slack: Duration::from_millis(1100),
         wake_bound: WAKE_BOUND,
         pace: Pace::DEFAULT,

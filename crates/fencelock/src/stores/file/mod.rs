@@ -49,7 +49,7 @@ use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Owner, Pace, Page,
-    Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
+    Presumption, Queue, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::Clock;
 
@@ -82,14 +82,14 @@ fn capability() -> Capability {
         liveness: Liveness::Process,
         order: Order::Fifo,
         tokens: Tokens::ClockFlooredCounter,
-        certainty: "the process lives, and nobody removes its files by hand",
+        presumes: &[Presumption::ProcessLives, Presumption::FilesStay],
         shared_claims: true,
         permits: true,
         notes: true,
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
-        excludes: "",
-        residue: "an empty directory and two numbers for each of 4096 buckets",
+        same_as: &[],
+        residue: &[Residue::Buckets(4096), Residue::Notes, Residue::Breaks, Residue::LeftByCrashed],
         pace: Pace { longest_interval: Some(LOOKS), ..Pace::DEFAULT },
         blocking: true,
     }

@@ -29,7 +29,7 @@ use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, PlaceId,
-    Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
+    Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
 };
 use crate::time::{Clock, SystemClock};
 
@@ -208,14 +208,14 @@ static CAPABILITY: Capability = Capability {
     liveness: Liveness::Memory,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "the process lives",
+    presumes: &[Presumption::ProcessLives],
     shared_claims: true,
     permits: true,
     notes: true,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
-    excludes: "",
-    residue: "",
+    same_as: &[],
+    residue: &[],
     pace: Pace::DEFAULT,
     blocking: false,
 };

@@ -39,7 +39,8 @@ use crate::kit::lock_table;
 use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Queue, RequestId, Store, StoreInfo, StoreUrl,
+    Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Presumption, Queue, RequestId, Residue, Store,
+    StoreInfo, StoreUrl,
 };
 
 /// What the registry knows of this store.
@@ -64,8 +65,8 @@ pub(crate) const MARIADB_INFO: StoreInfo =
 static CAPABILITY: Capability = Capability {
     store: "mysql",
     layout: "fencelock mysql fair layout 2",
-    certainty: "the server keeps its commits, and its clock does not jump ahead",
-    residue: "tables fencelock_*, one of 4096 rows; records of breaks for 30 days",
+    presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
+    residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR
 };
 

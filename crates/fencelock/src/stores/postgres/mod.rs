@@ -30,7 +30,7 @@ use crate::kit::database::lease::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::lock_table;
 use crate::kit::served::ServedStore;
-use crate::store::{Capability, Store, StoreInfo, StoreUrl};
+use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -54,8 +54,8 @@ pub(crate) const LONG_INFO: StoreInfo =
 static CAPABILITY: Capability = Capability {
     store: "postgres",
     layout: "fencelock postgres fair layout 4",
-    certainty: "the server keeps its commits, and its clock does not jump ahead",
-    residue: "a schema with 4096 rows; records of breaks for 30 days",
+    presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
+    residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR
 };
 

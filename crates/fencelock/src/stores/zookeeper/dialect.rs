@@ -1,6 +1,7 @@
 //! Which node names each family of clients writes and understands: data.
 
 use crate::queue::Claim;
+use crate::store::Peer;
 
 /// A kind of lock. Each has nodes of its own, and only one kind is in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +29,7 @@ pub(super) struct Dialect {
     /// What the capability calls the layout.
     pub(super) layout: &'static str,
     /// Whose locks exclude ours and are excluded by them.
-    pub(super) excludes: &'static str,
+    pub(super) same_as: &'static [Peer],
     /// Whether the nodes of all locks are children of one node.
     pub(super) one_parent: bool,
     pub(super) mutex: Form,
@@ -112,7 +113,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "curator",
         layout: "Curator's nodes (_c_<id>-lock-<number>, __READ__, __WRIT__), and __PERM__<k>of<n>__ for semaphores",
-        excludes: "Curator's mutexes and read-write locks, go-zk's Lock, kazoo's with pattern -lock-",
+        same_as: &[Peer::Curator, Peer::GoZk, Peer::KazooWithPattern],
         one_parent: false,
         mutex: form("_c_", IdForm::Dashed, After::Text("-lock-")),
         read_write: Some((
@@ -125,7 +126,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "kazoo",
         layout: "kazoo's nodes (<id>__lock__<number>, __rlock__), and __PERM__<k>of<n>__ for semaphores",
-        excludes: "kazoo's Lock, WriteLock and ReadLock, go-zk's Lock",
+        same_as: &[Peer::Kazoo, Peer::GoZk],
         one_parent: false,
         mutex: form("", IdForm::Plain, After::Text(LOCK)),
         read_write: Some((form("", IdForm::Plain, After::Text(RLOCK)), form("", IdForm::Plain, After::Text(LOCK)))),
@@ -135,7 +136,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
     Dialect {
         name: "shared",
         layout: "_c_<id>-<name><number> under one node for all locks",
-        excludes: "zk-lock's",
+        same_as: &[Peer::ZkLock],
         one_parent: true,
         mutex: form("_c_", IdForm::Plain, After::Key),
         // What could tell a reader apart would be a part of the name: of another lock, to every other client.

@@ -44,8 +44,8 @@ use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Queue, RequestId,
-    Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes,
+    Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Presumption, Queue,
+    RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes,
 };
 
 /// What the registry knows of this store.
@@ -99,17 +99,17 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         liveness: Liveness::Session,
         order: Order::Fifo,
         tokens: Tokens::CommitNumber,
-        certainty: "the servers hear each other in time and lose no transactions (docs/zookeeper-connection-loss.md)",
+        presumes: &[Presumption::ServersAgree],
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
         notes: !dialect.one_parent,
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
-        excludes: dialect.excludes,
+        same_as: dialect.same_as,
         residue: match dialect.one_parent {
-            true => "empty containers for 60 s; 100 records of breaks",
-            false => "empty containers for 60 s; 100 records of breaks; notes until deleted",
+            true => &[Residue::ContainersForSeconds(60), Residue::LastBreaks(100)],
+            false => &[Residue::ContainersForSeconds(60), Residue::LastBreaks(100), Residue::Notes],
         },
         pace: Pace {
             renewals_per_ttl: 6,

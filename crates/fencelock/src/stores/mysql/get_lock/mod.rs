@@ -17,12 +17,12 @@ use crate::kit::database::session_locks::{Asking, SessionLocks, contender, least
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::try_again::Member;
 use crate::name::Name;
-use crate::store::{Capability, Contender, RequestId};
+use crate::store::{Capability, Contender, Peer, Presumption, RequestId};
 
 pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
-    certainty: "whatever ends the connection is heard of by both ends, the client within 0.2 s: no proxy drops one end alone, the server's host does not restart within a ttl without a word, nobody ends the session by KILL, and no replica takes over, which knows of no named lock",
+    presumes: &[Presumption::EndsAreHeard, Presumption::NoTakeover],
     detection_slack: Duration::from_secs(2),
-    excludes: "DistributedLock.NET, with_advisory_lock, and any named lock of that name on the server",
+    same_as: &[Peer::DistributedLockNet, Peer::WithAdvisoryLock, Peer::SessionLock],
     ..least("mysql", "named locks of sessions, by GET_LOCK")
 });
 

@@ -19,10 +19,8 @@ use crate::kit::lock_table::{self, Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::store::Capability;
 
-pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql", CERTAIN));
-pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("mysql", CERTAIN));
-
-const CERTAIN: &str = "nobody changes the row but by the rules of its table, the server keeps what it committed (innodb_flush_log_at_trx_commit=1; a failover to a replica loses what was not replicated yet) and its wall clock does not jump ahead";
+pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql"));
+pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("mysql"));
 
 /// Makes the lock table unless it is there, and lets these accounts use it.
 pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&str]) -> Result<Migration> {

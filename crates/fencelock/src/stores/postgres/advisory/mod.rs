@@ -16,13 +16,13 @@ use super::link::Dialler;
 use crate::error::Result;
 use crate::kit::database::session_locks::{SessionLocks, contender, least};
 use crate::name::Name;
-use crate::store::{Capability, Contender, RequestId};
+use crate::store::{Capability, Contender, Peer, Presumption, RequestId};
 
 pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
-    certainty: "whatever ends the connection is heard of by both ends: no proxy drops one end alone, the server's host does not restart within a ttl without a word, and no standby is promoted, which knows of no advisory lock",
+    presumes: &[Presumption::EndsAreHeard, Presumption::NoTakeover],
     // Before PostgreSQL 14 the network's own timers end a session, which count in seconds.
     detection_slack: Duration::from_secs(5),
-    excludes: "DistributedLock.NET, with_advisory_lock, and any advisory lock of that key in the database",
+    same_as: &[Peer::DistributedLockNet, Peer::WithAdvisoryLock, Peer::SessionLock],
     ..least("postgres", "advisory locks of sessions: a bigint, or a pair of integers")
 });
 

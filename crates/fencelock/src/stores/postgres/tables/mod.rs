@@ -22,10 +22,8 @@ use crate::kit::lock_table::{self, Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::store::Capability;
 
-pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres", CERTAIN));
-pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres", CERTAIN));
-
-const CERTAIN: &str = "nobody changes the row but by the rules of its table, the server keeps what it committed (a failover to a standby that was asynchronous loses what was not replicated yet) and its wall clock does not jump ahead";
+pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres"));
+pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres"));
 
 /// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
 const ROW_TIMEOUT: Duration = Duration::from_millis(100);

@@ -19,8 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Queue, RequestId, Store,
-    Tokens,
+    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
+    RequestId, Residue, Store, Tokens,
 };
 use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link, without_info};
 
@@ -30,7 +30,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    certainty: "the server loses no memory, and its clock does not jump ahead",
+    presumes: &[Presumption::MemoryKept, Presumption::ClockSteady],
     shared_claims: true,
     permits: true,
     notes: true,
@@ -38,8 +38,8 @@ pub(super) static CAPABILITY: Capability = Capability {
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     // Their layouts keep no queue: the client that finds the key absent has it.
-    excludes: "",
-    residue: "two numbers for each of 4096 buckets; records of breaks, 30 days",
+    same_as: &[],
+    residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     pace: Pace::DEFAULT,
     blocking: false,
 };

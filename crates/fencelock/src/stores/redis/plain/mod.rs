@@ -8,7 +8,7 @@ use redis::Cmd;
 
 use super::race::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
 use super::wire::{Config, Script};
-use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, Tokens};
+use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -16,14 +16,22 @@ pub(super) static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::None,
     tokens: Tokens::None,
-    certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
+    presumes: &[Presumption::MemoryKept, Presumption::KeyStays, Presumption::ClockSteady],
     shared_claims: false,
     permits: false,
     notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "redis-py, redsync, npm redlock, rslock, bsm/redislock, and other clients of SET NX",
-    residue: "records of breaks for 30 days",
+    same_as: &[
+        Peer::RedisPy,
+        Peer::Redsync,
+        Peer::NpmRedlock,
+        Peer::Rslock,
+        Peer::BsmRedislock,
+        Peer::RedisSemaphore,
+        Peer::SetIfAbsent,
+    ],
+    residue: &[Residue::BreaksForDays(30)],
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -31,8 +39,8 @@ pub(super) static CAPABILITY: Capability = Capability {
 /// The same with the signal of python-redis-lock.
 pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and python-redis-lock's signal at each release",
-    excludes: "python-redis-lock, whose waiters are woken, and any other client of SET NX",
-    residue: "a signal for 1 s; records of breaks for 30 days",
+    same_as: &[Peer::PythonRedisLock, Peer::SetIfAbsent],
+    residue: &[Residue::SignalForSeconds(1), Residue::BreaksForDays(30)],
     ..CAPABILITY.clone()
 });
 
@@ -40,7 +48,7 @@ pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability
 pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and a counter beside it",
     tokens: Tokens::Counter,
-    residue: "one number for each name for ever; records of breaks, 30 days",
+    residue: &[Residue::NumberPerName, Residue::BreaksForDays(30)],
     ..CAPABILITY.clone()
 });
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::race::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
 use super::wire::{Config, Script};
 use crate::queue::Claim;
-use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, Tokens};
+use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -15,14 +15,14 @@ pub(super) static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::None,
     tokens: Tokens::None,
-    certainty: "the server keeps the key (a crash loses what was not saved yet, a failover what was not replicated yet; anybody may delete it) and its wall clock does not jump ahead",
+    presumes: &[Presumption::MemoryKept, Presumption::KeyStays, Presumption::ClockSteady],
     shared_claims: true,
     permits: false,
     notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "Redisson's RLock, spin, fenced and read-write locks, and its fair lock's holder",
-    residue: "records of breaks for 30 days",
+    same_as: &[Peer::Redisson, Peer::RedissonReadWrite],
+    residue: &[Residue::BreaksForDays(30)],
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -32,8 +32,8 @@ pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "Redisson's RFencedLock: a hash with a ttl, and a counter beside it",
     tokens: Tokens::Counter,
     shared_claims: false,
-    excludes: "Redisson's RLock, spin and fenced locks, and its fair lock's holder",
-    residue: "one number for each name for ever; records of breaks, 30 days",
+    same_as: &[Peer::Redisson],
+    residue: &[Residue::NumberPerName, Residue::BreaksForDays(30)],
     ..CAPABILITY.clone()
 });
 

@@ -11,7 +11,9 @@ use futures_core::future::BoxFuture;
 use super::plain;
 use super::race::{Dialect, Held, Marks, Ours, WAKE_BOUND, quorum};
 use crate::error::Result;
-use crate::store::{Capability, Liveness, Order, Pace, RequestId, Store, StoreInfo, StoreUrl, Tokens};
+use crate::store::{
+    Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens,
+};
 
 /// What the registry knows of this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -39,14 +41,20 @@ static CAPABILITY: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::None,
     tokens: Tokens::None,
-    certainty: "a quorum keeps its keys, and the masters' clocks agree within `drift_ms`",
+    presumes: &[
+        Presumption::SameMasters,
+        Presumption::QuorumKept,
+        Presumption::KeyStays,
+        Presumption::ClockSteady,
+        Presumption::ClockRates,
+    ],
     shared_claims: false,
     permits: false,
     notes: false,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
-    excludes: "redsync, npm redlock, rslock, pottery and other Redlocks at the same masters",
-    residue: "records of breaks for 30 days",
+    same_as: &[Peer::Redsync, Peer::NpmRedlock, Peer::Rslock, Peer::Pottery, Peer::RedisSemaphore, Peer::SetIfAbsent],
+    residue: &[Residue::BreaksForDays(30)],
     pace: Pace::DEFAULT,
     blocking: false,
 };

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::server::Server;
-use crate::store::{Capability, Loss};
+use crate::store::{Capability, Loss, Presumption};
 
 /// Remembers the `run_id` of the server that a session met last: every start of a server draws another one.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl RestartWatch {
 /// What is promised to a user who may not run INFO, which tells the `run_id`.
 pub(crate) fn without_info(capability: &Capability) -> Capability {
     Capability {
-        certainty: "the server keeps its memory (a crash loses what was not saved yet, a failover what was not replicated yet), its wall clock does not jump ahead, and no connection breaks: this user may not run INFO, so nobody can tell whether the server behind a new connection was started anew",
+        presumes: &[Presumption::MemoryKept, Presumption::ClockSteady, Presumption::NoConnectionBreaks],
         ..capability.clone()
     }
 }

@@ -27,7 +27,7 @@ use super::member::Reader;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::try_again::Lines;
 use crate::name::Name;
-use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Queue, RequestId, Store};
+use crate::store::{Break, Capability, Opened, Opening, Outline, Page, Presumption, Queue, RequestId, Store};
 use crate::stores::redis::wire::{Config, LinkUser, link};
 
 /// What may be said of the times of a lock over several masters.
@@ -48,7 +48,13 @@ impl Terms {
 /// What is promised to a user who may not ask every master which run of it this is.
 fn without_runs(capability: &Capability) -> Capability {
     Capability {
-        certainty: "as for a user who may run INFO everywhere; but what was started anew is not told from a connection that broke, nor two names of one server, nor masters that copy each other",
+        presumes: &[
+            Presumption::SameMasters,
+            Presumption::QuorumKept,
+            Presumption::ClockSteady,
+            Presumption::ClockRates,
+            Presumption::NoConnectionBreaks,
+        ],
         ..capability.clone()
     }
 }
