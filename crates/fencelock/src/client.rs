@@ -78,7 +78,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientBuilder::connect`].
-    pub async fn connect(url: &str) -> Result<Self> {
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder().connect(url).await
     }
 
@@ -406,8 +406,8 @@ impl ClientBuilder {
     /// # Errors
     /// [`ErrorKind::Config`] for a URL or option that is not valid, [`ErrorKind::Unsupported`] for a store that was not
     /// compiled in, and whatever the store says.
-    pub async fn connect(mut self, url: &str) -> Result<Client> {
-        let mut url = StoreUrl::parse(url)?;
+    pub async fn connect(mut self, url: impl AsRef<str>) -> Result<Client> {
+        let mut url = StoreUrl::parse(url.as_ref())?;
         self.timing.fill_from(&mut url)?;
         let opaque = match url.take("owner").as_deref() {
             None => None,

@@ -93,7 +93,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientBuilder::connect`].
-    pub fn connect(url: &str) -> Result<Self> {
+    pub fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::connect_with(crate::Client::builder(), url)
     }
 
@@ -101,7 +101,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientBuilder::connect`].
-    pub fn connect_with(options: ClientBuilder, url: &str) -> Result<Self> {
+    pub fn connect_with(options: ClientBuilder, url: impl AsRef<str>) -> Result<Self> {
         wait(options.io(Io::OwnThread).connect(url)).map(Self)
     }
 
