@@ -222,6 +222,10 @@ impl Session for CountedSession {
         })
     }
 
+    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        self.session.waited_for(place)
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         self.counts.asked();
         self.session.close()

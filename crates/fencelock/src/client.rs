@@ -12,7 +12,7 @@ use crate::engine::observe::{Observer, Observers};
 use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
-use crate::primitives::{Mutex, RwLock, Semaphore};
+use crate::primitives::{Mutex, RwLock, Semaphore, StickyLocks};
 use crate::store::secret::Secret;
 use crate::store::{self, AnyStore, Break, Capability, Contender, Contention, Owner, Page, Queue, StoreUrl, clean};
 use crate::time::{Clock, SystemClock};
@@ -44,6 +44,7 @@ pub struct Client {
     engine: Arc<Engine>,
     lifeline: Arc<Lifeline>,
     circuit: Option<Arc<Circuit>>,
+    sticky: Arc<StickyLocks>,
 }
 
 /// Shared by clients, locks and guards; when the last one goes, the client closes itself.
@@ -256,6 +257,10 @@ impl Client {
     pub(crate) fn lifeline(&self) -> &Arc<Lifeline> {
         &self.lifeline
     }
+
+    pub(crate) fn sticky(&self) -> &Arc<StickyLocks> {
+        &self.sticky
+    }
 }
 
 impl fmt::Debug for Client {
@@ -448,7 +453,8 @@ impl ClientBuilder {
             self.observers.add(Arc::clone(circuit) as Arc<dyn Observer>);
         }
         let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
-        let client = Client { lifeline: Arc::new(Lifeline(Arc::clone(&engine))), engine, circuit };
+        let (lifeline, sticky) = (Arc::new(Lifeline(Arc::clone(&engine))), Arc::default());
+        let client = Client { lifeline, engine, circuit, sticky };
         if self.only_when_needed {
             return Ok(client);
         }

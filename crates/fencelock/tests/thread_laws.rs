@@ -48,6 +48,21 @@ fn the_drop_of_a_client_does_not_wait_for_what_it_started() {
     assert_eq!(store.census(), Default::default());
 }
 
+#[test]
+fn a_sticky_lock_needs_no_runtime_of_its_callers() {
+    let client = blocking::Client::connect("memory:").unwrap();
+    let lock = client.mutex("a").unwrap().sticky(secs(5));
+    let held = lock.acquire().unwrap();
+    let token = held.token();
+    assert_eq!(lock.acquire_within(ms(20)).unwrap_err().kind(), ErrorKind::TimedOut);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.acquire_within(secs(180)).unwrap().token());
+        held.release().unwrap();
+        assert!(waits.join().unwrap() >= token);
+    });
+    assert!(lock.try_acquire().is_ok());
+}
+
 /// Waits, without ever yielding, until so many are in the queue.
 fn until_queued(store: &MemoryStore, count: usize) {
     let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(180));

@@ -17,6 +17,12 @@ impl Mutex {
 
     options!("Mutex");
 
+    /// See [`crate::Mutex::sticky`].
+    #[must_use]
+    pub fn sticky(self, keep: Duration) -> Self {
+        Self(self.0.sticky(keep))
+    }
+
     /// A mutex that the thread which holds it may take again.
     #[must_use]
     pub fn reentrant(self) -> ReentrantMutex {

@@ -4,16 +4,18 @@ mod lighten;
 mod now;
 mod phase;
 mod release;
+mod retain;
 mod told;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use self::phase::{Current, Phase};
+pub(crate) use self::retain::Retain;
 use self::told::Told;
 use super::Engine;
 use super::observe::Event;
@@ -57,6 +59,9 @@ pub(crate) struct Hold {
     told: Told,
     /// An [`Outside`], as a number; zero: it is a grant of the store that was asked for it.
     outside: AtomicU8,
+    /// Observers hear nothing of it: the client has it for itself.
+    is_silent: AtomicBool,
+    retainer: OnceLock<Box<dyn Retain>>,
     /// Made for the first who waits for the end, or for the end that has a reason: most locks are held and given back without.
     ending: OnceLock<Box<Ending>>,
 }
@@ -87,11 +92,27 @@ impl Hold {
         grant: Grant,
         deadline: Moment,
     ) -> Arc<Self> {
-        let hold = Arc::new(Self {
+        let own_end = engine.timing.own_end(grant);
+        let hold = Arc::new(Self::of(engine, Arc::clone(&live), place, claim, grant.token, own_end, deadline));
+        live.track_held(&hold);
+        hold.watch_deadline();
+        hold
+    }
+
+    fn of(
+        engine: Arc<Engine>,
+        live: Arc<Live>,
+        place: Box<dyn Place>,
+        claim: Claim,
+        token: Option<FencingToken>,
+        own_end: Moment,
+        deadline: Moment,
+    ) -> Self {
+        Self {
             id: place.id(),
             claim,
-            token: grant.token,
-            own_end: AtomicU64::new(engine.timing.own_end(grant).as_nanos()),
+            token,
+            own_end: AtomicU64::new(own_end.as_nanos()),
             since: engine.clock.now(),
             deadline,
             place: tokio::sync::Mutex::new(Some(place)),
@@ -99,13 +120,12 @@ impl Hold {
             phase: Current::held(),
             told: Told::nothing(),
             outside: AtomicU8::new(0),
+            is_silent: AtomicBool::new(false),
+            retainer: OnceLock::new(),
             ending: OnceLock::new(),
-            live: Arc::clone(&live),
+            live,
             engine,
-        });
-        live.track_held(&hold);
-        hold.watch_deadline();
-        hold
+        }
     }
 
     /// At the deadline the lock is lost. Its place is left when the last guard is gone, so that what runs under the lock
@@ -260,7 +280,10 @@ impl Hold {
             return;
         }
         self.tell_end();
-        tracing::warn!(name = %self.id.name, %loss, "lock lost");
+        if !self.is_silent() {
+            tracing::warn!(name = %self.id.name, %loss, "lock lost");
+        }
+        self.tell_retainer();
         if self.told.lost() {
             self.tell_lost(loss);
         }
@@ -280,6 +303,10 @@ impl Hold {
 
     fn tell_lost(&self, loss: Loss) {
         self.engine.observers.tell(Event::Lost { name: &self.id.name, cause: loss, held: self.held() });
+    }
+
+    fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
     fn held(&self) -> Duration {

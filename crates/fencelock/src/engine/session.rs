@@ -242,6 +242,17 @@ impl Live {
         }
     }
 
+    /// The place of `hold` is that of `next` from now on; says whether it was under renewal for `hold` still.
+    pub(crate) fn replace(&self, hold: &Arc<Hold>, next: &Arc<Hold>) -> bool {
+        match self.places().get_mut(&hold.id().request) {
+            Some(Tracked::Held(known)) if Arc::ptr_eq(known, hold) => {
+                *known = Arc::clone(next);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes a place out of renewal; must come before it is left, so that no renewal outlives a release.
     pub(crate) fn untrack(&self, request: RequestId) {
         let untracked = self.places().remove(&request);

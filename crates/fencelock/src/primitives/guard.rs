@@ -254,6 +254,9 @@ impl<K> Guard<K> {
         }
         let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
         engine.spawner.check_place()?;
+        if hold.is_retained() {
+            return Ok(());
+        }
         let span = debug_span!(target: "fencelock", parent: &self.share.span, "release", name = %self.name());
         if let Some(released) = span.in_scope(|| hold.release_now()) {
             return released;
@@ -329,7 +332,7 @@ impl<K> Guard<K> {
 impl Drop for Share {
     fn drop(&mut self) {
         let last = if *self.given_up.get_mut() { self.hold.is_unshared() } else { self.hold.unshare() };
-        if last {
+        if last && !self.hold.is_retained() {
             self.hold.leave_in_background();
         }
     }

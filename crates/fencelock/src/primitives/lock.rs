@@ -7,6 +7,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 use super::Guard;
+use super::sticky::Sticky;
 use crate::client::Client;
 use crate::engine::acquire::{Acquire, Wait, Wish};
 use crate::engine::hold::Outside;
@@ -27,6 +28,7 @@ pub(super) struct Lock {
     fault: Option<Cow<'static, str>>,
     on_outage: OnOutage,
     needs_token: bool,
+    pub(super) sticky: Option<Arc<Sticky>>,
 }
 
 impl Lock {
@@ -51,7 +53,7 @@ impl Lock {
                 .with("claim", claim));
         }
         let wish = Wish { name, claim, wait: Wait::Forever, purpose: None, max_hold: None, max_waiters: None };
-        Ok(Self { client, wish, fault: None, on_outage: OnOutage::Fail, needs_token: false })
+        Ok(Self { client, wish, fault: None, on_outage: OnOutage::Fail, needs_token: false, sticky: None })
     }
 
     pub(super) fn purpose(mut self, purpose: &str) -> Self {
@@ -121,6 +123,15 @@ impl Lock {
             .with("name", &self.wish.name)
     }
 
+    pub(super) fn sticky(mut self, keep: Duration) -> Self {
+        if keep < Duration::from_millis(1) {
+            self.fault = Some("a sticky lock is kept for 1 ms or more".into());
+            return self;
+        }
+        self.sticky = Some(self.client.sticky().of(&self.wish.name, keep));
+        self
+    }
+
     /// Asks for `count` of the capacity.
     pub(super) fn permits(mut self, count: u32) -> Self {
         let capacity = self.wish.claim.capacity();
@@ -147,7 +158,11 @@ impl Lock {
         self.check_token()?;
         let started =
             if matches!(self.on_outage, OnOutage::Fail) { Moment::ORIGIN } else { self.client.engine().clock.now() };
-        match self.in_store(claim, wait).await {
+        let acquired = match &self.sticky {
+            None => self.in_store(claim, wait).await,
+            Some(sticky) => Box::pin(self.acquire_sticky(sticky, claim, wait)).await,
+        };
+        match acquired {
             Ok(guard) if self.needs_token && guard.token().is_none() => Err(self.no_token()),
             Err(error) if error.is_outage() => Box::pin(self.outside(error, claim, (wait, started))).await,
             acquired => acquired,
@@ -177,7 +192,7 @@ impl Lock {
         };
         let store = client.capability().store;
         tracing::warn!(%name, %error, store, "the store is out of reach: another one is asked for the lock");
-        let other = Self { client, on_outage: OnOutage::Fail, ..self.clone() };
+        let other = Self { client, on_outage: OnOutage::Fail, sticky: None, ..self.clone() };
         let guard: Guard<K> = other.in_store(claim, wait).await.map_err(|failed| failed.with("own_store", error))?;
         guard.is_outside(Outside::Elsewhere);
         engine.observers.tell(Event::Degraded { name, store: Some(store) });
@@ -185,7 +200,7 @@ impl Lock {
     }
 
     /// Asks the store, if the breaker lets it.
-    async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
+    pub(super) async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
         let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
             Ok(pass) => pass,
             Err(error) => {

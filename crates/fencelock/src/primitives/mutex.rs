@@ -48,6 +48,45 @@ impl Mutex {
 
     options!();
 
+    /// Keeps the lock in this client for `keep` (1 ms or more) after each release, unless somebody else wants it: who takes it again
+    /// through the same client meanwhile asks the store nothing. For locks that one process takes over and over. By default nothing is kept.
+    ///
+    /// - Whoever waits elsewhere, in another client or by a lock of this one that is not sticky, has the kept lock given up, or the held one
+    ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::Capability) is
+    ///   [`Waiters::Told`](crate::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
+    ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's.
+    /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
+    ///   store's queue. The `keep` that was given last counts. [`Mutex::max_waiters`] counts those in the store's queue.
+    /// - **All sections under one grant of the store have one fencing token**: nobody else had the lock in between. A resource that refuses older
+    ///   tokens is safe; one that refuses the same token twice cannot be used. [`Client::break_grant`] ends that
+    ///   grant, in whichever section it is.
+    /// - A kept lock is renewed as a held one, and taken only while it is certainly held: one that was lost meanwhile is asked for anew.
+    /// - Others see the client as the holder while it keeps the lock; the purpose ends in `(sticky, kept for 5s)`, where that fits into its 512 bytes.
+    ///   Observers hear of each section as of any grant, and nothing of the keeping.
+    /// - The lock of a client that is closed, or dropped, is given up.
+    ///
+    /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::Capability) is
+    /// [`Waiters::Unseen`](crate::Waiters): nobody would know that somebody waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let client = fencelock::Client::connect("memory:").await?;
+    /// let counter = client.mutex("counter")?.sticky(Duration::from_secs(5));
+    /// let token = counter.run(|guard| async move { guard.token() }).await?;
+    /// // Nobody else wanted it: this asks the store nothing.
+    /// assert_eq!(counter.run(|guard| async move { guard.token() }).await?, token);
+    /// # Ok::<(), fencelock::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Client::break_grant`]: crate::Client::break_grant
+    #[must_use]
+    pub fn sticky(self, keep: Duration) -> Self {
+        Self { lock: self.lock.sticky(keep) }
+    }
+
     /// Acquires the lock, waiting as long as [`Mutex::timeout`] allows.
     ///
     /// # Errors

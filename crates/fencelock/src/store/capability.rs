@@ -27,6 +27,8 @@ pub struct Capability {
     pub permits: bool,
     /// Whether notes can be written on locks ([`Guard::write_note`](crate::Guard::write_note)).
     pub notes: bool,
+    /// How a holder hears of those who wait behind it: what [`Mutex::sticky`](crate::Mutex::sticky) lives by.
+    pub waiters: Waiters,
     /// A dead session's places go within its ttl plus this, by the store's clock.
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
@@ -58,6 +60,7 @@ impl Capability {
             shared_claims: false,
             permits: false,
             notes: false,
+            waiters: Waiters::Unseen,
             detection_slack: SLOW,
             wake_bound: SLOW,
             same_as: &[],
@@ -131,6 +134,18 @@ pub enum Order {
     Fifo,
     /// None: the client that tries at the right moment has the lock.
     None,
+}
+
+/// How a holder hears of those who wait behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiters {
+    /// The store tells the holder of the first who comes, within one round trip.
+    Told,
+    /// The holder looks at the queue, so often.
+    Looked(Duration),
+    /// Not at all: those who wait leave no trace that every client can see.
+    Unseen,
 }
 
 /// Where fencing tokens come from.

@@ -50,7 +50,7 @@ use futures_core::stream::BoxStream;
 
 pub use self::any::AnyStore;
 pub use self::breaking::Break;
-pub use self::capability::{Capability, Liveness, Order, Pace, Tokens};
+pub use self::capability::{Capability, Liveness, Order, Pace, Tokens, Waiters};
 pub use self::contention::{Contention, Outline};
 pub use self::ids::{GrantId, Owner, PlaceId, RequestId};
 pub use self::note::{Note, NoteOrder, NoteRead};
@@ -197,6 +197,15 @@ pub trait Session: Send + Sync {
 
     /// Confirms that the session and these places of it live. Places that are not among them may be left to expire.
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>>;
+
+    /// Completes once somebody waits, or may wait, behind the granted `place` of this session, or the place is gone: a hint. Asked only
+    /// for places whose holder would keep them ([`Mutex::sticky`](crate::Mutex::sticky)), so that others pay nothing for it.
+    ///
+    /// By default `None`: the store cannot tell, and the engine looks at [`Store::contention`] from time to time.
+    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        let _ = place;
+        None
+    }
 
     /// Ends the session and everything that hangs on it. Repeatable.
     fn close(&self) -> BoxFuture<'_, Result<()>>;

@@ -22,6 +22,7 @@ mod queue_random;
 mod router;
 mod rwlock;
 mod semaphore;
+mod sticky;
 mod stubborn;
 mod support;
 mod window;

@@ -41,11 +41,13 @@ impl Hold {
         }
     }
 
-    /// Its holder gives it up: observers hear of that before the store can let others in.
-    pub(super) fn give_up(&self) {
-        if self.phase.give_up() {
+    /// Its holder gives it up: observers hear of that before the store can let others in. Says whether it is given up by this.
+    pub(super) fn give_up(&self) -> bool {
+        let is_given_up = self.phase.give_up();
+        if is_given_up && !self.is_silent() {
             self.engine.observers.tell(Event::Releasing { name: &self.id.name });
         }
+        is_given_up
     }
 
     /// Its place is gone, and nothing of ours can have done that. Gives back the cause that stays.
@@ -53,7 +55,7 @@ impl Hold {
         let was_over = self.phase.get().is_end();
         let loss = self.phase.found_gone(loss);
         self.tell_end();
-        if !was_over {
+        if !was_over && !self.is_silent() {
             self.tell_lost(loss);
         }
         loss
@@ -62,7 +64,9 @@ impl Hold {
     pub(super) fn tell_released(&self) {
         self.phase.left();
         self.tell_end();
-        self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
+        if !self.is_silent() {
+            self.engine.observers.tell(Event::Released { name: &self.id.name, held: self.held() });
+        }
     }
 
     /// A request found the place gone: by a break that nobody has told of yet, or else.

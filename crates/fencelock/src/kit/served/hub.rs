@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::answers::{Broken, Look, Looked, Seen};
 use super::messages::{News, news};
-use super::slot::{Slot, Stand};
+use super::slot::{Ring, Slot, Stand};
 use crate::kit::own_places;
 use crate::name::Name;
 use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
@@ -151,6 +151,8 @@ impl Hub {
         if ended && self.over() == Over::No {
             self.tell(SessionEvent::Doubtful);
             self.wake_all();
+            let slots: Vec<_> = self.lock().slots.values().cloned().collect();
+            slots.iter().for_each(|slot| slot.ring(Ring::Disconnected));
         }
     }
 
@@ -300,6 +302,18 @@ impl Hub {
         !self.lock().waiting.is_empty()
     }
 
+    /// What is known of a place.
+    pub(crate) fn slot(&self, id: RequestId) -> Option<Arc<Slot>> {
+        self.lock().slots.get(&id).cloned()
+    }
+
+    /// Somebody came to wait behind a grant of ours whose holder asked to be told.
+    pub(crate) fn told_waited_for(&self, id: RequestId) {
+        if let Some(slot) = self.slot(id) {
+            slot.ring(Ring::Waiter);
+        }
+    }
+
     /// The number of a place, once it is known.
     pub(crate) fn seq(&self, id: RequestId) -> Option<u64> {
         self.lock().slots.get(&id).and_then(|slot| slot.seq())
@@ -339,6 +353,7 @@ impl Hub {
         for news in news(message) {
             match news {
                 News::Granted(place, grant) => self.told_granted(place.request, grant),
+                News::WaitedFor(place) => self.told_waited_for(place.request),
                 News::Broken(place, grant, reason) => self.told_broken(Broken { place, grant, reason }),
             }
         }

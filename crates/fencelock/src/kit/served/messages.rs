@@ -12,6 +12,8 @@ pub(crate) enum News {
     Granted(PlaceId, u64),
     /// Somebody broke the grant with this number.
     Broken(PlaceId, u64, Arc<str>),
+    /// Somebody came to wait behind a grant whose holder asked to be told.
+    WaitedFor(PlaceId),
 }
 
 /// The news in one message: lines, of which `n` says the name that the next ones are about. What is not understood is
@@ -36,6 +38,7 @@ fn one(name: &Name, kind: &str, about: &str) -> Option<News> {
     let seq = fields.next()?.parse().ok()?;
     match kind {
         "g" => Some(News::Granted(place, seq)),
+        "w" => Some(News::WaitedFor(place)),
         "b" => Some(News::Broken(place, seq, fields.next()?.into())),
         _ => None,
     }

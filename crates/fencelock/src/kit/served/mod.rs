@@ -97,6 +97,22 @@ pub(crate) trait Served: Send + Sync + 'static {
         known: &[(PlaceId, u64)],
     ) -> impl Future<Output = Result<bool>> + Send;
 
+    /// Whether a session is told of the first who comes to wait behind a grant, where that was asked for. By default it is not.
+    fn tells_of_waiters(&self) -> bool {
+        false
+    }
+
+    /// Asks to be told of the first who comes to wait behind the grant `seq`. Says whether somebody waits, or the grant is gone.
+    fn watch(
+        &self,
+        connection: &Connection<Self>,
+        place: &PlaceId,
+        seq: u64,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        let _ = (connection, place, seq);
+        async { Ok(true) }
+    }
+
     /// Has some of what the dead left be cleared away, soon. Nobody waits for it.
     fn tidy_up(&self);
 

@@ -1,11 +1,13 @@
 //! A session of a store whose server keeps the queues, as the engine sees it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 
 use super::enter::enter;
+use super::slot::Ring;
 use super::{Core, Over, Served};
 use crate::error::Result;
 use crate::kit::own_places::over;
@@ -52,6 +54,28 @@ impl<S: Served> Core<S> {
         Ok(Renewal { gone: hub.gone(places), ..Renewal::at(sent) })
     }
 
+    /// Asks again on each further connection, since messages may have been lost before it.
+    async fn waited_for(&self, place: &PlaceId) -> Result<()> {
+        loop {
+            self.alive("look")?;
+            let Some(slot) = self.member.hub().slot(place.request) else { return Ok(()) };
+            let Some(seq) = slot.seq() else { return Ok(()) };
+            let connection = self.link.connection().await?;
+            slot.change(|state| {
+                state.rung = None;
+                false
+            });
+            if self.member.watch(&connection, place, seq).await? {
+                return Ok(());
+            }
+            drop(connection);
+            match poll_fn(|cx| slot.poll_rung(cx)).await {
+                Ring::Waiter => return Ok(()),
+                Ring::Disconnected => {}
+            }
+        }
+    }
+
     async fn close(&self) -> Result<()> {
         let hub = self.member.hub();
         if hub.over() != Over::There {
@@ -86,6 +110,10 @@ impl<S: Served> Session for ServedSession<S> {
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         Box::pin(self.0.renew(places))
+    }
+
+    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        if self.0.member.tells_of_waiters() { Some(Box::pin(self.0.waited_for(place))) } else { None }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

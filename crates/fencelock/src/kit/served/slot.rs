@@ -21,6 +21,15 @@ pub(crate) enum Stand {
     Gone(Loss),
 }
 
+/// Why the holder of a place is rung that asked to be told of waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ring {
+    /// The connection ended on which it was to be told.
+    Disconnected,
+    /// Somebody waits.
+    Waiter,
+}
+
 /// One place of the session, shared with the task that waits for it.
 pub(crate) struct Slot {
     pub(crate) place: PlaceId,
@@ -34,12 +43,23 @@ pub(crate) struct SlotState {
     pub(crate) waker: Option<Waker>,
     /// When to look at it again, while it waits.
     pub(crate) due: Moment,
+    pub(crate) rung: Option<Ring>,
+}
+
+impl SlotState {
+    fn wake_by(&mut self, cx: &Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
 }
 
 impl Slot {
     /// A place whose request is about to be sent.
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
-        let state = SlotState { stand: Stand::Sent { told: None, broken: None }, waker: None, due: Moment::NEVER };
+        let stand = Stand::Sent { told: None, broken: None };
+        let state = SlotState { stand, waker: None, due: Moment::NEVER, rung: None };
         Self { place, bucket, state: Mutex::new(state) }
     }
 
@@ -74,11 +94,27 @@ impl Slot {
         if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
             return Poll::Ready(());
         }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        state.wake_by(cx);
         Poll::Pending
+    }
+
+    /// Ready once the holder is rung. A place that is granted has no other waker.
+    pub(crate) fn poll_rung(&self, cx: &Context<'_>) -> Poll<Ring> {
+        let mut state = self.lock();
+        if let Some(ring) = state.rung {
+            return Poll::Ready(ring);
+        }
+        state.wake_by(cx);
+        Poll::Pending
+    }
+
+    /// Rings the holder.
+    pub(crate) fn ring(&self, ring: Ring) {
+        let waker = self.change(|state| {
+            state.rung = state.rung.max(Some(ring));
+            true
+        });
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Changes the state; gives back whom to wake.

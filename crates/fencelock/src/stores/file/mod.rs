@@ -49,7 +49,7 @@ use crate::error::Result;
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Owner, Pace, Page,
-    Presumption, Queue, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens,
+    Presumption, Queue, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
 use crate::time::Clock;
 
@@ -86,6 +86,7 @@ fn capability() -> Capability {
         shared_claims: true,
         permits: true,
         notes: true,
+        waiters: Waiters::Looked(Duration::from_millis(50)),
         detection_slack: Duration::from_secs(2),
         wake_bound: Duration::from_secs(2),
         same_as: &[],

@@ -69,6 +69,8 @@ pub enum Operation {
     Close,
     /// Making a granted claim lighter.
     Lighten,
+    /// Asking to be told who waits behind a grant.
+    Watch,
     /// Giving up a place.
     Leave,
     /// Reading one queue.

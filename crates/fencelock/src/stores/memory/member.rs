@@ -111,6 +111,15 @@ impl Served for Member {
         link.send(Operation::Renew, self.tag(None), move |state, now| Ok(state.renew(session, now))).await
     }
 
+    fn tells_of_waiters(&self) -> bool {
+        true
+    }
+
+    async fn watch(&self, link: &Link, place: &PlaceId, seq: u64) -> Result<bool> {
+        let name = place.name.clone();
+        link.send(Operation::Watch, self.tag(None), move |state, _| Ok(state.watch(&name, seq))).await
+    }
+
     fn tidy_up(&self) {}
 
     async fn close(&self, link: &Link) -> Result<()> {

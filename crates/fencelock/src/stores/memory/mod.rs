@@ -29,7 +29,7 @@ use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, PlaceId,
-    Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens,
+    Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
 use crate::time::{Clock, SystemClock};
 
@@ -212,6 +212,7 @@ static CAPABILITY: Capability = Capability {
     shared_claims: true,
     permits: true,
     notes: true,
+    waiters: Waiters::Told,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
     same_as: &[],

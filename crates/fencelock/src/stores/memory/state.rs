@@ -54,6 +54,8 @@ struct QueueEntry {
     claim: Claim,
     since: SystemTime,
     purpose: Option<Arc<str>>,
+    /// Its session wants to hear of the first who waits behind it.
+    is_watched: bool,
 }
 
 /// One session, and where it is told of what happens to it.
@@ -173,10 +175,25 @@ impl StoreState {
         let number = self.draw(since)?;
         let line = self.lines.entry(entry.name.clone()).or_default();
         let (id, claim, purpose) = (entry.id, entry.claim, entry.purpose.clone());
-        line.tickets.push_back(QueueEntry { number, id, session, claim, since, purpose });
+        line.tickets.push_back(QueueEntry { number, id, session, claim, since, purpose, is_watched: false });
         line.granted += usize::from(granted);
         self.places.insert((id, session), (entry.name.clone(), number));
-        Ok(line.entered(number))
+        let answer = line.entered(number);
+        let watched = line.tickets.front().filter(|front| !granted && front.is_watched);
+        if let Some((session, id)) = watched.map(|front| (front.session, front.id)) {
+            self.tell(session, move |hub| hub.told_waited_for(id));
+        }
+        Ok(answer)
+    }
+
+    /// The session of the grant with this number is told of who comes to wait behind it. Says whether somebody does, or it is gone.
+    pub(super) fn watch(&mut self, name: &Name, number: u64) -> bool {
+        let line = self.lines.get_mut(name);
+        let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) else {
+            return true;
+        };
+        line.tickets[index].is_watched = true;
+        line.tickets.len() > line.granted
     }
 
     /// The next number: past the last one, and never behind the store's clock in 1/128 ms, so that the numbers of a

@@ -45,7 +45,7 @@ use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Presumption, Queue,
-    RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes,
+    RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes, Waiters,
 };
 
 /// What the registry knows of this store.
@@ -103,6 +103,8 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
         notes: !dialect.one_parent,
+        // Where all locks have one parent, each change of any of them would ring.
+        waiters: if dialect.one_parent { Waiters::Looked(Duration::from_millis(100)) } else { Waiters::Told },
         // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),

@@ -1,11 +1,12 @@
 //! A session: its places, and the requests that join, withdraw and renew.
 
+use std::future::poll_fn;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
-use fencelock_zookeeper::ErrorKind as Wire;
+use fencelock_zookeeper::{ErrorKind as Wire, WatchEvent};
 use futures_core::future::BoxFuture;
 
 use super::config::Config;
@@ -17,12 +18,13 @@ use super::layout::{numbered, own_number};
 use super::numbers::Numbers;
 use super::path::Home;
 use super::places::{Node, Nodes, Places};
+use super::queue_view;
 use super::shared_listing::{Listing, Parent, SharedListings};
 use crate::error::{ErrorKind, Result};
 use crate::kit::own_places;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Loss, Owner, PlaceList, Renewal, RequestId, Session};
+use crate::store::{Entered, Entry, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// The engine's clock, for the client's evidence of life.
@@ -166,6 +168,27 @@ impl ZooKeeperSession {
         Ok(Some(Found { path: home.child(&node), stat, listing: Arc::new(listing) }))
     }
 
+    /// Lists the queue behind a place of ours, and again whenever it has changed, until somebody waits there.
+    async fn waited_for(&self, place: &PlaceId) -> Result<()> {
+        let home = self.config.home(&place.name)?;
+        let layout = self.config.layout_for(Claim::MUTEX)?;
+        loop {
+            let Some(Nodes::Placed(node, _)) = self.places.nodes(place.request) else { return Ok(()) };
+            let (children, _, mut watch) = match self.client.get_children_watched(home.parent()).await {
+                Ok(listed) => listed,
+                Err(error) if error.kind() == Wire::NoNode => return Ok(()),
+                Err(error) => return Err(fault("look", &error)),
+            };
+            let (line, _) = queue_view::line(layout, home.key, children);
+            if line.iter().any(|(other, _)| other.number > node.number) {
+                return Ok(());
+            }
+            if poll_fn(|cx| watch.poll_fired(cx)).await == WatchEvent::SessionOver {
+                return Err(own_places::over("look"));
+            }
+        }
+    }
+
     async fn delete_doubtful(&self, name: &Name, id: RequestId, claim: Claim) -> Result<()> {
         if let Some(found) = self.find(name, id, claim).await? {
             self.delete("cancel", &found.path).await?;
@@ -224,6 +247,10 @@ impl Session for SessionHandle {
             let gone = own_places::gone(places, |_, request| is_gone(request).then_some(Loss::Removed));
             Ok(Renewal { gone, ..Renewal::at(moment(confirmed)) })
         })
+    }
+
+    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        if self.0.config.dialect.one_parent { None } else { Some(Box::pin(self.0.waited_for(place))) }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -227,6 +227,14 @@ impl Served for Member {
         Ok(!future::try_join_all(calls).await?.contains(&false))
     }
 
+    fn tells_of_waiters(&self) -> bool {
+        true
+    }
+
+    async fn watch(&self, connection: &Connection, place: &PlaceId, seq: u64) -> Result<bool> {
+        connection.run("look", &scripts::watch(&self.layout, (&place.name, place.request), seq)).await
+    }
+
     fn tidy_up(&self) {
         self.janitor.call();
     }

@@ -20,7 +20,7 @@ use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
-    RequestId, Residue, Store, Tokens,
+    RequestId, Residue, Store, Tokens, Waiters,
 };
 use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link, without_info};
 
@@ -34,6 +34,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     shared_claims: true,
     permits: true,
     notes: true,
+    waiters: Waiters::Told,
     // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),

@@ -36,6 +36,7 @@ scripts! {
     ENTER = "enter" of "enter_free" "queue" "rule" "write" "enter";
     LOOK = "look" of "start" "queue" "rule" "write" "look";
     LIGHTEN = "lighten" of "start" "queue" "rule" "write" "lighten";
+    WATCH = "watch" of "start" "queue" "rule" "write" "watch";
     LEAVE = "leave" of "leave_free" "queue" "rule" "write" "leave";
     WITHDRAW = "withdraw" of "start" "queue" "rule" "write" "withdraw";
     BREAK = "break" of "start" "queue" "rule" "write" "break";
@@ -173,6 +174,16 @@ pub(super) fn lighten(
     claim: Claim,
 ) -> Call<Lightened> {
     on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight())
+}
+
+/// Marks the grant `seq`, so that its session is told of the first who comes to wait behind it: whether somebody does, or it is gone.
+pub(super) fn watch(layout: &Layout, (name, id): (&Name, RequestId), seq: u64) -> Call<bool> {
+    let slot = layout.slot(name);
+    Call::new(&WATCH, &[&slot.bucket_key, &slot.queue_key], replies::yes)
+        .arg(name.as_str())
+        .arg(id.to_string())
+        .arg(seq)
+        .arg(layout.session_prefix())
 }
 
 /// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.

@@ -8,7 +8,7 @@ use redis::Cmd;
 
 use super::race::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
 use super::wire::{Config, Script};
-use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens};
+use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -20,6 +20,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     shared_claims: false,
     permits: false,
     notes: false,
+    waiters: Waiters::Unseen,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     same_as: &[

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::race::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
 use super::wire::{Config, Script};
 use crate::queue::Claim;
-use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens};
+use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
 
 pub(super) static CAPABILITY: Capability = Capability {
     store: "redis",
@@ -19,6 +19,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     shared_claims: true,
     permits: false,
     notes: false,
+    waiters: Waiters::Unseen,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     same_as: &[Peer::Redisson, Peer::RedissonReadWrite],

@@ -12,7 +12,7 @@ use super::plain;
 use super::race::{Dialect, Held, Marks, Ours, WAKE_BOUND, quorum};
 use crate::error::Result;
 use crate::store::{
-    Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens,
+    Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
 
 /// What the registry knows of this store over TCP.
@@ -51,6 +51,7 @@ static CAPABILITY: Capability = Capability {
     shared_claims: false,
     permits: false,
     notes: false,
+    waiters: Waiters::Unseen,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     same_as: &[Peer::Redsync, Peer::NpmRedlock, Peer::Rslock, Peer::Pottery, Peer::RedisSemaphore, Peer::SetIfAbsent],

@@ -60,6 +60,11 @@ local is_first = queue.count == queue.granted and (queue.weight < queue.capacity
 if place.granted and queue.covers == 'a' or not place.granted and is_first then
   narrow(queue, lives_until(own_session))
 end
+-- A holder that asked for it is told of the first who waits behind it (`watch`).
+if not place.granted and queue.count == 1 then
+  local only = places_at(queue, 0, 0)[1]
+  if only.lease == TOLD then tell(queue, only.session, 'w ' .. only.id .. ' ' .. only.seq) end
+end
 local answer = {'granted', seq}
 if not place.granted then answer = {'waiting', seq, queue.granted, queue.count - queue.granted, look_in(queue)} end
 append(queue, place)

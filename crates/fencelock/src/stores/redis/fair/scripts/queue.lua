@@ -39,7 +39,8 @@ local function lives_until(session)
   return known
 end
 
--- `lease` is 0, or what an earlier release wrote there, and stays.
+-- `lease` is 0, or TOLD where the holder wants to be told of the first who waits behind it, or what an earlier release wrote there, and stays.
+local TOLD = '1'
 local function read_place(id, text, key)
   local state, seq, since, weight, capacity, lease, session, purpose =
     string.match(text, '^([gw]) (%d+) (%d+:%d+) (%d+) (%d+) (%d+) (%x+) (.*)$')

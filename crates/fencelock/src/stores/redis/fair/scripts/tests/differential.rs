@@ -57,7 +57,7 @@ impl Trial<'_> {
         for (session, items) in heard {
             let items = items.into_iter().filter_map(|item| match item {
                 News::Granted(place, seq) => Some((place.request, seq)),
-                News::Broken(..) => None,
+                News::Broken(..) | News::WaitedFor(..) => None,
             });
             let items: Vec<_> = items.collect();
             if !items.is_empty() {

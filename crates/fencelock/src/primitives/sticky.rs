@@ -1,0 +1,316 @@
+//! Sticky locks: a released lock stays with its client for a while, unless somebody else wants it.
+//!
+//! The sections of one client take turns. The one whose turn it is passes the place on to a hold of the client's own, from which
+//! the next one takes it; one task for each grant waits for others that want it, and for the end of the keeping.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+
+use super::Guard;
+use super::lock::Lock;
+use crate::engine::Engine;
+use crate::engine::acquire::Wait;
+use crate::engine::hold::{Hold, Retain};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entry, Waiters};
+use crate::time::Moment;
+
+/// How long before the end of its wait a task leaves the turns of its client for the queue of the store, where it is as anybody else and is
+/// told who holds the lock: at most half of the wait.
+const LEAVE_TURNS: Duration = Duration::from_secs(1);
+
+/// The sticky locks of one client, by name.
+#[derive(Default)]
+pub(crate) struct StickyLocks(Mutex<HashMap<Name, Weak<Sticky>>>);
+
+impl StickyLocks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Sticky>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn of(self: &Arc<Self>, name: &Name, keep: Duration) -> Arc<Sticky> {
+        let mut locks = self.lock();
+        let sticky = locks.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let sticky = Arc::new(Sticky {
+                name: name.clone(),
+                locks: Arc::downgrade(self),
+                keep: AtomicU64::new(0),
+                turn: Arc::new(Semaphore::new(1)),
+                state: Mutex::default(),
+            });
+            locks.insert(name.clone(), Arc::downgrade(&sticky));
+            sticky
+        });
+        sticky.keep.store(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        sticky
+    }
+}
+
+/// The sticky lock of one name and client. It lives as long as its handles, its sections, and a place that it keeps.
+pub(crate) struct Sticky {
+    name: Name,
+    locks: Weak<StickyLocks>,
+    /// In nanoseconds.
+    keep: AtomicU64,
+    /// Of the section that holds the lock or asks for it.
+    turn: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many grants there were.
+    grants: u64,
+    /// The present grant, while it may be kept: nobody is known to wait for it.
+    current: Option<u64>,
+    /// Between two sections: the place, and until when it is kept.
+    kept: Option<(Arc<Hold>, Moment)>,
+    watch: Option<AbortHandle>,
+}
+
+impl Sticky {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self) -> Duration {
+        Duration::from_nanos(self.keep.load(Ordering::Relaxed))
+    }
+
+    /// Waits for the turn; `None` when it is time to ask the store as anybody else.
+    async fn turn(&self, engine: &Engine, wait: Wait, started: Moment) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.turn);
+        if let Ok(turn) = Arc::clone(&turn).try_acquire_owned() {
+            return Some(turn);
+        }
+        match wait {
+            Wait::No | Wait::For(Duration::ZERO) => None,
+            Wait::Forever => turn.acquire_owned().await.ok(),
+            Wait::For(limit) => {
+                let (clock, until) = (Arc::clone(&engine.clock), started.after(limit - LEAVE_TURNS.min(limit / 2)));
+                // Where timers are: the caller may have none.
+                let is_over = engine.spawner.run(async move {
+                    clock.sleep_until(until).await;
+                    Ok(())
+                });
+                tokio::select! {
+                    biased;
+                    turn = turn.acquire_owned() => turn.ok(),
+                    _ = is_over => None,
+                }
+            }
+        }
+    }
+
+    /// A hold of the kept place, if there is one and the lock is certainly held; and the number of the grant.
+    fn take(&self, deadline: Moment) -> Option<(Arc<Hold>, u64)> {
+        let (kept, grant) = {
+            let mut state = self.state();
+            let grant = state.current?;
+            (state.kept.take()?.0, grant)
+        };
+        let next = kept.pass_on(deadline);
+        if next.is_none() {
+            self.ends(grant);
+            kept.leave_in_background();
+        }
+        next.map(|hold| (hold, grant))
+    }
+
+    /// The store granted `hold` to a section, which may be kept from now on.
+    fn begin(self: &Arc<Self>, hold: &Arc<Hold>, turn: OwnedSemaphorePermit) {
+        let engine = hold.engine();
+        let mut state = self.state();
+        state.grants += 1;
+        let grant = state.grants;
+        state.current = Some(grant);
+        let watch = engine.spawner.spawn(watch(Arc::clone(self), grant, Arc::clone(engine), hold.waited_for()));
+        let before = state.watch.replace(watch.abort_handle());
+        drop(state);
+        before.into_iter().for_each(|watch| watch.abort());
+        hold.retained_by(Box::new(Section::new(self, grant, turn)));
+    }
+
+    /// The place is the client's own from now on. Somebody may have come for it by now.
+    fn put(&self, grant: u64, kept: Arc<Hold>) {
+        let until = kept.engine().clock.now().after(self.keep());
+        let mut state = self.state();
+        if state.current == Some(grant) {
+            state.kept = Some((kept, until));
+            return;
+        }
+        drop(state);
+        kept.leave_in_background();
+    }
+
+    /// The grant is not kept any more; what is kept of it is left.
+    fn give_up(&self, grant: u64) {
+        let mut state = self.state();
+        if state.current == Some(grant) {
+            state.current = None;
+            let kept = state.kept.take();
+            drop(state);
+            kept.into_iter().for_each(|(kept, _)| kept.leave_in_background());
+        }
+    }
+
+    /// The grant is over, or will be left; nobody needs to watch it.
+    fn ends(&self, grant: u64) {
+        let mut state = self.state();
+        if state.current == Some(grant) {
+            state.current = None;
+            let watch = state.watch.take();
+            drop(state);
+            watch.into_iter().for_each(|watch| watch.abort());
+        }
+    }
+
+    /// When to look again whether the keeping is over; `None` when the grant is.
+    fn due(&self, grant: u64, now: Moment) -> Option<Moment> {
+        let until = {
+            let state = self.state();
+            if state.current != Some(grant) {
+                return None;
+            }
+            state.kept.as_ref().map_or_else(|| now.after(self.keep()), |(_, until)| *until)
+        };
+        if now < until {
+            return Some(until);
+        }
+        self.give_up(grant);
+        None
+    }
+}
+
+impl Drop for Sticky {
+    fn drop(&mut self) {
+        let Some(locks) = self.locks.upgrade() else { return };
+        let mut locks = locks.lock();
+        // Another one of the name may have come since.
+        if locks.get(&self.name).is_some_and(|known| known.strong_count() == 0) {
+            locks.remove(&self.name);
+        }
+    }
+}
+
+impl fmt::Debug for Sticky {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sticky").field("name", &self.name).field("keep", &self.keep()).finish_non_exhaustive()
+    }
+}
+
+/// Gives the grant up when somebody else waits for it, or when it was kept long enough.
+async fn watch(sticky: Arc<Sticky>, grant: u64, engine: Arc<Engine>, waited_for: impl Future<Output = bool>) {
+    tokio::pin!(waited_for);
+    let mut at = engine.clock.now().after(sticky.keep());
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut waited_for => return sticky.give_up(grant),
+            () = engine.clock.sleep_until(at) => match sticky.due(grant, engine.clock.now()) {
+                Some(next) => at = next,
+                None => return,
+            },
+        }
+    }
+}
+
+/// One section of a sticky lock, while it lasts.
+struct Section {
+    sticky: Arc<Sticky>,
+    grant: u64,
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Section {
+    fn new(sticky: &Arc<Sticky>, grant: u64, turn: OwnedSemaphorePermit) -> Self {
+        Self { sticky: Arc::clone(sticky), grant, turn: Mutex::new(Some(turn)) }
+    }
+
+    fn take_turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Retain for Section {
+    fn retain(&self, hold: &Arc<Hold>) -> bool {
+        let Some(turn) = self.take_turn() else { return false };
+        let may_be_kept = self.sticky.state().current == Some(self.grant);
+        let kept = may_be_kept.then(|| hold.pass_on(Moment::NEVER)).flatten();
+        let is_kept = kept.is_some();
+        match kept {
+            Some(kept) => self.sticky.put(self.grant, kept),
+            None => self.sticky.ends(self.grant),
+        }
+        drop(turn);
+        is_kept
+    }
+
+    fn lost(&self) {
+        let turn = self.take_turn();
+        if turn.is_some() {
+            self.sticky.ends(self.grant);
+        }
+    }
+}
+
+impl Lock {
+    /// Acquires from the client itself if it keeps the lock, or else from the store.
+    pub(super) async fn acquire_sticky<K: 'static>(
+        &self,
+        sticky: &Arc<Sticky>,
+        claim: Claim,
+        wait: Wait,
+    ) -> Result<Guard<K>> {
+        let engine = self.client.engine();
+        if matches!(engine.store.capability().waiters, Waiters::Unseen) {
+            let message = "those who wait here leave no trace, so nobody would give them a sticky lock; the store's default layout shows them";
+            return Err(Error::new(ErrorKind::Unsupported, "acquire", message).with("name", &self.wish.name));
+        }
+        tokio::task::coop::consume_budget().await;
+        engine.spawner.check_place()?;
+        let started = engine.clock.now();
+        let turn = sticky.turn(engine, wait, started).await;
+        let waited = engine.clock.now().since(started);
+        let Some(turn) = turn else { return self.marked(sticky).in_store(claim, left(wait, waited)).await };
+        let deadline = self.wish.max_hold.map_or(Moment::NEVER, |most| engine.clock.now().after(most));
+        if let Some((hold, grant)) = sticky.take(deadline) {
+            hold.retained_by(Box::new(Section::new(sticky, grant, turn)));
+            hold.tell_granted(waited);
+            return Guard::of_acquired(hold, &Arc::downgrade(self.client.lifeline())).map(Guard::in_span);
+        }
+        let guard = self.marked(sticky).in_store(claim, left(wait, waited)).await?;
+        if let Some(hold) = guard.hold().upgrade() {
+            sticky.begin(&hold, turn);
+        }
+        Ok(guard)
+    }
+
+    /// The same lock for the store alone, whose purpose says that it is sticky, where that fits.
+    fn marked(&self, sticky: &Sticky) -> Self {
+        let purpose = self.wish.purpose.as_deref().unwrap_or_default();
+        let space = if purpose.is_empty() { "" } else { " " };
+        let marked = format!("{purpose}{space}(sticky, kept for {:?})", sticky.keep());
+        let purpose = if marked.len() > Entry::MAX_PURPOSE { self.wish.purpose.clone() } else { Some(marked.into()) };
+        let mut lock = self.clone();
+        (lock.wish.purpose, lock.sticky) = (purpose, None);
+        lock
+    }
+}
+
+/// What is left of a wait.
+fn left(wait: Wait, waited: Duration) -> Wait {
+    match wait {
+        // None that began becomes a try.
+        Wait::For(limit) if !limit.is_zero() => Wait::For(limit.saturating_sub(waited).max(Duration::from_nanos(1))),
+        wait => wait,
+    }
+}

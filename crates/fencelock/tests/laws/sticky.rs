@@ -1,0 +1,313 @@
+//! The laws of sticky locks: what is kept is given to whoever wants it, and is never taken again once it is lost.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use fencelock::memory::Operation;
+use fencelock::{Client, Clock as _, ErrorKind, GuardState, Loss, Mutex};
+use futures_util::future::join_all;
+
+use crate::support::{World, ms, on_one_thread, secs, settle};
+
+#[cfg(feature = "file")]
+#[path = "../sticky/mod.rs"]
+mod any;
+
+const KEEP: std::time::Duration = secs(5);
+
+fn sticky(client: &Client) -> Mutex {
+    client.mutex("job").unwrap().sticky(KEEP)
+}
+
+/// Takes the lock and gives it back: the token.
+async fn section(lock: &Mutex) -> u64 {
+    let guard = lock.acquire().await.unwrap();
+    let token = guard.token().unwrap().get();
+    guard.release().await.unwrap();
+    token
+}
+
+#[test]
+fn a_kept_lock_is_taken_again_without_the_store_by_every_handle_of_its_client() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let token = section(&sticky(&one.client)).await;
+        one.store.partition();
+        assert_eq!(section(&sticky(&one.client)).await, token);
+        let guard = sticky(&one.client).try_acquire().await.unwrap();
+        assert_eq!((guard.token().unwrap().get(), guard.state()), (token, GuardState::Held));
+        let seen = other.client.queue("job").await.unwrap();
+        let purpose = seen.contenders[0].purpose.as_deref();
+        assert_eq!((seen.queued, purpose), (1, Some("(sticky, kept for 5s)")));
+        drop(guard);
+        let told = |start| one.events.count(start);
+        assert_eq!((told("Granted"), told("Releasing"), told("Released"), told("Lost")), (3, 3, 3, 0));
+        one.store.heal();
+        world.advance(KEEP).await;
+        world.assert_no_place_is_left().await;
+        assert_eq!(told("Released"), 3, "what the client kept for itself is nobody's release");
+        assert!(section(&sticky(&one.client)).await > token);
+    });
+}
+
+#[test]
+fn it_is_kept_from_the_last_release_on_and_then_given_up() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        let lock = sticky(&one.client);
+        let token = section(&lock).await;
+        world.advance(secs(4)).await;
+        assert_eq!(section(&lock).await, token);
+        world.advance(secs(4)).await;
+        let guard = lock.acquire().await.unwrap();
+        assert_eq!(guard.token().unwrap().get(), token);
+        world.advance(secs(60)).await;
+        drop((guard, lock));
+        world.advance(secs(4)).await;
+        assert_eq!(world.store.census().places, 1);
+        world.advance(secs(1)).await;
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn whoever_waits_elsewhere_is_given_what_is_kept_at_once() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let token = section(&sticky(&one.client)).await;
+        settle().await;
+        let plain = other.client.mutex("job").unwrap();
+        assert_eq!(plain.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy, "who does not wait is refused");
+        assert_eq!(section(&sticky(&one.client)).await, token);
+        let now = world.clock.now();
+        let guard = plain.acquire().await.unwrap();
+        assert!(guard.token().unwrap().get() > token && world.clock.now() == now);
+        drop(guard);
+        // A lock of the same client that is not sticky is anybody else's.
+        section(&sticky(&one.client)).await;
+        drop(one.client.mutex("job").unwrap().acquire().await.unwrap());
+        assert_eq!(world.clock.now(), now);
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn tasks_of_one_client_take_turns_and_starve_nobody_elsewhere() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let (order, is_over) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(false)));
+        let tasks = (0..10).map(|number| {
+            let (lock, order, is_over) = (sticky(&one.client), Rc::clone(&order), Rc::clone(&is_over));
+            async move {
+                while !*is_over.borrow() {
+                    let guard = lock.acquire().await.unwrap();
+                    order.borrow_mut().push(number);
+                    tokio::task::yield_now().await;
+                    guard.release().await.unwrap();
+                }
+            }
+        });
+        let remote = async {
+            settle().await;
+            let plain = other.client.mutex("job").unwrap();
+            for _ in 0..5 {
+                let before = order.borrow().len();
+                let guard = plain.acquire().await.unwrap();
+                let passed = order.borrow().len() - before;
+                assert!(passed <= 2, "{passed} sections went ahead of who waited");
+                guard.release().await.unwrap();
+                settle().await;
+            }
+            *is_over.borrow_mut() = true;
+        };
+        futures_util::future::join(join_all(tasks), remote).await;
+        let order = order.borrow();
+        assert!(order.len() > 100, "{} sections", order.len());
+        let turns = order.windows(10).filter(|turn| (0..10).all(|task| turn.contains(&task))).count();
+        assert!(turns > order.len() / 2, "first come, first served: {order:?}");
+    });
+}
+
+#[test]
+fn what_was_lost_while_it_was_kept_is_not_taken_again() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let lock = sticky(&one.client);
+        let first = section(&lock).await;
+        one.store.expire_sessions();
+        let guard = other.client.mutex("job").unwrap().acquire().await.unwrap();
+        guard.release().await.unwrap();
+        let second = section(&lock).await;
+        assert!(second > first + 1);
+        // The process stands still for longer than it is certain of anything; the clock says so before any task does.
+        world.clock.advance(secs(3600));
+        let third = section(&lock).await;
+        assert!(third > second);
+        // A renewal is overdue: who could be told next that it is lost is not granted it first.
+        let lock = lock.sticky(secs(60));
+        section(&lock).await;
+        one.store.partition();
+        world.advance(secs(6)).await;
+        let late = tokio::spawn(async move { lock.acquire_within(ms(100)).await.map(|guard| guard.token()) });
+        world.advance(secs(1)).await;
+        assert!(late.await.unwrap().unwrap_err().is_outage());
+        one.store.heal();
+        assert_eq!(one.events.count("Lost"), 0);
+        world.advance(secs(20)).await;
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_break_ends_the_grant_while_it_is_kept_and_in_a_later_section() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let lock = sticky(&one.client);
+        let first = section(&lock).await;
+        let holder = other.client.queue("job").await.unwrap().contenders.remove(0);
+        assert!(other.client.break_grant("job", &holder, "it is needed").await.unwrap());
+        settle().await;
+        let guard = lock.acquire().await.unwrap();
+        assert!(guard.token().unwrap().get() > first);
+        guard.release().await.unwrap();
+        let holder = other.client.queue("job").await.unwrap().contenders.remove(0);
+        let guard = lock.acquire().await.unwrap();
+        assert!(other.client.break_grant("job", &holder, "it is needed").await.unwrap());
+        settle().await;
+        assert_eq!(guard.state(), GuardState::Lost(Loss::Broken));
+        assert_eq!(guard.break_reason(), Some("it is needed"));
+        // The turn of the next one does not wait for the guard of a lock that is lost.
+        let next = lock.acquire().await.unwrap();
+        assert!(next.token() > guard.token());
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(one.events.count("Lost"), 1);
+    });
+}
+
+#[test]
+fn a_client_that_is_closed_or_dropped_keeps_nothing() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, two) = (world.process().await, world.process().await);
+        let lock = sticky(&one.client);
+        section(&lock).await;
+        one.client.close().await.unwrap();
+        world.assert_no_place_is_left().await;
+        assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+        let lock = sticky(&two.client);
+        section(&lock).await;
+        drop((lock, two.client));
+        settle().await;
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn each_section_has_its_own_limit_and_a_lost_one_its_cause() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        let lock = sticky(&one.client).max_hold(secs(2));
+        let first = section(&lock).await;
+        world.advance(secs(3)).await;
+        let guard = lock.acquire().await.unwrap();
+        assert_eq!((guard.token().unwrap().get(), guard.state()), (first, GuardState::Held));
+        world.advance(ms(1_999)).await;
+        assert_eq!(guard.state(), GuardState::Held);
+        world.advance(ms(1)).await;
+        assert_eq!(guard.state(), GuardState::Lost(Loss::HeldTooLong));
+        drop(guard);
+        assert!(section(&lock).await > first);
+    });
+}
+
+#[test]
+fn a_guard_that_was_given_back_says_so_though_the_place_goes_on() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        let lock = sticky(&one.client);
+        let lent = lock.run(|guard| async move { guard }).await.unwrap();
+        assert_eq!(lent.state(), GuardState::Released);
+        assert!(lent.lost_token().is_cancelled() && lent.reenter().is_err());
+        let guard = lock.acquire().await.unwrap();
+        let again = guard.reenter().unwrap();
+        drop(guard);
+        assert!(lock.try_acquire().await.is_err(), "the other guard holds it");
+        assert_eq!((again.state(), lent.state()), (GuardState::Held, GuardState::Released));
+        drop(again);
+        assert!(lock.try_acquire().await.is_ok());
+    });
+}
+
+#[test]
+fn who_waits_for_a_turn_in_vain_is_told_who_holds_the_lock_and_leaves_nothing() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        let lock = sticky(&one.client);
+        let guard = lock.acquire().await.unwrap();
+        let in_vain = lock.clone();
+        let waits = tokio::spawn(async move { in_vain.acquire_within(secs(3)).await });
+        let dropped = lock.clone();
+        let gives_up = tokio::spawn(async move { dropped.acquire().await });
+        world.advance(secs(1)).await;
+        assert_eq!(world.store.census().places, 1, "one of a client stands in the queue");
+        gives_up.abort();
+        world.advance(secs(2)).await;
+        let error = waits.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(error.contention().is_some_and(|found| found.holder.is_some()), "{error}");
+        assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+        guard.release().await.unwrap();
+        section(&lock).await;
+        assert_eq!(lock.clone().sticky(ms(0)).acquire().await.unwrap_err().kind(), ErrorKind::Config);
+    });
+}
+
+#[test]
+fn a_lost_answer_to_who_waits_costs_nobody_the_lock() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        one.store.lose_next_reply(Operation::Watch);
+        section(&sticky(&one.client)).await;
+        settle().await;
+        let plain = other.client.mutex("job").unwrap();
+        let waits = tokio::spawn(async move { plain.acquire().await.map(drop) });
+        world.advance(secs(1)).await;
+        assert!(waits.is_finished());
+        waits.await.unwrap().unwrap();
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[cfg(feature = "file")]
+#[test]
+fn a_store_whose_queue_is_looked_at_gives_a_sticky_lock_to_who_waits_elsewhere() {
+    on_one_thread(async {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", directory.path().display());
+        let (one, other) = (Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap());
+        any::is_given_to_who_waits_elsewhere(&one, &other).await;
+    });
+}
+
+#[test]
+fn readers_are_refused_by_a_kept_lock_as_by_a_held_one() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        section(&sticky(&one.client)).await;
+        let readers = other.client.rwlock("job").unwrap();
+        assert_eq!(readers.read().await.unwrap_err().kind(), ErrorKind::Conflict);
+        world.advance(KEEP).await;
+        drop(readers.read().await.unwrap());
+    });
+}
