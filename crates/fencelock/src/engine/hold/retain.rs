@@ -9,7 +9,7 @@ use super::super::Engine;
 use super::super::observe::Event;
 use super::super::session::Live;
 use super::{GuardState, Hold};
-use crate::store::{PlaceId, Waiters};
+use crate::store::{PlaceId, Standing, Waiters};
 use crate::time::Moment;
 
 /// Who would rather have the place of a hold than leave it.
@@ -51,6 +51,10 @@ impl Hold {
             return None;
         }
         let mut slot = self.place.try_lock().ok()?;
+        // What the store has told by now, whatever the engine has heard of it.
+        if !matches!(slot.as_ref()?.standing(), Standing::Granted(_)) {
+            return None;
+        }
         let place = slot.take()?;
         let (engine, live) = (Arc::clone(&self.engine), Arc::clone(&self.live));
         let next = Self::of(engine, live, place, self.claim, self.token, self.own_end(), deadline);
