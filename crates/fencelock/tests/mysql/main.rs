@@ -9,5 +9,6 @@ mod lab;
 mod limits;
 mod notes;
 mod shedlock;
+mod sticky;
 mod tables;
 mod trouble;

@@ -10,6 +10,7 @@ mod notes;
 mod rights;
 mod schema;
 mod shedlock;
+mod sticky;
 mod tables;
 mod trouble;
 mod undone;

@@ -39,6 +39,7 @@ mod notes;
 mod reach;
 mod requests;
 mod sequence;
+mod sticky;
 mod stuffed;
 mod tls;
 mod wakes;

@@ -1,0 +1,44 @@
+//! Sticky locks on real servers.
+
+use fencelock::ErrorKind;
+use fencelock_testbed::redis::Settings;
+
+use crate::lab::{PATIENCE, client, server, soon, until};
+
+#[path = "../sticky/mod.rs"]
+mod any;
+
+#[tokio::test]
+async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
+    let server = server(Settings::default());
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    any::is_given_to_who_waits_elsewhere(&one, &other).await;
+}
+
+#[tokio::test]
+async fn who_comes_after_the_holders_connection_was_cut_is_seen_all_the_same() {
+    let server = server(Settings::default());
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    let sticky = one.mutex("job").unwrap().sticky(PATIENCE * 20);
+    let guard = soon(sticky.acquire()).await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    for round in 0..3 {
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+        let waits = other.mutex("job").unwrap();
+        let guard = soon(waits.acquire()).await.unwrap();
+        assert!(guard.token() > token, "round {round}");
+        guard.release().await.unwrap();
+        drop(soon(sticky.acquire()).await.unwrap());
+    }
+    soon(one.close()).await.unwrap();
+    until("nothing is left", async || other.queue("job").await.unwrap().queued == 0).await;
+}
+
+#[tokio::test]
+async fn a_layout_that_shows_nobody_who_waits_refuses_sticky_locks() {
+    let server = server(Settings::default());
+    let client = client(&format!("{}?layout=plain", server.url()), 60_000).await;
+    let refused = client.mutex("job").unwrap().sticky(PATIENCE).acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+}
