@@ -63,6 +63,7 @@ const ROWS: &[Row] = &[
     row("postgres", 5, Tests(DEEP, 4, &["postgres::", "--skip", "laws::", "--skip", "servers::"])),
     row("zookeeper", 5, Tests(DEEP, 4, &["zookeeper::", "--skip", "laws::", "--skip", "servers::"])),
     row("policies", 5, Tests(DEEP, 1, &["policies::"])),
+    row("sticky", 5, Tests(DEEP, 1, &["sticky::"])),
     row("redis-crowds", 5, Tests(&["--test", "redis_crowds"], 1, &[])),
     row("fenced", 5, Tests(FAILURES, 2, &["fenced::"])),
     row("redis-experiments", 5, Tests(FAILURES, 2, &["redis_experiments::"])),

@@ -4,5 +4,6 @@ mod mysql;
 mod policies;
 mod postgres;
 mod redis;
+mod sticky;
 mod thread_laws;
 mod zookeeper;
