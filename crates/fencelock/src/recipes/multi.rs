@@ -79,6 +79,14 @@ impl MultiLock {
         Ok(Self { locks, limit: Duration::MAX })
     }
 
+    /// With `new_ones` of names that move to another store: each is taken behind the one of its name.
+    pub(super) fn and_moved(mut self, new_ones: Vec<Mutex>) -> Self {
+        self.locks.extend(new_ones);
+        // It is stable.
+        self.locks.sort_by(|one, other| one.name().cmp(other.name()));
+        self
+    }
+
     /// How long an acquire waits at most for all of them together; without limit by default.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
@@ -214,15 +222,17 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// The guard of each lock, in the byte order of the names.
+    /// The guard of each lock, in the byte order of the names; of a name that [moves](super::Router::migrate) that of the old store and
+    /// that of the new one.
     pub fn guards(&self) -> &[AnyGuard] {
         &self.guards
     }
 
-    /// The fencing token of the lock `name`; `None` where it is not among them, or the store has no tokens.
+    /// The fencing token of the lock `name`; `None` where it is not among them, or the store has no tokens. Of a name that
+    /// [moves](super::Router::migrate) it is the new store's.
     #[must_use]
     pub fn token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
-        self.guards.iter().find(|guard| guard.name().as_str() == name.as_ref())?.token()
+        self.guards.iter().rfind(|guard| guard.name().as_str() == name.as_ref())?.token()
     }
 
     /// Where the locks stand now: the worst state of any. Never blocks.

@@ -1,6 +1,7 @@
 //! Names to stores, by pattern.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::MultiLock;
 use super::pattern::Pattern;
@@ -16,9 +17,10 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// Patterns of which neither is more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no
 /// pattern matches is an error: a router has no other store for it. The pattern `**` matches every name.
 ///
-/// A router never changes, and a store that is out of reach is never replaced by another: a name is locked in one store, or not at all.
+/// **A name never changes its store by itself.** A router never changes, one pattern at most decides about a name, and a store that is out
+/// of reach is never replaced by another: a name is locked in its store, or not at all.
 /// **All programs that share locks need the same patterns.** Where two programs disagree about the store of a name, both can hold it. So
-/// stop every user of a name before you give it another store.
+/// stop every user of a name before you give it another store, or move it with [`Router::migrate`].
 ///
 /// # Examples
 /// ```
@@ -38,7 +40,15 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// ```
 #[derive(Clone)]
 pub struct Router<S = Client> {
-    routes: Vec<(Pattern, S)>,
+    routes: Vec<Route<S>>,
+}
+
+/// The names that a pattern matches, and where they are locked.
+#[derive(Clone)]
+struct Route<S> {
+    pattern: Pattern,
+    /// One store, or during a move the old and the new one.
+    stores: Vec<S>,
 }
 
 impl<S> Router<S> {
@@ -52,7 +62,7 @@ impl<S> Router<S> {
     /// specific although a name can match both.
     pub fn new<P: AsRef<str>>(routes: impl IntoIterator<Item = (P, S)>) -> Result<Self> {
         let wrong = |what: String| Error::new(ErrorKind::Config, "router", what);
-        let mut taken: Vec<(Pattern, S)> = Vec::new();
+        let mut taken: Vec<Route<S>> = Vec::new();
         for (text, store) in routes {
             let text = text.as_ref();
             let pattern = Pattern::parse(text).map_err(|fault| {
@@ -60,7 +70,7 @@ impl<S> Router<S> {
                     "the pattern {text:?} is not valid: {fault}; `*` is any one part between slashes, and `**` at the end one or more"
                 ))
             })?;
-            for (other, _) in &taken {
+            for Route { pattern: other, .. } in &taken {
                 if *other == pattern {
                     return Err(wrong(format!("the pattern {text:?} is given twice")));
                 }
@@ -74,7 +84,7 @@ impl<S> Router<S> {
             if taken.len() == Self::MAX_ROUTES {
                 return Err(wrong(format!("there are more than {} patterns", Self::MAX_ROUTES)));
             }
-            taken.push((pattern, store));
+            taken.push(Route { pattern, stores: vec![store] });
         }
         if taken.is_empty() {
             return Err(wrong("no pattern is given; `**` matches every name".to_owned()));
@@ -82,16 +92,85 @@ impl<S> Router<S> {
         Ok(Self { routes: taken })
     }
 
+    /// Moves the names of `pattern`, which is one of this router's, from its store to the store `to`: during the move each of them is
+    /// held in both, the old one first. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit, and
+    /// the loss of either is the loss of both.
+    ///
+    /// **A move is two roll-outs**, each at any pace:
+    /// 1. Every program gets the router with `migrate`. Those that have it not yet and those that have it exclude each other in the old
+    ///    store.
+    /// 2. When all have it, every program gets the router in which `pattern` has the new store alone. Those that have both and those
+    ///    that have the new one exclude each other in the new store.
+    ///
+    /// Who has only the old store and who has only the new one exclude nobody: begin the second step when the first has ended everywhere.
+    /// A move is taken back in the same way, by the router as it was before. `from` and `to` are the same in all programs: two that hold
+    /// them in opposite orders wait for each other.
+    ///
+    /// **Tokens**: [`MultiGuard::token`](super::MultiGuard::token) is the new store's, and the guards of
+    /// [`MultiGuard::guards`](super::MultiGuard::guards) have both, the old one's first. Both rise from one holder of both to the next. In the first step
+    /// only the old store's are ordered with those of programs without `migrate`, in the second only the new store's with those of programs that have
+    /// finished. Memory, `file:`, MariaDB and the layout `fair` of Redis number by the clock, so between them the new store's tokens are
+    /// ordered in both steps, as closely as the clocks of the stores agree. ZooKeeper's numbers are lower: a fence that has seen a clock's refuses them until it is
+    /// set back. Where tokens matter and such stores are involved, stop the users of the name instead of moving it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fencelock::{Client, Router};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let (redis, zk) = ("memory:from", "memory:to");
+    /// let urls = Router::new([("pay/**", redis), ("**", redis)])?.migrate("pay/**", zk)?;
+    /// assert_eq!(urls.stores("pay/7")?, [redis, zk]);
+    ///
+    /// let router = urls.connect(Client::builder).await?;
+    /// let guard = router.multi_lock(["pay/7"])?.acquire().await?; // held in both
+    /// guard.release().await?;
+    /// # Ok::<(), fencelock::Error>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a pattern that this router has not, or that moves already.
+    pub fn migrate(mut self, pattern: impl AsRef<str>, to: S) -> Result<Self> {
+        let pattern = pattern.as_ref();
+        let wrong = |what: &'static str| Err(Error::new(ErrorKind::Config, "router", what).with("pattern", pattern));
+        match self.routes.iter_mut().find(|route| route.pattern.as_str() == pattern) {
+            None => {
+                wrong("a pattern that is moved must be one of the router's, with the store that its names have now")
+            }
+            Some(route) if route.stores.len() > 1 => wrong("the pattern is moved twice"),
+            Some(route) => {
+                route.stores.push(to);
+                Ok(self)
+            }
+        }
+    }
+
     /// The store of `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] where no pattern matches.
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] where no pattern matches, and during a [move](Router::migrate), in which the name
+    /// has two.
     pub fn route(&self, name: impl AsRef<str>) -> Result<&S> {
+        match self.stores(&name)? {
+            [store] => Ok(store),
+            _ => {
+                let message = "the name moves from one store to another and is held in both: only multi_lock takes it";
+                Err(Error::new(ErrorKind::Config, "router", message).with("name", name.as_ref()))
+            }
+        }
+    }
+
+    /// The stores of `name`: one, or during a [move](Router::migrate) the old and the new one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] where no pattern matches.
+    pub fn stores(&self, name: impl AsRef<str>) -> Result<&[S]> {
         let name = Name::new(name)?;
-        let matching = self.routes.iter().filter(|(pattern, _)| pattern.matches(&name));
+        let matching = self.routes.iter().filter(|route| route.pattern.matches(&name));
         // Of two that match one name, one contains the other.
-        let most_specific = matching.reduce(|best, found| if best.0.contains(&found.0) { found } else { best });
-        most_specific.map(|(_, store)| store).ok_or_else(|| {
+        let most_specific =
+            matching.reduce(|best, found| if best.pattern.contains(&found.pattern) { found } else { best });
+        most_specific.map(|route| &route.stores[..]).ok_or_else(|| {
             let message = "no pattern of the router matches the name; `**` matches every name";
             Error::new(ErrorKind::Config, "router", message).with("name", name)
         })
@@ -103,24 +182,38 @@ impl<U: AsRef<str>> Router<U> {
     /// something is acquired, so that a store that is out of reach is missed by its own names only.
     ///
     /// # Errors
-    /// As [`ClientBuilder::connect`], for a URL that is not valid.
+    /// As [`ClientBuilder::connect`], for a URL that is not valid; [`ErrorKind::Config`] for a pattern that moves to the store that it has.
     pub async fn connect(&self, builder: impl Fn() -> ClientBuilder) -> Result<Router> {
         let (mut clients, mut routes): (Vec<(&str, Client)>, _) = (Vec::new(), Vec::new());
-        for (pattern, url) in &self.routes {
-            let url = url.as_ref();
-            let known = clients.iter().find(|(known, _)| *known == url).map(|(_, client)| client.clone());
-            let client = match known {
-                Some(client) => client,
-                None => {
-                    let connected = builder().session_when_needed(true).connect(url).await;
-                    let client = connected.map_err(|error| error.with("pattern", pattern.as_str()))?;
-                    clients.push((url, client.clone()));
-                    client
-                }
-            };
-            routes.push((pattern.clone(), client));
+        for Route { pattern, stores: urls } in &self.routes {
+            let mut stores = Vec::new();
+            for url in urls.iter().map(AsRef::as_ref) {
+                let known = clients.iter().find(|(known, _)| *known == url).map(|(_, client)| client.clone());
+                let client = match known {
+                    Some(client) => client,
+                    None => {
+                        let connected = builder().session_when_needed(true).connect(url).await;
+                        let client = connected.map_err(|error| error.with("pattern", pattern.as_str()))?;
+                        clients.push((url, client.clone()));
+                        client
+                    }
+                };
+                stores.push(client);
+            }
+            are_different(&stores).map_err(|error| error.with("pattern", pattern.as_str()))?;
+            routes.push(Route { pattern: pattern.clone(), stores });
         }
         Ok(Router { routes })
+    }
+}
+
+/// Refuses a move from a store to itself, in which a caller would wait for itself.
+fn are_different(stores: &[Client]) -> Result<()> {
+    match stores {
+        [old, new] if Arc::ptr_eq(old.engine(), new.engine()) => {
+            Err(Error::new(ErrorKind::Config, "router", "the names move to the store that they have already"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -149,13 +242,21 @@ impl Router {
         self.route(&name)?.semaphore(name, capacity)
     }
 
-    /// [`Client::multi_lock`], each name in its own store.
+    /// [`Client::multi_lock`], each name in its own store; during a [move](Router::migrate) in its old store and then in its new one, by
+    /// a guard for each.
     ///
     /// # Errors
-    /// As [`Router::route`] and [`MultiLock::new`].
+    /// As [`Router::stores`] and [`MultiLock::new`].
     pub fn multi_lock<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<MultiLock> {
-        let names = names.into_iter().take(MultiLock::MAX_LOCKS + 1);
-        MultiLock::new(names.map(|name| self.mutex(name)).collect::<Result<Vec<_>>>()?)
+        let (mut locks, mut new_ones) = (Vec::new(), Vec::new());
+        for name in names.into_iter().take(MultiLock::MAX_LOCKS + 1) {
+            let stores = self.stores(&name)?;
+            are_different(stores).map_err(|error| error.with("name", name.as_ref()))?;
+            for (store, locks) in stores.iter().zip([&mut locks, &mut new_ones]) {
+                locks.push(store.mutex(&name)?);
+            }
+        }
+        Ok(MultiLock::new(locks)?.and_moved(new_ones))
     }
 }
 
@@ -163,7 +264,7 @@ impl Router {
 impl<S> fmt::Debug for Router<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Router")
-            .field(&self.routes.iter().map(|(pattern, _)| pattern.as_str()).collect::<Vec<_>>())
+            .field(&self.routes.iter().map(|route| route.pattern.as_str()).collect::<Vec<_>>())
             .finish()
     }
 }

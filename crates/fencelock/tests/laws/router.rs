@@ -1,9 +1,9 @@
 //! The laws of a router: each name has one store, and no other.
 
-use fencelock::ErrorKind;
+use fencelock::{ErrorKind, GuardState, Loss};
 use fencelock::recipes::Router;
 
-use crate::support::{World, on_one_thread, secs};
+use crate::support::{World, on_one_thread, secs, settle};
 
 #[test]
 fn the_most_specific_pattern_decides_in_whatever_order() {
@@ -107,5 +107,117 @@ fn one_client_is_made_for_each_url_and_a_wrong_url_names_its_pattern() {
         let wrong = Router::new([("a", "memory:x"), ("b/**", "nothing://x")]).unwrap();
         let error = wrong.connect(fencelock::Client::builder).await.unwrap_err();
         assert!(error.to_string().contains("pattern b/**"), "{error}");
+    });
+}
+
+/// The old and the new store of a move, and a router that holds both, with clients of its own.
+async fn move_of_all(old: &World, new: &World) -> Router {
+    let router = Router::new([("**", old.process().await.client)]).unwrap();
+    router.migrate("**", new.process().await.client).unwrap()
+}
+
+#[test]
+fn during_a_move_who_has_one_store_and_who_has_both_exclude_each_other() {
+    on_one_thread(async {
+        let (old, new) = (World::new(), World::new());
+        let router = move_of_all(&old, &new).await;
+        // One that is still on the old configuration, and one that has finished.
+        let (before, after) = (old.process().await.client, new.process().await.client);
+        let both = router.multi_lock(["b", "a"]).unwrap();
+        for one_store in [&before, &after] {
+            let held = both.acquire().await.unwrap();
+            assert_eq!(one_store.mutex("a").unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+            held.release().await.unwrap();
+            let held = one_store.mutex("b").unwrap().acquire().await.unwrap();
+            assert_eq!(both.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+            assert_eq!(both.acquire_within(secs(0)).await.unwrap_err().kind(), ErrorKind::TimedOut);
+            let left = old.store.census().places + new.store.census().places;
+            assert_eq!(left, 1, "what was taken is given back");
+            held.release().await.unwrap();
+        }
+        let (held, again) = (both.acquire().await.unwrap(), move_of_all(&old, &new).await);
+        assert_eq!(again.multi_lock(["a"]).unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+        let names: Vec<_> = held.guards().iter().map(|guard| guard.name().as_str()).collect();
+        assert_eq!(names, ["a", "a", "b", "b"]);
+        let token = |client: &fencelock::Client| {
+            let client = client.clone();
+            async move { client.contention("a").await.unwrap().holder.unwrap().grant.unwrap().token }
+        };
+        assert_eq!((held.guards()[0].token(), held.guards()[1].token()), (token(&before).await, token(&after).await));
+        assert_eq!(held.token("a"), token(&after).await, "the token is the new store's");
+        held.release().await.unwrap();
+        old.assert_no_place_is_left().await;
+        new.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_move_waits_in_the_old_store_first_and_one_limit_counts_for_both() {
+    on_one_thread(async {
+        let (old, new) = (World::new(), World::new());
+        let router = move_of_all(&old, &new).await;
+        let (before, after) = (old.process().await.client, new.process().await.client);
+        let wait = || {
+            let both = router.multi_lock(["a"]).unwrap();
+            tokio::spawn(async move { both.acquire_within(secs(5)).await })
+        };
+        let held = before.mutex("a").unwrap().acquire().await.unwrap();
+        let waiting = wait();
+        settle().await;
+        assert_eq!((old.store.census().places, new.store.census().places), (2, 0), "it waits for the old one alone");
+        let rival = after.mutex("a").unwrap().acquire().await.unwrap();
+        held.release().await.unwrap();
+        settle().await;
+        assert_eq!((old.store.census().places, new.store.census().places), (1, 2), "it holds the old one meanwhile");
+        new.advance(secs(6)).await;
+        assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        old.assert_no_place_is_left().await;
+        rival.release().await.unwrap();
+        let held = wait().await.unwrap().unwrap();
+        // The loss of either is the loss of both.
+        let holder = after.contention("a").await.unwrap().holder.unwrap();
+        assert!(after.break_grant("a", &holder, "stuck").await.unwrap());
+        assert_eq!(held.lost().await, Loss::Broken);
+        assert!(matches!(held.state(), GuardState::Lost(_)) && held.check().is_err());
+        assert_eq!(before.mutex("a").unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
+        drop(held);
+        old.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn a_name_that_moves_is_taken_in_one_store_by_nobody_who_knows_of_the_move() {
+    on_one_thread(async {
+        let (old, new) = (World::new(), World::new());
+        let router = Router::new([("pay/**", old.process().await.client), ("**", old.process().await.client)]).unwrap();
+        let router = router.migrate("pay/**", new.process().await.client).unwrap();
+        assert_eq!((router.stores("pay/7").unwrap().len(), router.stores("stock").unwrap().len()), (2, 1));
+        for error in [
+            router.route("pay/7").unwrap_err(),
+            router.mutex("pay/7").unwrap_err(),
+            router.rwlock("pay/7").unwrap_err(),
+            router.semaphore("pay/7", 3).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains("moves") && error.to_string().contains("multi_lock"), "{error}");
+        }
+        let some_move = router.multi_lock(["stock", "pay/7"]).unwrap().acquire().await.unwrap();
+        assert_eq!((some_move.guards().len(), new.store.census().places), (3, 1));
+    });
+    on_one_thread(async {
+        let urls = || Router::new([("pay/**", "memory:moved-1"), ("**", "memory:moved-2")]).unwrap();
+        for (pattern, said) in [("pay/*", "one of the router's"), ("a**", "one of the router's")] {
+            let error = urls().migrate(pattern, "memory:moved-3").unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains(said), "{error}");
+        }
+        let twice = urls().migrate("**", "memory:moved-3").unwrap().migrate("**", "memory:moved-3").unwrap_err();
+        assert!(twice.to_string().contains("moved twice"), "{twice}");
+        // Its caller would wait for itself.
+        let nowhere = urls().migrate("**", "memory:moved-2").unwrap();
+        let error = nowhere.connect(fencelock::Client::builder).await.unwrap_err();
+        assert!(error.to_string().contains("have already") && error.to_string().contains("pattern **"), "{error}");
+        let client = fencelock::Client::connect("memory:moved-2").await.unwrap();
+        let nowhere = Router::new([("**", client.clone())]).unwrap().migrate("**", client).unwrap();
+        assert_eq!(nowhere.multi_lock(["a"]).unwrap_err().kind(), ErrorKind::Config);
     });
 }
