@@ -13,6 +13,10 @@ pub(crate) mod bounds;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "mysql")),
+    allow(dead_code, reason = "a store may need a part of it")
+)]
 pub(crate) mod database;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
