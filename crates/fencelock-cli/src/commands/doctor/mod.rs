@@ -7,6 +7,7 @@ mod file;
 mod mysql;
 mod postgres;
 mod redis;
+mod way;
 mod zookeeper;
 
 use std::time::{Duration, Instant};

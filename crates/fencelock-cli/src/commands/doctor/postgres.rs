@@ -1,13 +1,12 @@
 //! What a PostgreSQL server is asked.
 
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 use fencelock::capability::StoreUrl;
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
-use super::TLS;
 use super::checks::{Check, Facts, Severity, checks};
+use super::way::Way;
 
 /// Each row is the name of a fact and its value.
 const QUESTIONS: &str = "\
@@ -22,27 +21,7 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
         let why = std::error::Error::source(&error).map(|source| format!(": {source}"));
         format!("{error}{}", why.unwrap_or_default())
     };
-    let mut url = url.clone();
-    let is_clear = url.take("sslmode").map(|mode| mode == "disable");
-    let (given, given_port) = (url.take("host"), url.take("port"));
-    let host = Some(server).filter(|server| !server.is_empty()).map(str::to_owned).or(given).unwrap_or_default();
-    let (host, port) = match host.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
-        Some((host, Ok(port))) => (host.trim_matches(['[', ']']).to_owned(), port),
-        _ => (host, given_port.and_then(|port| port.parse().ok()).unwrap_or(5432)),
-    };
-    // As the library has it: nothing is sent in the clear to other hosts unless somebody said so.
-    let is_here = host.starts_with('/') || host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if !is_clear.unwrap_or(is_here) {
-        return Err(TLS.to_owned());
-    }
-    let credentials = url.credentials().unwrap_or_default().to_owned();
-    let (user, password) = credentials.split_once(':').unwrap_or((&credentials, ""));
-    let (user, password) =
-        (url.take("user").unwrap_or(user.to_owned()), url.take("password").unwrap_or(password.to_owned()));
-    let password = match url.take("password_file") {
-        Some(file) => std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?.trim_end().to_owned(),
-        None => password,
-    };
+    let Way { host, port, user, password } = Way::of(url, server, "host", 5432)?;
     let database = url.path().trim_start_matches('/');
     let mut config = Config::new();
     config.host(&host).port(port).user(&user).dbname(if database.is_empty() { &user } else { database });
@@ -97,17 +76,4 @@ checks! {
         let version = facts.number("server_version_num").filter(|version| *version < 140_000.0)?;
         Some(format!("the server is PostgreSQL {}", (version / 10_000.0).floor()))
     }, "releases before 14 get no corrections any more", "a release that is maintained";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_password_is_not_sent_in_the_clear_to_another_host() {
-        for url in ["postgres://u:p@203.0.113.1/x", "postgres://u:p@localhost/x?sslmode=verify-full"] {
-            let url = StoreUrl::parse(url).unwrap();
-            assert_eq!(facts(&url, url.authority()).await.unwrap_err(), TLS);
-        }
-    }
 }
