@@ -6,9 +6,11 @@ mod postgres;
 mod redis;
 mod zookeeper;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::{Proxy, wait_until};
 
 use crate::bench::{Bench, Store};
@@ -105,7 +107,21 @@ impl Traffic {
 
 /// A program of the server's that has begun a transaction, and goes with this.
 #[derive(Debug)]
-pub(crate) struct OpenTransaction(pub(crate) std::process::Child);
+pub(crate) struct OpenTransaction(std::process::Child);
+
+impl OpenTransaction {
+    /// Begins it by these statements, the last of which answers a line.
+    fn begin(mut program: Command, statements: &str) -> Result<Self> {
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no such program")?;
+        let mut transaction = child.stdin.take().context("the program has no input")?;
+        writeln!(transaction, "{statements}")?;
+        transaction.flush()?;
+        let mut began = String::new();
+        BufReader::new(child.stdout.take().context("the program has no output")?).read_line(&mut began)?;
+        child.stdin = Some(transaction);
+        Ok(Self(child))
+    }
+}
 
 impl Drop for OpenTransaction {
     fn drop(&mut self) {

@@ -1,7 +1,6 @@
 //! The MariaDB server of the run.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
@@ -80,15 +79,8 @@ impl Site for Mysql {
         let mut mariadb = Command::new("mariadb");
         mariadb.args(["--no-defaults", "-N", "-B", "-n", "-u", "root", "-h", "127.0.0.1"]);
         mariadb.args(["-P", &address.port().to_string()]);
-        let mut child = mariadb.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no mariadb")?;
-        let mut transaction = child.stdin.take().context("mariadb has no input")?;
-        writeln!(transaction, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;")?;
-        writeln!(transaction, "START TRANSACTION WITH CONSISTENT SNAPSHOT;\nSELECT 1;")?;
-        transaction.flush()?;
-        let mut began = String::new();
-        BufReader::new(child.stdout.take().context("mariadb has no output")?).read_line(&mut began)?;
-        child.stdin = Some(transaction);
-        Ok(OpenTransaction(child))
+        let level = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;";
+        OpenTransaction::begin(mariadb, &format!("{level}\nSTART TRANSACTION WITH CONSISTENT SNAPSHOT;\nSELECT 1;"))
     }
 
     /// Statements that clients sent. Who is woken hears by the end of a query of its own.

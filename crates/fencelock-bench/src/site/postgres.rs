@@ -1,8 +1,7 @@
 //! The PostgreSQL server of the run.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
@@ -71,15 +70,8 @@ impl Site for Postgres {
         let address = self.server.address();
         let mut psql = Command::new("psql");
         psql.args(["-XAtq", "-U", "postgres", "-h", "127.0.0.1", "-d", OWNER, "-p", &address.port().to_string()]);
-        let mut child = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no psql")?;
-        let mut transaction = child.stdin.take().context("psql has no input")?;
         // A snapshot that stays, and a number of its own.
-        writeln!(transaction, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current();")?;
-        transaction.flush()?;
-        let mut began = String::new();
-        BufReader::new(child.stdout.take().context("psql has no output")?).read_line(&mut began)?;
-        child.stdin = Some(transaction);
-        Ok(OpenTransaction(child))
+        OpenTransaction::begin(psql, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current();")
     }
 
     /// Statements that clients sent. Notifications are not counted by the server.

@@ -7,6 +7,7 @@ mod ours;
 mod postgres_floor;
 mod redis_floor;
 mod rslock;
+mod waiters;
 mod workload;
 mod zookeeper_crate;
 mod zookeeper_floor;

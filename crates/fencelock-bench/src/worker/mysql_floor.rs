@@ -5,21 +5,15 @@
 //! it to the next in the queue and, after its commit, wakes the process of that one (`KILL QUERY`), which reads who it is. Nothing dies
 //! here, so nobody looks for the dead.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder};
-use tokio::sync::{oneshot, watch};
 
+use super::waiters::{Held, Waiters};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
-
-/// How long whoever finds the row of a table taken waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(50);
 
 const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS floor_free (name VARBINARY(255) PRIMARY KEY, holder VARBINARY(128) NOT NULL) ENGINE = InnoDB",
@@ -84,26 +78,13 @@ const TABLES: &[&str] = &[
     END",
 ];
 
-/// Who waits, by its number.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>;
-
 #[derive(Clone)]
 pub(super) struct Floor {
     contestant: Contestant,
     connection: Arc<tokio::sync::Mutex<Conn>>,
     name: Arc<str>,
     prefix: Arc<str>,
-    bell: Arc<str>,
-    waiting: Waiting,
-    queued: Arc<watch::Sender<u64>>,
-    last: Arc<AtomicU64>,
-}
-
-/// A lock that is held.
-pub(super) struct Held {
-    owner: String,
-    /// Nobody can be waiting for it.
-    alone: bool,
+    waiters: Waiters,
 }
 
 impl Floor {
@@ -123,16 +104,16 @@ impl Floor {
         }
         connection.query_drop("SELECT RELEASE_LOCK('floor')").await?;
         let name: Arc<str> = format!("{prefix} bench").into();
-        let bell: Arc<str> = format!("{prefix}_{}", std::process::id()).into();
-        let waiting = Waiting::default();
+        let waiters = Waiters::new(format!("{prefix}_{}", std::process::id()));
+        let bell = &*waiters.channel;
         match contestant {
             Contestant::MyFloor => {
                 connection.exec_drop("INSERT IGNORE INTO floor_lock VALUES (?, '')", (&*name,)).await?;
-                connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (&*bell,)).await?;
+                connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (bell,)).await?;
                 connection.query_drop(format!("SELECT GET_LOCK('{bell}_', 0)")).await?;
                 let mut ear = Conn::new(options).await?;
                 ear.query_drop(format!("SELECT GET_LOCK('{bell}', 0)")).await?;
-                tokio::spawn(listen(ear, Arc::clone(&bell), Arc::clone(&waiting)));
+                tokio::spawn(listen(ear, waiters.clone()));
             }
             // A provider that has met a name inserts no row any more.
             Contestant::MyShedLock => {
@@ -142,21 +123,7 @@ impl Floor {
             _ => {}
         }
         let connection = Arc::new(tokio::sync::Mutex::new(connection));
-        Ok(Self {
-            contestant,
-            connection,
-            name,
-            prefix: prefix.into(),
-            bell,
-            waiting,
-            queued: Arc::default(),
-            last: Arc::default(),
-        })
-    }
-
-    fn owner(&self) -> (u64, String) {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        (number, format!("{}:{number}", self.bell))
+        Ok(Self { contestant, connection, name, prefix: prefix.into(), waiters })
     }
 
     /// Whether one try had it.
@@ -223,28 +190,21 @@ impl Floor {
             connection.exec_first(format!("CALL {procedure}(?, ?)"), (&*self.name, owner)).await?;
         Ok(said.flatten() == Some(1))
     }
-
-    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Tells the one whose turn it is, whenever this process is rung for.
-async fn listen(mut ear: Conn, bell: Arc<str>, waiting: Waiting) -> Result<()> {
+async fn listen(mut ear: Conn, waiters: Waiters) -> Result<()> {
     let mut mark = 0;
     loop {
-        let told: Result<Option<(u64, String)>, _> = ear.exec_first("CALL floor_listen(?, ?)", (&*bell, mark)).await;
+        let told: Result<Option<(u64, String)>, _> =
+            ear.exec_first("CALL floor_listen(?, ?)", (&*waiters.channel, mark)).await;
         match told {
             // Woken: who it is for is read by the next call.
             Err(Error::Server(error)) if error.code == 1317 => {}
             told => {
                 let Some((rung, told)) = told? else { continue };
-                let number = told.rsplit_once(':').and_then(|(_, number)| number.parse::<u64>().ok());
-                let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                if rung > mark
-                    && let Some(next) = number.and_then(|number| waiting.remove(&number))
-                {
-                    let _ = next.send(());
+                if rung > mark {
+                    waiters.hear(&told);
                 }
                 mark = rung;
             }
@@ -256,32 +216,19 @@ impl Take for Floor {
     type Held = Held;
 
     async fn acquire(&self) -> Result<Held> {
-        let (number, owner) = self.owner();
+        let place = self.waiters.place();
         if self.contestant != Contestant::MyFloor {
-            let mut is_first = true;
-            while !self.take(&owner).await? {
-                if std::mem::take(&mut is_first) {
-                    self.queued.send_modify(|queued| *queued += 1);
-                }
-                tokio::time::sleep(AGAIN).await;
-            }
-            return Ok(Held { owner, alone: true });
+            self.waiters.again(|| self.take(&place)).await?;
+            return Ok(Held { place, alone: true });
         }
-        let (sender, told) = oneshot::channel();
-        self.table().insert(number, sender);
-        if self.call("floor_take", &owner).await? {
-            self.table().remove(&number);
-        } else {
-            self.queued.send_modify(|queued| *queued += 1);
-            told.await.context("the connection is gone")?;
-        }
-        Ok(Held { owner, alone: false })
+        let had = self.call("floor_take", &place);
+        self.waiters.turn(place.clone(), had).await
     }
 
     async fn release(&self, held: Held) -> Result<()> {
         let is_ours = match held.alone {
-            true => self.drop(&held.owner).await?,
-            false => self.call("floor_pass", &held.owner).await?,
+            true => self.drop(&held.place).await?,
+            false => self.call("floor_pass", &held.place).await?,
         };
         ensure!(is_ours, "the lock was lost");
         Ok(())
@@ -294,19 +241,17 @@ impl Lock for Floor {
     }
 
     async fn acquire_free(&self) -> Result<Held> {
-        let (_, owner) = self.owner();
-        ensure!(self.take(&owner).await?, "somebody else is about");
-        Ok(Held { owner, alone: true })
+        let place = self.waiters.place();
+        ensure!(self.take(&place).await?, "somebody else is about");
+        Ok(Held { place, alone: true })
     }
 
     async fn queued(&self) -> Result<u64> {
-        Ok(*self.queued.borrow())
+        Ok(self.waiters.queued())
     }
 
     async fn until_queued(&self, count: u64) -> Result<()> {
-        let mut queued = self.queued.subscribe();
-        queued.wait_for(|now| *now >= count).await.context("nobody queues any more")?;
-        Ok(())
+        self.waiters.until_queued(count).await
     }
 
     /// The row of a name that ShedLock's provider has met.

@@ -4,21 +4,15 @@
 //! A free lock is a row that is inserted and deleted. A lock that is waited for is one function that takes it or queues, and one that gives
 //! it to the next in the queue and tells that one as it commits. Nothing dies here, so nobody looks for the dead.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
-use tokio::sync::{oneshot, watch};
+use anyhow::{Result, ensure};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 
+use super::waiters::{Held, Waiters};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
-
-/// How long whoever finds the row of a table taken waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(50);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS floor_lock (name text PRIMARY KEY, holder text NOT NULL);
@@ -52,9 +46,6 @@ const TABLES: &str = "
         RETURN true;
     END $$;";
 
-/// Who waits, by its number.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>;
-
 #[derive(Clone)]
 pub(super) struct Floor {
     contestant: Contestant,
@@ -62,10 +53,7 @@ pub(super) struct Floor {
     statements: Arc<Statements>,
     name: Arc<str>,
     prefix: Arc<str>,
-    channel: Arc<str>,
-    waiting: Waiting,
-    queued: Arc<watch::Sender<u64>>,
-    last: Arc<AtomicU64>,
+    waiters: Waiters,
 }
 
 struct Statements {
@@ -75,23 +63,16 @@ struct Statements {
     pass: Statement,
 }
 
-/// A lock that is held.
-pub(super) struct Held {
-    owner: String,
-    /// Nobody can be waiting for it.
-    alone: bool,
-}
-
 impl Floor {
     pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let (client, mut connection) = tokio_postgres::connect(url, NoTls).await?;
-        let waiting = Waiting::default();
-        let heard = Arc::clone(&waiting);
+        let waiters = Waiters::new(format!("{prefix}_{}", std::process::id()));
+        let heard = waiters.clone();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let AsyncMessage::Notification(told) = message {
-                    hear(&heard, told.payload());
+                    heard.hear(told.payload());
                 }
             }
         });
@@ -121,9 +102,8 @@ impl Floor {
             queue: client.prepare("SELECT floor_queue($1, $2)").await?,
             pass: client.prepare("SELECT floor_pass($1, $2)").await?,
         };
-        let channel: Arc<str> = format!("{prefix}_{}", std::process::id()).into();
         if contestant == Contestant::PgFloor {
-            client.batch_execute(&format!("LISTEN {channel}")).await?;
+            client.batch_execute(&format!("LISTEN {}", waiters.channel)).await?;
         }
         Ok(Self {
             contestant,
@@ -131,16 +111,8 @@ impl Floor {
             statements: Arc::new(statements),
             name: format!("{prefix} bench").into(),
             prefix: prefix.into(),
-            channel,
-            waiting,
-            queued: Arc::default(),
-            last: Arc::default(),
+            waiters,
         })
-    }
-
-    fn owner(&self) -> (u64, String) {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
-        (number, format!("{}:{number}", self.channel))
     }
 
     async fn run(&self, statement: &Statement, owner: &str) -> Result<u64> {
@@ -150,52 +122,27 @@ impl Floor {
     async fn ask(&self, statement: &Statement, owner: &str) -> Result<bool> {
         Ok(self.client.query_one(statement, &[&&*self.name, &owner]).await?.get(0))
     }
-
-    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Tells the one whose number came.
-fn hear(waiting: &Mutex<HashMap<u64, oneshot::Sender<()>>>, told: &str) {
-    let number = told.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
-    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(next) = number.and_then(|number: u64| waiting.remove(&number)) {
-        let _ = next.send(());
-    }
 }
 
 impl Take for Floor {
     type Held = Held;
 
     async fn acquire(&self) -> Result<Held> {
-        let (number, owner) = self.owner();
+        let place = self.waiters.place();
         if self.contestant == Contestant::PgTable {
-            let mut is_first = true;
-            while self.run(&self.statements.take, &owner).await? == 0 {
-                if std::mem::take(&mut is_first) {
-                    self.queued.send_modify(|queued| *queued += 1);
-                }
-                tokio::time::sleep(AGAIN).await;
-            }
-            return Ok(Held { owner, alone: true });
+            let had = || async { Ok(self.run(&self.statements.take, &place).await? == 1) };
+            self.waiters.again(had).await?;
+            return Ok(Held { place, alone: true });
         }
-        let (sender, told) = oneshot::channel();
-        self.table().insert(number, sender);
-        if self.ask(&self.statements.queue, &owner).await? {
-            self.table().remove(&number);
-        } else {
-            self.queued.send_modify(|queued| *queued += 1);
-            told.await.context("the connection is gone")?;
-        }
-        Ok(Held { owner, alone: false })
+        let had = self.ask(&self.statements.queue, &place);
+        self.waiters.turn(place.clone(), had).await
     }
 
     async fn release(&self, held: Held) -> Result<()> {
         let is_ours = match (self.contestant, held.alone) {
-            (Contestant::PgAdvisory, _) => self.ask(&self.statements.drop, &held.owner).await?,
-            (_, true) => self.run(&self.statements.drop, &held.owner).await? == 1,
-            (_, false) => self.ask(&self.statements.pass, &held.owner).await?,
+            (Contestant::PgAdvisory, _) => self.ask(&self.statements.drop, &held.place).await?,
+            (_, true) => self.run(&self.statements.drop, &held.place).await? == 1,
+            (_, false) => self.ask(&self.statements.pass, &held.place).await?,
         };
         ensure!(is_ours, "the lock was lost");
         Ok(())
@@ -208,19 +155,17 @@ impl Lock for Floor {
     }
 
     async fn acquire_free(&self) -> Result<Held> {
-        let (_, owner) = self.owner();
-        let taken = self.run(&self.statements.take, &owner).await?;
+        let place = self.waiters.place();
+        let taken = self.run(&self.statements.take, &place).await?;
         ensure!(taken == 1, "somebody else is about");
-        Ok(Held { owner, alone: true })
+        Ok(Held { place, alone: true })
     }
 
     async fn queued(&self) -> Result<u64> {
-        Ok(*self.queued.borrow())
+        Ok(self.waiters.queued())
     }
 
     async fn until_queued(&self, count: u64) -> Result<()> {
-        let mut queued = self.queued.subscribe();
-        queued.wait_for(|now| *now >= count).await.context("nobody queues any more")?;
-        Ok(())
+        self.waiters.until_queued(count).await
     }
 }

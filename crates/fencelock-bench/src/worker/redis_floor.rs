@@ -6,17 +6,15 @@
 //!
 //! The floors of `layout=plain` and `layout=redisson` take and drop a free lock as those layouts write it, and know no queue.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, PushInfo, PushKind, Script, Value};
-use tokio::sync::{oneshot, watch};
 
 use super::ours::TTL;
+use super::waiters::{Held, Waiters};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
 
@@ -38,20 +36,13 @@ const PASS: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
 /// How many requests may be on their way, as the store has it.
 const ROOM: usize = 4096;
 
-/// Who waits, by its number.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>;
-
 #[derive(Clone)]
 pub(super) struct Floor {
     wire: MultiplexedConnection,
     /// The key that is the lock, and that of its queue.
     keys: Arc<(String, String)>,
     scripts: Arc<Scripts>,
-    waiting: Waiting,
-    queued: Arc<watch::Sender<u64>>,
-    last: Arc<AtomicU64>,
-    /// Where those who wait hear of their turn; a place in the queue begins with it.
-    channel: Arc<str>,
+    waiters: Waiters,
     /// What every key begins with.
     prefix: Arc<str>,
 }
@@ -64,19 +55,11 @@ struct Scripts {
     pass: Script,
 }
 
-/// A lock that is held.
-pub(super) struct Held {
-    number: u64,
-    /// Nobody can be waiting for it.
-    alone: bool,
-}
-
 impl Floor {
     pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
-        let channel: Arc<str> = format!("{prefix}-{}", std::process::id()).into();
-        let waiting = Waiting::default();
-        let heard = Arc::clone(&waiting);
+        let waiters = Waiters::new(format!("{prefix}-{}", std::process::id()));
+        let heard = waiters.clone();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(ROOM)
@@ -101,42 +84,22 @@ impl Floor {
         for script in scripts.take.iter().chain([&scripts.drop, &scripts.queue, &scripts.pass]) {
             script.load_async(&mut wire).await?;
         }
-        wire.subscribe(&*channel).await?;
-        let floor = Self {
-            wire,
-            keys: keys(prefix, "bench"),
-            channel,
-            prefix: prefix.into(),
-            scripts: Arc::new(scripts),
-            waiting,
-            queued: Arc::default(),
-            last: Arc::default(),
-        };
+        wire.subscribe(&*waiters.channel).await?;
+        let floor =
+            Self { wire, keys: keys(prefix, "bench"), waiters, prefix: prefix.into(), scripts: Arc::new(scripts) };
         Ok(floor)
     }
 
-    fn number(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed)
-    }
-
-    async fn ask(&self, script: &Script, number: u64) -> Result<bool> {
+    async fn ask(&self, script: &Script, place: &str) -> Result<bool> {
         let mut call = script.prepare_invoke();
-        call.key(&self.keys.0).key(&self.keys.1).arg(self.place(number)).arg(TTL.as_millis() as u64);
+        call.key(&self.keys.0).key(&self.keys.1).arg(place).arg(TTL.as_millis() as u64);
         Ok(call.invoke_async(&mut self.wire.clone()).await?)
     }
 
-    async fn set(&self, number: u64) -> Result<bool> {
+    async fn set(&self, place: &str) -> Result<bool> {
         let mut set = redis::cmd("SET");
-        set.arg(&self.keys.0).arg(self.place(number)).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+        set.arg(&self.keys.0).arg(place).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
         Ok(set.query_async(&mut self.wire.clone()).await?)
-    }
-
-    fn place(&self, number: u64) -> String {
-        format!("{}:{number}", self.channel)
-    }
-
-    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,13 +107,11 @@ fn keys(prefix: &str, name: &str) -> Arc<(String, String)> {
     Arc::new((format!("{prefix}:lock:{name}"), format!("{prefix}:queue:{name}")))
 }
 
-/// Tells the one whose number came.
-fn hear(waiting: &Mutex<HashMap<u64, oneshot::Sender<()>>>, push: &PushInfo) {
+/// Tells the one whose turn came.
+fn hear(waiters: &Waiters, push: &PushInfo) {
     let (PushKind::Message, [_, Value::BulkString(place)]) = (&push.kind, push.data.as_slice()) else { return };
-    let number = std::str::from_utf8(place).ok().and_then(|place| place.rsplit_once(':')?.1.parse().ok());
-    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(next) = number.and_then(|number: u64| waiting.remove(&number)) {
-        let _ = next.send(());
+    if let Ok(place) = std::str::from_utf8(place) {
+        waiters.hear(place);
     }
 }
 
@@ -158,21 +119,14 @@ impl Take for Floor {
     type Held = Held;
 
     async fn acquire(&self) -> Result<Held> {
-        let number = self.number();
-        let (sender, told) = oneshot::channel();
-        self.table().insert(number, sender);
-        if self.ask(&self.scripts.queue, number).await? {
-            self.table().remove(&number);
-        } else {
-            self.queued.send_modify(|queued| *queued += 1);
-            told.await.context("the connection is gone")?;
-        }
-        Ok(Held { number, alone: false })
+        let place = self.waiters.place();
+        let had = self.ask(&self.scripts.queue, &place);
+        self.waiters.turn(place.clone(), had).await
     }
 
     async fn release(&self, held: Held) -> Result<()> {
         let script = if held.alone { &self.scripts.drop } else { &self.scripts.pass };
-        ensure!(self.ask(script, held.number).await?, "the lock was lost");
+        ensure!(self.ask(script, &held.place).await?, "the lock was lost");
         Ok(())
     }
 }
@@ -183,22 +137,20 @@ impl Lock for Floor {
     }
 
     async fn acquire_free(&self) -> Result<Held> {
-        let number = self.number();
+        let place = self.waiters.place();
         let is_taken = match &self.scripts.take {
-            Some(take) => self.ask(take, number).await?,
-            None => self.set(number).await?,
+            Some(take) => self.ask(take, &place).await?,
+            None => self.set(&place).await?,
         };
         ensure!(is_taken, "somebody else is about");
-        Ok(Held { number, alone: true })
+        Ok(Held { place, alone: true })
     }
 
     async fn queued(&self) -> Result<u64> {
-        Ok(*self.queued.borrow())
+        Ok(self.waiters.queued())
     }
 
     async fn until_queued(&self, count: u64) -> Result<()> {
-        let mut queued = self.queued.subscribe();
-        queued.wait_for(|now| *now >= count).await.context("nobody queues any more")?;
-        Ok(())
+        self.waiters.until_queued(count).await
     }
 }
