@@ -5,6 +5,7 @@
 //! process id when it is dropped, or by the kernel when this process dies in whatever way.
 
 mod clock;
+mod daemon;
 pub mod install;
 pub mod mysql;
 mod network;
@@ -14,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+mod runner;
 mod scratch;
 mod server;
 pub mod versions;

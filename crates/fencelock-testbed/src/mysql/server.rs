@@ -1,19 +1,21 @@
 //! One server: its files, its process, and what is done to it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::shared::OWNER;
+use crate::daemon::Daemon;
 use crate::packages::MARIADB;
 use crate::ports::Port;
-use crate::process::{Process, bound};
+use crate::process::bound;
+use crate::runner::{Runner, Template, open_scratch, run};
 use crate::scratch::Scratch;
-use crate::{PATIENCE, wait_until};
+
+/// The user of the server's package.
+const USER: &str = "mysql";
 
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +38,8 @@ impl Settings {
 pub struct Server {
     settings: Settings,
     port: Port,
-    process: Mutex<Option<Process>>,
+    runner: Runner,
+    daemon: Daemon,
     directory: Scratch,
 }
 
@@ -52,14 +55,14 @@ impl Server {
         MARIADB.require();
         let (directory, port) = (open_scratch()?, Port::reserve()?);
         fs::write(directory.path().join("users.sql"), users())?;
-        run(Command::new("cp").arg("-a").arg(template()?).arg(directory.path().join("data")))?;
+        let runner = Runner::of(USER)?;
+        run(Command::new("cp").arg("-a").arg(template(runner)?).arg(directory.path().join("data")))?;
         // A server that starts removes what others have in a directory for temporary tables that they share.
         let temporary = directory.path().join("tmp");
         fs::create_dir(&temporary)?;
-        if let Some((user, group)) = user()? {
-            chown(&temporary, Some(user), Some(group))?;
-        }
-        let server = Self { settings, port, process: Mutex::default(), directory };
+        runner.give(&temporary)?;
+        let daemon = Daemon::new(directory.path().join("log"));
+        let server = Self { settings, port, runner, daemon, directory };
         server.restart()?;
         server.wait_until_serving()?;
         Ok(server)
@@ -88,7 +91,7 @@ impl Server {
     /// The number of its process, while it has one.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// Kills the server, as `kill -9` does. Repeatable.
@@ -96,9 +99,7 @@ impl Server {
     /// # Panics
     /// When the system refuses to.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
-            process.kill().expect("killing a child");
-        }
+        self.daemon.kill();
     }
 
     /// Stops the server, as SIGSTOP does; its sockets stay.
@@ -106,7 +107,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn pause(&self) {
-        self.process().as_mut().expect("a server that runs").pause().expect("stopping a child");
+        self.daemon.pause();
     }
 
     /// Lets a paused server go on.
@@ -114,7 +115,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn resume(&self) {
-        self.process().as_mut().expect("a server that runs").resume().expect("continuing a child");
+        self.daemon.resume();
     }
 
     /// Starts the server again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
@@ -124,12 +125,9 @@ impl Server {
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
         let data = self.directory.path().join("data");
-        let log = File::options().create(true).append(true).open(self.log())?;
-        let mut words = runner()?;
-        // The kernel forgets whom to kill with us when the user changes.
-        words.extend(["setpriv", "--pdeathsig", "KILL", "--", "/usr/sbin/mariadbd"].map(str::to_owned));
+        let words = self.runner.words_of_server();
         let mut command = bound(&words[0]);
-        command.args(&words[1..]).arg("--no-defaults").current_dir("/");
+        command.args(&words[1..]).args(["/usr/sbin/mariadbd", "--no-defaults"]).current_dir("/");
         command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", data.join("s").display()));
         command.arg(format!("--tmpdir={}", self.directory.path().join("tmp").display()));
         command.arg(format!("--pid-file={}", data.join("pid").display())).arg(format!("--port={}", self.port.number()));
@@ -138,15 +136,13 @@ impl Server {
         command
             .args(["--skip-name-resolve", "--back-log=400", "--default-time-zone=+00:00"])
             .args(&self.settings.extra);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        *self.process() = Some(Process::start(command)?);
-        Ok(())
+        self.daemon.start(command)
     }
 
     /// Whether it runs, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+        self.daemon.is_running()
     }
 
     /// Lets everything go on: a paused server, and one that is dead.
@@ -167,28 +163,7 @@ impl Server {
     /// # Errors
     /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
-        let mut runs = true;
-        let settled = wait_until(PATIENCE, || {
-            runs = self.is_running();
-            !runs || self.sql("SELECT 1").is_ok()
-        });
-        if settled && runs {
-            return Ok(());
-        }
-        let why = if runs { "does not serve" } else { "ended" };
-        let log = fs::read(self.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        let end = lines[lines.len().saturating_sub(20)..].join("\n");
-        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{end}", self.address())))
-    }
-
-    fn log(&self) -> PathBuf {
-        self.directory.path().join("log")
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.daemon.wait_until(self.address(), || self.sql("SELECT 1").is_ok())
     }
 }
 
@@ -206,15 +181,6 @@ pub(super) fn sql_at(address: SocketAddr, statements: &str) -> io::Result<String
     run(mariadb.stdin(Stdio::null()).current_dir("/"))
 }
 
-fn run(command: &mut Command) -> io::Result<String> {
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{:?}: {}", command.get_program(), said.trim())))
-}
-
 /// What a server does whenever it starts: the users of tests, and a database.
 fn users() -> String {
     format!(
@@ -223,55 +189,12 @@ fn users() -> String {
     )
 }
 
-/// A directory that others may pass through, as `/tmp` is one.
-fn open_scratch() -> io::Result<Scratch> {
-    let scratch = Scratch::new()?;
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
-    Ok(scratch)
-}
-
-/// The user of the server's package where root runs the tests, whose server it refuses to be.
-fn user() -> io::Result<Option<(u32, u32)>> {
-    let id = |arguments: &[&str]| -> io::Result<u32> {
-        let said = Command::new("id").args(arguments).output()?;
-        String::from_utf8_lossy(&said.stdout).trim().parse().map_err(io::Error::other)
-    };
-    match id(&["-u"])? {
-        0 => Ok(Some((id(&["-u", "mysql"])?, id(&["-g", "mysql"])?))),
-        _ => Ok(None),
-    }
-}
-
-/// What stands before a program of the server.
-fn runner() -> io::Result<Vec<String>> {
-    Ok(user()?.map_or_else(
-        || vec!["env".to_owned()],
-        |(user, group)| {
-            let words =
-                ["setpriv", "--reuid", &user.to_string(), "--regid", &group.to_string(), "--clear-groups", "--"];
-            words.map(str::to_owned).to_vec()
-        },
-    ))
-}
-
-/// The data of a server that never ran for anybody.
-fn template() -> io::Result<PathBuf> {
-    static TEMPLATE: OnceLock<Result<Scratch, String>> = OnceLock::new();
-    let made = TEMPLATE.get_or_init(|| make().map_err(|error| error.to_string()));
-    made.as_ref().map(|scratch| scratch.path().join("data")).map_err(|error| io::Error::other(error.clone()))
-}
-
-fn make() -> io::Result<Scratch> {
-    let scratch = open_scratch()?;
-    let data = scratch.path().join("data");
-    fs::create_dir(&data)?;
-    if let Some((user, group)) = user()? {
-        chown(&data, Some(user), Some(group))?;
-    }
-    let words = runner()?;
-    let mut install = Command::new(&words[0]);
-    install.args(&words[1..]).args(["mariadb-install-db", "--no-defaults", "--skip-test-db"]);
-    install.arg("--auth-root-authentication-method=normal");
-    run(install.arg(format!("--datadir={}", data.display())).current_dir("/").stdin(Stdio::null()))?;
-    Ok(scratch)
+fn template(runner: Runner) -> io::Result<PathBuf> {
+    static TEMPLATE: Template = Template::new();
+    TEMPLATE.data(runner, |data| {
+        let mut install = runner.command(Path::new("mariadb-install-db"));
+        install.args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"]);
+        install.arg(format!("--datadir={}", data.display()));
+        install
+    })
 }

@@ -4,7 +4,6 @@ mod pooler;
 mod server;
 mod settings;
 mod shared;
-mod template;
 
 pub use pooler::Pooler;
 pub use server::Server;

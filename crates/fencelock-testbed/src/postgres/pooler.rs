@@ -6,10 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::Mutex;
 
-use super::template::{Runner, open_scratch};
+use super::server::USER;
 use crate::packages::PGBOUNCER;
 use crate::ports::Port;
 use crate::process::{Process, bound};
+use crate::runner::{Runner, open_scratch};
 use crate::scratch::Scratch;
 use crate::{PATIENCE, wait_until};
 
@@ -31,7 +32,7 @@ impl Pooler {
     /// When PgBouncer is not installed, with the command that installs it.
     pub fn start(upstream: SocketAddr, mode: &str) -> io::Result<Self> {
         PGBOUNCER.require();
-        let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::get()?);
+        let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
         runner.give(directory.path())?;
         let path = directory.path().display();
         let config = format!(
@@ -45,10 +46,13 @@ impl Pooler {
             fs::write(directory.path().join(file), text)?;
             runner.give(&directory.path().join(file))?;
         }
-        let mut words = runner.words();
-        words.extend(["setpriv", "--pdeathsig", "KILL", "--", "/usr/sbin/pgbouncer", "-q"].map(str::to_owned));
+        let words = runner.words_of_server();
         let mut command = bound(&words[0]);
-        command.args(&words[1..]).arg(directory.path().join("pgbouncer.ini")).current_dir("/");
+        command
+            .args(&words[1..])
+            .args(["/usr/sbin/pgbouncer", "-q"])
+            .arg(directory.path().join("pgbouncer.ini"))
+            .current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::start(command)?;
         let pooler = Self { port, _process: Mutex::new(process), _directory: directory };

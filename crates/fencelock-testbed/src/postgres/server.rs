@@ -1,25 +1,28 @@
 //! One server: its files, its processes, and what is done to it.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::settings::Settings;
 use super::shared::OWNER;
-use super::template::{Runner, open_scratch, run, template};
 use crate::clock::{CLOCK_SHIM, Clock};
+use crate::daemon::Daemon;
 use crate::packages::POSTGRESQL;
 use crate::ports::Port;
-use crate::process::{Process, bound};
+use crate::process::bound;
+use crate::runner::{Runner, Template, open_scratch, run};
 use crate::scratch::Scratch;
 use crate::versions::postgres_program;
 use crate::{PATIENCE, wait_until};
+
+/// The user of the server's package.
+pub(super) const USER: &str = "postgres";
 
 /// One server. Dropping it kills it and removes its data.
 #[derive(Debug)]
@@ -27,7 +30,8 @@ pub struct Server {
     settings: Settings,
     port: Port,
     clock: Option<Clock>,
-    process: Mutex<Option<Process>>,
+    runner: Runner,
+    daemon: Daemon,
     directory: Scratch,
 }
 
@@ -52,7 +56,7 @@ impl Server {
 
     fn prepare(settings: Settings) -> io::Result<Self> {
         POSTGRESQL.require();
-        let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::get()?);
+        let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
         let clock = if settings.own_clock {
             CLOCK_SHIM.require();
             Some(Clock::new(directory.path())?)
@@ -62,12 +66,12 @@ impl Server {
         let data = directory.path().join("data");
         match settings.standby_of {
             None => {
-                run(Command::new("cp").arg("-a").arg(template()?).arg(&data))?;
+                run(Command::new("cp").arg("-a").arg(template(runner)?).arg(&data))?;
             }
             Some(primary) => {
                 DirBuilder::new().mode(0o700).create(&data)?;
                 runner.give(&data)?;
-                let mut copy = runner.command("pg_basebackup");
+                let mut copy = runner.command(&postgres_program("pg_basebackup"));
                 copy.args(["-h", &primary.ip().to_string(), "-p", &primary.port().to_string(), "-U", "postgres"]);
                 copy.args(["--checkpoint=fast", "--no-sync", "-R", "-D"]).arg(&data);
                 run(&mut copy)?;
@@ -80,7 +84,8 @@ impl Server {
             None => None,
             Some(tls) => Some((own_copy(runner, &tls.certificate, &data)?, own_copy(runner, &tls.key, &data)?)),
         };
-        let server = Self { settings, port, clock, process: Mutex::default(), directory };
+        let daemon = Daemon::new(directory.path().join("log"));
+        let server = Self { settings, port, clock, runner, daemon, directory };
         let tls = tls.as_ref().map(|(certificate, key)| (&**certificate, &**key));
         let config = server.settings.config(server.port.number(), &sockets.to_string_lossy(), tls);
         for (file, text) in [("postgresql.auto.conf", config), ("pg_hba.conf", server.settings.access())] {
@@ -121,7 +126,7 @@ impl Server {
     /// # Panics
     /// When the system refuses to.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
+        if let Some(mut process) = self.daemon.process().take() {
             // Stopped first, so that it starts no other one meanwhile.
             let children = process.pause().map(|()| children(process.id())).unwrap_or_default();
             signal(&children, Signal::KILL);
@@ -135,7 +140,7 @@ impl Server {
     /// # Errors
     /// When it does not end.
     pub fn stop_immediately(&self) -> io::Result<()> {
-        let Some(mut process) = self.process().take() else { return Ok(()) };
+        let Some(mut process) = self.daemon.process().take() else { return Ok(()) };
         signal(&[process.id()], Signal::QUIT);
         match wait_until(PATIENCE, || matches!(process.ended(), Ok(Some(_)))) {
             true => Ok(()),
@@ -148,7 +153,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn pause(&self) {
-        let mut process = self.process();
+        let mut process = self.daemon.process();
         let process = process.as_mut().expect("a server that runs");
         process.pause().expect("stopping a child");
         signal(&children(process.id()), Signal::STOP);
@@ -159,7 +164,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn resume(&self) {
-        let mut process = self.process();
+        let mut process = self.daemon.process();
         let process = process.as_mut().expect("a server that runs");
         signal(&children(process.id()), Signal::CONT);
         process.resume().expect("continuing a child");
@@ -171,26 +176,19 @@ impl Server {
     /// Whatever the system says.
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
-        let log = File::options().create(true).append(true).open(self.log())?;
-        let mut words = Runner::get()?.words();
-        // The kernel forgets whom to kill with us when the user changes.
-        words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
-        words.push(postgres_program("postgres").to_string_lossy().into_owned());
+        let words = self.runner.words_of_server();
         let mut command = bound(&words[0]);
-        command.args(&words[1..]).arg("-D").arg(self.data()).current_dir("/");
+        command.args(&words[1..]).arg(postgres_program("postgres")).arg("-D").arg(self.data()).current_dir("/");
         if let Some(clock) = &self.clock {
             clock.give_to(&mut command);
         }
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        *self.process() = Some(Process::start(command)?);
-        Ok(())
+        self.daemon.start(command)
     }
 
     /// Its processes: the first one, and those that it started.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
-        let id = self.process().as_ref().map(Process::id);
-        id.into_iter().flat_map(|id| [id].into_iter().chain(children(id))).collect()
+        self.daemon.id().into_iter().flat_map(|id| [id].into_iter().chain(children(id))).collect()
     }
 
     /// Makes a standby take writes from now on.
@@ -215,7 +213,7 @@ impl Server {
     /// Whether it runs, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+        self.daemon.is_running()
     }
 
     /// Lets everything go on: a paused server, one that is dead, a clock that is off.
@@ -239,35 +237,11 @@ impl Server {
     /// # Errors
     /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
-        let mut runs = true;
-        let settled = wait_until(PATIENCE, || {
-            runs = self.is_running();
-            !runs || self.sql("postgres", "SELECT 1").is_ok()
-        });
-        if settled && runs {
-            return Ok(());
-        }
-        let why = if runs { "does not serve" } else { "ended" };
-        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{}", self.address(), self.log_end())))
-    }
-
-    fn log_end(&self) -> String {
-        let log = fs::read(self.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.directory.path().join("log")
+        self.daemon.wait_until(self.address(), || self.sql("postgres", "SELECT 1").is_ok())
     }
 
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -283,6 +257,16 @@ pub(super) fn sql_at(address: SocketAddr, database: &str, statements: &str) -> i
     psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database]).args(["-c", statements]);
     psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).env("PGCONNECT_TIMEOUT", "10");
     run(psql.stdin(Stdio::null()).current_dir("/"))
+}
+
+/// The data of a server that never ran, whose superuser is `postgres`.
+fn template(runner: Runner) -> io::Result<PathBuf> {
+    static TEMPLATE: Template = Template::new();
+    TEMPLATE.data(runner, |data| {
+        let mut initdb = runner.command(&postgres_program("initdb"));
+        initdb.args(["--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "-D"]).arg(data);
+        initdb
+    })
 }
 
 /// A copy that the server's user alone can read, as the server wants it of a key.

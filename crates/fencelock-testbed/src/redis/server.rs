@@ -1,18 +1,17 @@
 //! One server: its files, its process, and what is done to it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::hands::{Hands, Reply};
 use super::settings::{Role, Settings};
 use crate::clock::{CLOCK_SHIM, Clock};
+use crate::daemon::Daemon;
 use crate::packages::REDIS;
 use crate::ports::Port;
-use crate::process::{Process, bound};
+use crate::process::bound;
 use crate::scratch::Scratch;
 use crate::versions::redis_server;
 use crate::{PATIENCE, wait_until};
@@ -24,7 +23,7 @@ pub struct Server {
     port: Port,
     secure: Option<Port>,
     clock: Option<Clock>,
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
     directory: Scratch,
 }
 
@@ -66,7 +65,8 @@ impl Server {
         } else {
             None
         };
-        let server = Self { settings, port, secure, clock, process: Mutex::default(), directory };
+        let daemon = Daemon::new(directory.path().join("log"));
+        let server = Self { settings, port, secure, clock, daemon, directory };
         let config =
             server.settings.config(server.port.number(), server.secure.as_ref().map(Port::number), &server.data());
         fs::create_dir(server.data())?;
@@ -103,9 +103,7 @@ impl Server {
     /// # Panics
     /// When the system refuses to.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
-            process.kill().expect("killing a child");
-        }
+        self.daemon.kill();
     }
 
     /// Stops the server, as SIGSTOP does; its sockets stay.
@@ -113,7 +111,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn pause(&self) {
-        self.process().as_mut().expect("a server that runs").pause().expect("stopping a child");
+        self.daemon.pause();
     }
 
     /// Lets a paused server go on.
@@ -121,7 +119,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn resume(&self) {
-        self.process().as_mut().expect("a server that runs").resume().expect("continuing a child");
+        self.daemon.resume();
     }
 
     /// Starts the server again with what is on its disk, after killing it if it still runs. Without
@@ -131,7 +129,6 @@ impl Server {
     /// Whatever the system says.
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
-        let log = File::options().create(true).append(true).open(self.log())?;
         let mut command = match &self.settings.host {
             None => bound(redis_server()),
             Some((network, host)) => network.command(*host, &redis_server()),
@@ -143,9 +140,7 @@ impl Server {
         if let Some(clock) = &self.clock {
             clock.give_to(&mut command);
         }
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        *self.process() = Some(Process::start(command)?);
-        Ok(())
+        self.daemon.start(command)
     }
 
     /// The same with an empty disk.
@@ -192,7 +187,7 @@ impl Server {
     /// Whether its process is there, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+        self.daemon.is_running()
     }
 
     /// A connection to do things by hand, as the user `default`.
@@ -258,34 +253,10 @@ impl Server {
     pub fn wait_until_serving(&self) -> io::Result<()> {
         let waits = |reply: &Reply| matches!(reply, Reply::Error(error) if error.starts_with("LOADING") || error.starts_with("BUSY"));
         let serves = || self.hands().and_then(|mut hands| hands.ask(&["PING"])).is_ok_and(|reply| !waits(&reply));
-        let mut runs = true;
-        let settled = wait_until(PATIENCE, || {
-            runs = self.is_running();
-            !runs || serves()
-        });
-        if settled && runs {
-            return Ok(());
-        }
-        let why = if runs { "does not serve" } else { "ended" };
-        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{}", self.address(), self.log_end())))
-    }
-
-    fn log_end(&self) -> String {
-        let log = fs::read(self.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.directory.path().join("log")
+        self.daemon.wait_until(self.address(), serves)
     }
 
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

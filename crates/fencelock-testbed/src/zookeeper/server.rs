@@ -1,19 +1,19 @@
 //! One server: its files, its process, and what it says of itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::snapshot;
+use crate::Network;
+use crate::daemon::Daemon;
 use crate::ports::Port;
-use crate::process::{Process, bound};
+use crate::process::bound;
 use crate::versions::zookeeper_class_path;
-use crate::{Network, PATIENCE, wait_until};
 
 /// What a server takes part as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Server {
     host: Option<(Arc<Network>, usize)>,
     /// What Java is told.
     java: Vec<String>,
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
 }
 
 /// How long a server may take to answer a four-letter word.
@@ -53,7 +53,8 @@ impl Server {
         host: Option<(Arc<Network>, usize)>,
         java: Vec<String>,
     ) -> Self {
-        Self { client, secure, directory, host, java, process: Mutex::new(None) }
+        let daemon = Daemon::new(directory.join("log"));
+        Self { client, secure, directory, host, java, daemon }
     }
 
     /// Where clients connect.
@@ -73,9 +74,7 @@ impl Server {
     /// # Panics
     /// When the system refuses to.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
-            process.kill().expect("killing a child");
-        }
+        self.daemon.kill();
     }
 
     /// Stops the server, as SIGSTOP does; its sockets stay.
@@ -83,7 +82,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn pause(&self) {
-        self.process().as_mut().expect("a server that runs").pause().expect("stopping a child");
+        self.daemon.pause();
     }
 
     /// Lets a paused server go on.
@@ -91,7 +90,7 @@ impl Server {
     /// # Panics
     /// When it does not run.
     pub fn resume(&self) {
-        self.process().as_mut().expect("a server that runs").resume().expect("continuing a child");
+        self.daemon.resume();
     }
 
     /// Starts the server again with the data it has, after killing it if it still runs. Does not wait until it serves.
@@ -100,7 +99,6 @@ impl Server {
     /// Whatever the system says.
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
-        let log = File::options().create(true).append(true).open(self.directory.join("log"))?;
         let mut java = match &self.host {
             None => bound("java"),
             Some((network, number)) => network.command(*number, "java"),
@@ -114,16 +112,8 @@ impl Server {
             .args(["-cp", &zookeeper_class_path()])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.join("zoo.cfg"))
-            .current_dir(&self.directory)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        self.run(java)
-    }
-
-    fn run(&self, command: Command) -> io::Result<()> {
-        *self.process() = Some(Process::start(command)?);
-        Ok(())
+            .current_dir(&self.directory);
+        self.daemon.start(java)
     }
 
     /// Restarts the server, which must be alone and have been started with `digest.enabled=false`, so that the next
@@ -169,13 +159,13 @@ impl Server {
     /// The id of its process, if it was started.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// Whether its process is there, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
+        self.daemon.is_running()
     }
 
     /// What it says to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
@@ -234,26 +224,6 @@ impl Server {
     /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
         let serves = || matches!(self.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower));
-        let mut runs = true;
-        let settled = wait_until(PATIENCE, || {
-            runs = self.is_running();
-            !runs || serves()
-        });
-        if settled && runs {
-            return Ok(());
-        }
-        let why = if runs { "does not serve" } else { "ended" };
-        Err(io::Error::other(format!("the server at {} {why}; its log ends:\n{}", self.address(), self.log_end())))
-    }
-
-    fn log_end(&self) -> String {
-        let log = fs::read(self.directory.join("log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.daemon.wait_until(self.address(), serves)
     }
 }
