@@ -1,7 +1,7 @@
 //! The laws of a router: each name has one store, and no other.
 
-use fencelock::{ErrorKind, GuardState, Loss};
 use fencelock::recipes::Router;
+use fencelock::{ErrorKind, GuardState, Loss};
 
 use crate::support::{World, on_one_thread, secs, settle};
 

@@ -16,7 +16,7 @@ use crate::kit::served::{
     Broken, Connection, Enter, Look, Looked, Over, Places, REPAIR, Seen, Served, portions, repair,
 };
 use crate::queue::Claim;
-use crate::store::{Capability, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens};
+use crate::store::{Capability, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens, Waiters};
 
 /// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
 const PART: u32 = 3;
@@ -32,6 +32,7 @@ pub(crate) const FAIR: Capability = Capability {
     shared_claims: true,
     permits: true,
     notes: true,
+    waiters: Waiters::Looked(Duration::from_millis(100)),
     // Who waits looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),

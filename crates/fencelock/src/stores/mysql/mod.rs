@@ -40,7 +40,7 @@ use crate::kit::served::{Hub, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Presumption, Queue, RequestId, Residue, Store,
-    StoreInfo, StoreUrl, Waiters,
+    StoreInfo, StoreUrl,
 };
 
 /// What the registry knows of this store.
@@ -67,7 +67,6 @@ static CAPABILITY: Capability = Capability {
     layout: "fencelock mysql fair layout 2",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
-    waiters: Waiters::Looked(Duration::from_millis(100)),
     ..FAIR
 };
 

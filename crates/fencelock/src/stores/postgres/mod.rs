@@ -30,7 +30,7 @@ use crate::kit::database::lease::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::lock_table;
 use crate::kit::served::ServedStore;
-use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl, Waiters};
+use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -56,7 +56,6 @@ static CAPABILITY: Capability = Capability {
     layout: "fencelock postgres fair layout 4",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
-    waiters: Waiters::Looked(Duration::from_millis(100)),
     ..FAIR
 };
 

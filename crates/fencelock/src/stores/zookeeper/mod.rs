@@ -45,7 +45,7 @@ use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Presumption, Queue,
-    RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, keeps_no_notes, Waiters,
+    RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters, keeps_no_notes,
 };
 
 /// What the registry knows of this store.

@@ -12,7 +12,8 @@ use super::plain;
 use super::race::{Dialect, Held, Marks, Ours, WAKE_BOUND, quorum};
 use crate::error::Result;
 use crate::store::{
-    Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
+    Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens,
+    Waiters,
 };
 
 /// What the registry knows of this store over TCP.
