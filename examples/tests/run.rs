@@ -44,6 +44,11 @@ fn nothing_is_sold_twice() {
 }
 
 #[test]
+fn each_version_of_a_configuration_is_loaded_once_and_reaches_all() {
+    ends_well(env!("CARGO_BIN_EXE_config"));
+}
+
+#[test]
 fn an_order_that_eight_shops_receive_is_taken_once() {
     ends_well(env!("CARGO_BIN_EXE_order"));
 }
