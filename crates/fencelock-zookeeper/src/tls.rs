@@ -53,8 +53,12 @@ impl Tls {
         Ok(self)
     }
 
-    /// Encrypts `stream` to `host`.
-    pub(crate) async fn wrap(&self, stream: Box<dyn Stream>, host: &str) -> Result<Box<dyn Stream>> {
+    /// Encrypts `stream` to `host` as connections of clients are: for what else is said to the servers, as their four-letter words.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] when the server is not trusted, or speaks no TLS; [`ErrorKind::Config`] when `host` is no name that a
+    /// certificate can have.
+    pub async fn wrap(&self, stream: Box<dyn Stream>, host: &str) -> Result<Box<dyn Stream>> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => parse_name(host)?,

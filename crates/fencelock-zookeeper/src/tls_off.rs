@@ -38,7 +38,11 @@ impl Tls {
         match self.0 {}
     }
 
-    pub(crate) async fn wrap(&self, _: Box<dyn Stream>, _: &str) -> Result<Box<dyn Stream>> {
+    /// Encrypts a stream.
+    ///
+    /// # Errors
+    /// None: there is nothing to call this on.
+    pub async fn wrap(&self, _: Box<dyn Stream>, _: &str) -> Result<Box<dyn Stream>> {
         match self.0 {}
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::common::hand::{by_hand, plant};
 use crate::common::{Place, code, output, stderr, stdout};
+use crate::redis::certificates;
 
 /// With a ttl that no request takes a good part of, on whatever machine.
 fn patient(url: &str) -> String {
@@ -72,6 +73,28 @@ fn a_redis_that_is_set_up_for_locks_is_left_in_peace() {
     let done = output(&mut Place::with_store(patient(&server.url())).fencelock(&["doctor"]));
     assert_eq!((code(&done), stderr(&done)), (0, String::new()), "{done:?}");
     assert!(stdout(&done).starts_with("round trip: "), "{done:?}");
+}
+
+#[test]
+fn servers_are_asked_over_tls_as_the_url_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(directory.path());
+    let [certificate, key, trusted] = ["server.crt", "server.key", "ca.pem"].map(|file| directory.path().join(file));
+    let ca = trusted.display().to_string();
+    let tls = redis::Tls { certificate: certificate.clone(), key: key.clone(), trusted, asks_clients: false };
+    let settings =
+        redis::Settings { extra: vec!["timeout 300".to_owned()], tls: Some(tls), ..redis::Settings::default() };
+    let server = redis::Server::start(settings).unwrap();
+    let (code, said) = report(&patient(&format!("rediss://{}?tls_ca={ca}", server.secure_address().unwrap())));
+    assert_eq!(code, 1, "{said}");
+    assert!(found(&said, "warning", &["timeout is 300"]), "{said}");
+    let tls = postgres::Tls { certificate, key };
+    let settings = postgres::Settings { tls: Some(tls), ..postgres::Settings::default() };
+    let server = postgres::Server::start(settings.with("fsync = off")).unwrap();
+    let sign = if server.url().contains('?') { '&' } else { '?' };
+    let (code, said) = report(&patient(&format!("{}{sign}sslmode=verify-full&tls_ca={ca}", server.url())));
+    assert_eq!(code, 2, "{said}");
+    assert!(found(&said, "problem", &["fsync is off"]), "{said}");
 }
 
 #[test]

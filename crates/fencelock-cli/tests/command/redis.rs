@@ -57,7 +57,7 @@ fn every_verb_works_over_a_socket_file() {
 }
 
 /// Writes an authority to `ca.pem`, and what it says of a server here to `server.key` and `server.crt`.
-fn certificates(directory: &Path) {
+pub(crate) fn certificates(directory: &Path) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "an authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

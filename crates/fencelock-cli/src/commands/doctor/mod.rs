@@ -7,6 +7,7 @@ mod file;
 mod mysql;
 mod postgres;
 mod redis;
+mod tls;
 mod way;
 mod zookeeper;
 
@@ -37,13 +38,10 @@ const NAMES: usize = 100;
 /// How long one server may take to answer all questions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a server is not asked that could be.
-const TLS: &str = "it speaks TLS, and doctor does not";
-
 /// Check whether this deployment can hold a safe lock.
 ///
 /// Takes the lock `fencelock-doctor` and gives it back, times requests against the ttl, and asks the servers how they are set up.
-/// Each finding says what, why it matters for a lock, and what to set. Servers are asked over connections without TLS only.
+/// Each finding says what, why it matters for a lock, and what to set.
 ///
 /// Exits with 0 when nothing is worse than a note, 1 when there is a warning, 2 when there is a problem: something that can cost a
 /// lock, or that keeps locks from being taken. A store that cannot be reached ends it with 69.
@@ -95,7 +93,7 @@ impl Doctor {
             match facts {
                 Ok(facts) => report.findings.extend(checks::judge(&server, &facts, table(url.scheme()))),
                 Err(why) => report.findings.push(Finding {
-                    severity: if why == TLS { Severity::Note } else { Severity::Warning },
+                    severity: Severity::Warning,
                     server: Some(server),
                     what: format!("the server was not asked how it is set up: {why}"),
                     why: "nothing is known of what it does when it is restarted, full, or left alone",
@@ -125,11 +123,11 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
         let facts = async {
             match url.scheme() {
                 "file" => file::facts(&server),
-                "redis" | "redis+unix" | "redlock" => redis::facts(url, &server).await,
+                "redis" | "rediss" | "redis+unix" | "redlock" | "redlocks" => redis::facts(url, &server).await,
                 "postgres" | "postgresql" => postgres::facts(url, &server).await,
                 "mysql" | "mariadb" => mysql::facts(url, &server).await,
-                "zk" => zookeeper::facts(url, &server).await,
-                _ => Err(TLS.to_owned()),
+                "zk" | "zks" => zookeeper::facts(url, &server).await,
+                scheme => Err(format!("nothing is known of servers of {scheme}:")),
             }
         };
         let facts =
@@ -151,7 +149,7 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
 fn table(scheme: &str) -> &'static [checks::Check] {
     match scheme {
         "file" => file::CHECKS,
-        "zk" => zookeeper::CHECKS,
+        "zk" | "zks" => zookeeper::CHECKS,
         "mysql" | "mariadb" => mysql::CHECKS,
         "postgres" | "postgresql" => postgres::CHECKS,
         _ => redis::CHECKS,

@@ -1,10 +1,11 @@
 //! What a MariaDB or MySQL server is asked.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use fencelock::capability::StoreUrl;
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, OptsBuilder};
+use mysql_async::{ClientIdentity, Conn, OptsBuilder, SslOpts};
 
 use super::checks::{Check, Facts, Severity, checks};
 use super::way::Way;
@@ -20,9 +21,10 @@ const QUESTIONS: [&str; 4] = [
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let said = |error: mysql_async::Error| error.to_string();
-    let Way { host, port, user, password } = Way::of(url, server, "socket", 3306)?;
+    let Way { host, port, user, password, is_encrypted } = Way::of(url, server, "socket", 3306)?;
+    let tls = is_encrypted.then(|| encrypted(url)).transpose()?;
     let user = Some(user).filter(|user| !user.is_empty());
-    let options = OptsBuilder::default().user(user).pass(Some(password)).prefer_socket(false);
+    let options = OptsBuilder::default().user(user).pass(Some(password)).prefer_socket(false).ssl_opts(tls);
     let options = match host.starts_with('/') {
         true => options.socket(Some(host)),
         false => options.ip_or_hostname(host).tcp_port(port),
@@ -39,6 +41,25 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     time.into_iter().for_each(|time| facts.set_clock(time, asked));
     let _ = connection.disconnect().await;
     Ok(facts)
+}
+
+/// TLS as the library asks for it, which has chosen the process's provider by now: the driver reads the files when it connects.
+fn encrypted(url: &StoreUrl) -> Result<SslOpts, String> {
+    let mut url = url.clone();
+    let mut file = |option| url.take(option).map(PathBuf::from);
+    let roots = match file("tls_ca") {
+        Some(path) => {
+            std::fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            vec![path.into()]
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs().certs;
+            found.into_iter().map(|certificate| certificate.to_vec().into()).collect()
+        }
+    };
+    let identity =
+        file("tls_cert").zip(file("tls_key")).map(|(chain, key)| ClientIdentity::new(chain.into(), key.into()));
+    Ok(SslOpts::default().with_root_certs(roots).with_disable_built_in_roots(true).with_client_identity(identity))
 }
 
 checks! {

@@ -3,9 +3,12 @@
 use std::time::SystemTime;
 
 use fencelock::capability::StoreUrl;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use super::checks::{Check, Facts, Severity, checks};
+use super::tls;
 use super::way::Way;
 
 /// Each row is the name of a fact and its value.
@@ -21,15 +24,25 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
         let why = std::error::Error::source(&error).map(|source| format!(": {source}"));
         format!("{error}{}", why.unwrap_or_default())
     };
-    let Way { host, port, user, password } = Way::of(url, server, "host", 5432)?;
+    let Way { host, port, user, password, is_encrypted } = Way::of(url, server, "host", 5432)?;
+    let tls = is_encrypted.then(|| tls::of(url)).transpose()?;
     let database = url.path().trim_start_matches('/');
     let mut config = Config::new();
     config.host(&host).port(port).user(&user).dbname(if database.is_empty() { &user } else { database });
     if !password.is_empty() {
         config.password(password);
     }
-    let (client, connection) = config.connect(NoTls).await.map_err(said)?;
-    let driven = tokio::spawn(connection);
+    let (client, driven) = match tls {
+        None => {
+            let (client, connection) = config.connect(NoTls).await.map_err(said)?;
+            (client, tokio::spawn(connection))
+        }
+        Some(tls) => {
+            let stream = tls::wrap(&tls, asked_for_tls(&host, port).await?, &host).await?;
+            let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(said)?;
+            (client, tokio::spawn(connection))
+        }
+    };
     let mut facts = Facts::default();
     facts.set("dialled", port);
     for message in client.simple_query(QUESTIONS).await.map_err(said)? {
@@ -47,6 +60,21 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     }
     driven.abort();
     Ok(facts)
+}
+
+/// A connection on which TLS can begin.
+async fn asked_for_tls(host: &str, port: u16) -> Result<TcpStream, String> {
+    /// The request that every conversation over TLS begins with: its length and a number.
+    const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+    let asked = async {
+        let mut stream = TcpStream::connect((host, port)).await?;
+        stream.write_all(&REQUEST).await?;
+        std::io::Result::Ok((stream.read_u8().await?, stream))
+    };
+    match asked.await.map_err(|error| error.to_string())? {
+        (b'S', stream) => Ok(stream),
+        _ => Err("it does not encrypt".to_owned()),
+    }
 }
 
 checks! {

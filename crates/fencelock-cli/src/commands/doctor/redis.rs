@@ -3,9 +3,11 @@
 use std::time::SystemTime;
 
 use fencelock::capability::StoreUrl;
-use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
 
 use super::checks::{Check, Facts, Severity, checks};
+use super::tls;
 
 /// What INFO leaves out.
 const SETTINGS: [&str; 3] = ["timeout", "save", "appendfsync"];
@@ -33,9 +35,22 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
         identity = identity.set_password(text.trim_end_matches(['\r', '\n']));
     }
-    let info = address.into_connection_info().map_err(said)?.set_redis_settings(identity);
-    let mut connection =
-        redis::Client::open(info).map_err(said)?.get_multiplexed_async_connection().await.map_err(said)?;
+    let mut connection = match address {
+        ConnectionAddr::Tcp(host, port) if matches!(url.scheme(), "rediss" | "redlocks") => {
+            let stream = tls::dial(Some(&tls::of(url)?), &host, port).await?;
+            let (connection, driver) =
+                MultiplexedConnection::new_with_config(&identity, stream, AsyncConnectionConfig::default())
+                    .await
+                    .map_err(said)?;
+            // It ends with the connection.
+            tokio::spawn(driver);
+            connection
+        }
+        address => {
+            let info = address.into_connection_info().map_err(said)?.set_redis_settings(identity);
+            redis::Client::open(info).map_err(said)?.get_multiplexed_async_connection().await.map_err(said)?
+        }
+    };
     let mut facts = Facts::default();
     let info: String = redis::cmd("INFO").query_async(&mut connection).await.map_err(said)?;
     facts.read(&info, ':');
@@ -87,7 +102,7 @@ checks! {
     Note, |facts| Some(format!("CONFIG GET is refused: {}", facts.text("config_refused"))).filter(|_| !facts.text("config_refused").is_empty()),
         "timeout, save and appendfsync were not seen", "the right to run CONFIG GET for who runs this, or look by hand";
     Warning, |facts| {
-        let count = facts.number("servers").filter(|_| facts.is("scheme", "redlock"))?;
+        let count = facts.number("servers").filter(|_| facts.is("scheme", "redlock") || facts.is("scheme", "redlocks"))?;
         (count < 3.0 || count % 2.0 == 0.0).then(|| format!("there are {count} masters"))
     }, "a quorum survives the loss of one master from three on; an even number survives no more than one less", "3 or 5 masters";
 }

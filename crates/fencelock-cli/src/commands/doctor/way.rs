@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use fencelock::StoreUrl;
-
-use super::TLS;
+use fencelock::capability::StoreUrl;
 
 pub(super) struct Way {
     /// Its name or address, or the path of its socket.
@@ -12,6 +10,7 @@ pub(super) struct Way {
     pub(super) port: u16,
     pub(super) user: String,
     pub(super) password: String,
+    pub(super) is_encrypted: bool,
 }
 
 impl Way {
@@ -28,9 +27,7 @@ impl Way {
         // As the library has it: nothing is sent in the clear to other hosts unless somebody said so.
         let is_here =
             host.starts_with('/') || host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        if !url.take("sslmode").map_or(is_here, |mode| mode == "disable") {
-            return Err(TLS.to_owned());
-        }
+        let is_encrypted = !url.take("sslmode").map_or(is_here, |mode| mode == "disable");
         let credentials = url.credentials().unwrap_or_default().to_owned();
         let (user, password) = credentials.split_once(':').unwrap_or((&credentials, ""));
         let (user, password) =
@@ -41,7 +38,7 @@ impl Way {
             }
             None => password,
         };
-        Ok(Self { host, port, user, password })
+        Ok(Self { host, port, user, password, is_encrypted })
     }
 }
 
@@ -53,7 +50,7 @@ mod tests {
     fn a_password_is_not_sent_in_the_clear_to_another_host() {
         for url in ["mysql://u:p@203.0.113.1/x", "postgres://u:p@localhost/x?sslmode=verify-full"] {
             let url = StoreUrl::parse(url).unwrap();
-            assert_eq!(Way::of(&url, url.authority(), "socket", 1).err().unwrap(), TLS);
+            assert!(Way::of(&url, url.authority(), "socket", 1).unwrap().is_encrypted);
         }
         for (url, host, port) in [
             ("mysql://u:p@localhost/x", "localhost", 7),

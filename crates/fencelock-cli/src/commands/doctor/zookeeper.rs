@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fencelock::capability::StoreUrl;
-use fencelock_zookeeper::{Client, Config};
+use fencelock_zookeeper::{Client, Config, Tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::checks::{Check, Facts, Severity, checks};
+use super::tls;
 
 /// More than any answer has.
 const LONGEST: u64 = 64 * 1024;
@@ -20,25 +20,29 @@ const MAX_BUFFER: f64 = 1_048_575.0;
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let mut facts = Facts::default();
-    facts.read(&word(server, "srvr").await.map_err(|error| error.to_string())?, ':');
+    let tls = if url.scheme() == "zks" { Some(tls::of(url)?) } else { None };
+    facts.read(&word(server, tls.as_ref(), "srvr").await?, ':');
     if facts.text("Mode").is_empty() {
         return Err("it does not answer `srvr`: 4lw.commands.whitelist leaves it out, or it is no member of a quorum"
             .to_owned());
     }
-    let conf = word(server, "conf").await.map_err(|error| error.to_string())?;
+    let conf = word(server, tls.as_ref(), "conf").await?;
     facts.read(&conf, '=');
-    let mntr = word(server, "mntr").await.map_err(|error| error.to_string())?;
+    let mntr = word(server, tls.as_ref(), "mntr").await?;
     facts.read(&mntr, '\t');
     // Who may not look, or finds no parent, was told so when a lock was tried.
-    if let Ok(allowed) = allowed_to_all(url, server).await {
+    if let Ok(allowed) = allowed_to_all(url, server, tls).await {
         facts.set("world", allowed);
     }
     Ok(facts)
 }
 
 /// What everybody may do to the node that locks are under, by its letters.
-async fn allowed_to_all(url: &StoreUrl, server: &str) -> fencelock_zookeeper::Result<String> {
+async fn allowed_to_all(url: &StoreUrl, server: &str, tls: Option<Tls>) -> fencelock_zookeeper::Result<String> {
     let mut config = Config::new(server)?.connect_deadline(SESSION);
+    if let Some(tls) = tls {
+        config = config.tls(tls);
+    }
     if let Some(credentials) = url.credentials() {
         config = config.auth("digest", credentials);
     }
@@ -49,14 +53,21 @@ async fn allowed_to_all(url: &StoreUrl, server: &str) -> fencelock_zookeeper::Re
     Ok(world.map_or_else(String::new, |entry| entry.permissions.to_string()))
 }
 
-async fn word(server: &str, word: &str) -> std::io::Result<String> {
-    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let address = if has_port { server.to_owned() } else { format!("{server}:2181") };
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(word.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer).await?;
-    Ok(answer)
+async fn word(server: &str, tls: Option<&Tls>, word: &str) -> Result<String, String> {
+    let given = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = given.unwrap_or((server, 2181));
+    let mut stream = tls::dial(tls, host.trim_matches(['[', ']']), port).await?;
+    let mut answer = Vec::new();
+    let asked = async {
+        stream.write_all(word.as_bytes()).await?;
+        stream.flush().await?;
+        stream.take(LONGEST).read_to_end(&mut answer).await
+    };
+    match asked.await {
+        // Servers end a connection over TLS without a farewell.
+        Err(error) if answer.is_empty() => Err(error.to_string()),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
 }
 
 /// The length of a tick that the URL tells clients.
