@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use fencelock::Name;
-use fencelock::inspect::Contender;
+use fencelock::inspect::{Contender, Note};
 use fencelock::jobs::Slot;
 use tracing::level_filters::LevelFilter;
 
@@ -92,6 +92,15 @@ pub(crate) fn store() -> Text<String> {
 /// What a lock is taken for, as others see it.
 pub(crate) fn purpose() -> Text<String> {
     Text::new(|text| purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err))
+}
+
+/// Where a leader is reached, as it stands in the note on its lock.
+pub(crate) fn address() -> Text<String> {
+    Text::new(|text| match text.len() {
+        0 => Err("it is empty".to_owned()),
+        bytes if bytes > Note::MAX_BYTES => Err(format!("it has {bytes} bytes, and {} are allowed", Note::MAX_BYTES)),
+        _ => Ok(text.to_owned()),
+    })
 }
 
 /// Why a lock is broken.

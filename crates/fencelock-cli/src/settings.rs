@@ -76,6 +76,8 @@ impl fmt::Display for Origin {
 pub(crate) struct Chosen {
     pub(crate) url: String,
     pub(crate) origin: Origin,
+    /// The URL of the new store, where the names move from this one to another.
+    pub(crate) new_url: Option<String>,
 }
 
 impl fmt::Debug for Chosen {
@@ -85,6 +87,15 @@ impl fmt::Debug for Chosen {
 }
 
 impl Chosen {
+    fn new(url: impl Into<String>, origin: Origin) -> Self {
+        Self { url: url.into(), origin, new_url: None }
+    }
+
+    /// The new store, where the names move from this one to another.
+    pub(crate) fn new_store(&self) -> Option<Self> {
+        Some(Self::new(self.new_url.as_ref()?, self.origin.clone()))
+    }
+
     /// The URL with the session descriptor of a `file:` store inherited by commands, or not. One that is wrong stays
     /// as it is, for the store to say so.
     #[must_use]
@@ -170,6 +181,14 @@ struct File {
     routes: Option<toml::Value>,
 }
 
+/// The stores of names that move from one to another.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    from: String,
+    to: String,
+}
+
 /// What a configuration file says of stores.
 enum Stores {
     One(String),
@@ -187,7 +206,7 @@ pub(crate) struct Options<'a> {
 /// directory of this user on this host.
 pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]) -> Outcome<Chosen> {
     if let Some(url) = options.store {
-        return Ok(Chosen { url: url.to_owned(), origin: Origin::Option });
+        return Ok(Chosen::new(url, Origin::Option));
     }
     if let Some(path) = options.config {
         let stores = read(path, around.user)?.ok_or_else(|| {
@@ -205,20 +224,20 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
         if url.is_empty() {
             return Err(wrong("is empty"));
         }
-        return Ok(Chosen { url: url.to_owned(), origin: Origin::Environment });
+        return Ok(Chosen::new(url, Origin::Environment));
     }
     for path in files(around) {
         if let Some(stores) = read(&path, around.user)? {
             return of_names(stores, path, names);
         }
     }
-    Ok(Chosen { url: default(around)?, origin: Origin::Default })
+    Ok(Chosen::new(default(around)?, Origin::Default))
 }
 
 /// The one store that all of `names` have, by the file at `path`.
 fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
     let router = match stores {
-        Stores::One(url) => return Ok(Chosen { url, origin: Origin::File(path) }),
+        Stores::One(url) => return Ok(Chosen::new(url, Origin::File(path))),
         Stores::ByName(router) => router,
     };
     let Some((first, others)) = names.split_first() else {
@@ -226,12 +245,12 @@ fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
         return Err(Failure::new(code::USAGE, message));
     };
     let routed = |name: &Name| {
-        let route = router.route(name);
-        route.map_err(|error| Failure::new(code::CONFIG, format!("{}: {error}", path.display())))
+        let stores = router.stores(name);
+        stores.map_err(|error| Failure::new(code::CONFIG, format!("{}: {error}", path.display())))
     };
-    let url = routed(first)?;
+    let urls = routed(first)?;
     for other in others {
-        if routed(other)? != url {
+        if routed(other)? != urls {
             let message = format!(
                 "{} gives {first} and {other} different stores; one command takes locks of one store",
                 path.display()
@@ -239,7 +258,13 @@ fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
             return Err(Failure::new(code::USAGE, message));
         }
     }
-    Ok(Chosen { url: url.clone(), origin: Origin::File(path) })
+    let chosen = Chosen::new(&urls[0], Origin::File(path));
+    let chosen = Chosen { new_url: urls.get(1).cloned(), ..chosen };
+    if chosen.new_store().is_some_and(|new| new.locks() == chosen.locks()) {
+        let message = format!("{} moves {first} from {} to the same store", chosen.origin, chosen.name());
+        return Err(Failure::new(code::CONFIG, message));
+    }
+    Ok(chosen)
 }
 
 /// The configuration files, the nearest first.
@@ -283,18 +308,28 @@ fn routes_of(routes: toml::Value) -> Result<Router<String>, String> {
     let toml::Value::Table(table) = routes else {
         return Err("routes is a table: [routes], and then lines as \"pay/**\" = \"URL\"".to_owned());
     };
-    let mut routes = Vec::new();
-    for (pattern, url) in table {
-        match url {
+    let (mut routes, mut moves) = (Vec::new(), Vec::new());
+    for (pattern, value) in table {
+        let is_no_url = format!(
+            "the route {pattern:?} is no URL; a line is \"pay/**\" = \"URL\", with both in quotes, or during a move \"pay/**\" = {{ from = \"URL\", to = \"URL\" }}"
+        );
+        match value {
             toml::Value::String(url) if !url.is_empty() => routes.push((pattern, url)),
-            _ => {
-                return Err(format!(
-                    "the route {pattern:?} is no URL; a line is \"pay/**\" = \"URL\", with both in quotes"
-                ));
+            toml::Value::Table(table) => {
+                // The error of the parser repeats nothing of the values.
+                let Move { from, to } = table.try_into().map_err(|_| is_no_url.clone())?;
+                if from.is_empty() || to.is_empty() {
+                    return Err(is_no_url);
+                }
+                moves.push((pattern.clone(), to));
+                routes.push((pattern, from));
             }
+            _ => return Err(is_no_url),
         }
     }
-    Router::new(routes).map_err(|error| error.to_string())
+    let router = Router::new(routes).map_err(|error| error.to_string())?;
+    let moved = moves.into_iter().try_fold(router, |router, (pattern, to)| router.migrate(pattern, to));
+    moved.map_err(|error| error.to_string())
 }
 
 /// Nothing names a store, and the default was refused.
@@ -446,7 +481,7 @@ mod tests {
 
     #[test]
     fn which_locks_are_meant_depends_on_no_secret_and_on_no_time() {
-        let locks = |url: &str| Chosen { url: url.to_owned(), origin: Origin::Environment }.locks();
+        let locks = |url: &str| Chosen::new(url, Origin::Environment).locks();
         assert_eq!(locks("redis://me:s3cret@h/0?ttl_ms=9000"), locks("redis://:0ther@h/0"));
         assert_ne!(locks("redis://h/0?layout=plain"), locks("redis://h/0"));
         let url = "postgres://u:s3cret@h/d?password=s3cret&schema=mine";
@@ -458,7 +493,7 @@ mod tests {
 
     #[test]
     fn only_a_file_store_is_told_to_inherit() {
-        let chosen = |url: &str| Chosen { url: url.to_owned(), origin: Origin::Option };
+        let chosen = |url: &str| Chosen::new(url, Origin::Option);
         assert_eq!(chosen("file:///x").inherited(true), "file:///x?inherit=true");
         assert_eq!(chosen("file:///x?ttl_ms=9000").inherited(true), "file:///x?ttl_ms=9000&inherit=true");
         assert_eq!(chosen("file:///x?inherit=true").inherited(false), "file:///x");

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use comfy_table::{ContentArrangement, Table};
 use fencelock::Name;
-use fencelock::inspect::{Beside, Break, Claim, Contender, Expiry, Owner, ProcessState, Queue, Waits};
+use fencelock::inspect::{Beside, Break, Claim, Contender, Expiry, Note, Owner, ProcessState, Queue, Waits};
 use serde::Serialize;
 
 use crate::output::harmless;
@@ -195,6 +195,49 @@ pub(crate) struct Everybody {
     pub(crate) beside: Vec<ShownBeside>,
     pub(crate) strangers: Vec<String>,
     pub(crate) breaks: Vec<Broken>,
+    /// The note on the lock, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<Noted>,
+}
+
+/// A note on a lock.
+#[derive(Debug, Serialize)]
+pub(crate) struct Noted {
+    /// Its text; nothing where it is none.
+    value: Option<String>,
+    token: Option<String>,
+    /// Whether one of those that are shown wrote it, and holds the lock by the same grant.
+    #[serde(skip)]
+    is_holders: bool,
+    #[serde(skip)]
+    bytes: usize,
+}
+
+impl Noted {
+    /// The most characters of a note that are shown to people.
+    const SHOWN: usize = 200;
+
+    pub(crate) fn new(note: &Note, queue: &Queue) -> Self {
+        let mut grants = queue.contenders.iter().filter_map(|contender| contender.grant?.token);
+        Self {
+            value: note.text().map(str::to_owned),
+            token: note.token.map(|token| token.to_string()),
+            is_holders: grants.any(|token| note.token == Some(token)),
+            bytes: note.value.len(),
+        }
+    }
+
+    /// What it says, and whose it is.
+    pub(crate) fn sentence(&self) -> String {
+        let whose = match self.is_holders {
+            true => "the holder's".to_owned(),
+            false => format!("of token {}", told(self.token.as_ref())),
+        };
+        match &self.value {
+            Some(text) if text.chars().count() <= Self::SHOWN => format!("note, {whose}: {text}"),
+            _ => format!("note, {whose}, of {} bytes: `fencelock note` prints it", self.bytes),
+        }
+    }
 }
 
 /// Locks of another client that may be held beside the queue's.
@@ -272,7 +315,7 @@ impl Broken {
 
 impl Everybody {
     /// What stands on a page of `queue` that leaves out `skip` contenders.
-    pub(crate) fn new(queue: &Queue, skip: usize, breaks: &[Break], chosen: &Chosen) -> Self {
+    pub(crate) fn new(queue: &Queue, skip: usize, breaks: &[Break], note: Option<&Note>, chosen: &Chosen) -> Self {
         let contenders = queue.contenders.iter().zip(skip + 1..);
         Self {
             name: queue.name.to_string(),
@@ -282,6 +325,7 @@ impl Everybody {
             beside: ShownBeside::all(queue),
             strangers: queue.strangers.clone(),
             breaks: breaks.iter().map(Broken::new).collect(),
+            note: note.map(|note| Noted::new(note, queue)),
         }
     }
 }

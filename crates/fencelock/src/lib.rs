@@ -198,7 +198,7 @@ pub mod capability {
     //! [`Client::capability`](crate::Client::capability) tells it of the store in use, [`stores`] lists all stores with their options.
 
     pub use crate::store::{
-        Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, StoreUrl, Tokens, stores,
+        Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, StoreUrl, Tokens, Waiters, stores,
     };
 }
 pub mod inspect {

@@ -4,12 +4,15 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::Name;
+use fencelock::{ErrorKind, MultiGuard, Name};
+use futures_util::future::try_join_all;
 
 use super::StoreArguments;
+use super::r#break::holders;
 use super::run::Run;
+use super::several::Home;
 use crate::arguments;
-use crate::output::Outcome;
+use crate::output::{Failure, Outcome, code};
 
 /// Run a command only while leading.
 ///
@@ -29,6 +32,9 @@ pub(crate) struct Elect {
     /// Say nothing about the default store and about waiting.
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// Where the leader is reached: the note on the lock, which `show` and `note` show while it leads. The store must keep notes.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::address())]
+    pub(super) address: Option<String>,
     /// What this is a candidate for, as others see it; the command's name if not given.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
     pub(super) purpose: Option<String>,
@@ -53,4 +59,31 @@ impl Elect {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         Run::for_election(self).run(store).await
     }
+}
+
+/// Refuses an address where there is no place for one.
+pub(super) fn check_notes(homes: &[Home]) -> Outcome<()> {
+    match homes.iter().find(|home| !home.client.capability().notes) {
+        Some(home) => {
+            let message = format!("{} keeps no notes, and so no --address", home.chosen.shown());
+            Err(Failure::new(code::USAGE, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes on the lock of `guard` where its holder is reached, or deletes that.
+pub(super) async fn write_address(homes: &[Home], guard: &MultiGuard, address: Option<&str>) -> Outcome<()> {
+    let write = async |home: &Home, guard: &fencelock::AnyGuard| {
+        let (client, name) = (&home.client, guard.name());
+        let held = holders(client, name).await?;
+        let ours = held.iter().find(|holder| holder.owner.as_ref() == Some(client.owner()));
+        // Who holds the lock sees to its loss.
+        let Some(ours) = ours else { return Ok(()) };
+        match client.write_note_under(name, ours, address.map(str::as_bytes), None).await {
+            Err(error) if error.kind() != ErrorKind::Lost => Err(Failure::from(error)),
+            _ => Ok(()),
+        }
+    };
+    try_join_all(homes.iter().zip(guard.guards()).map(|(home, guard)| write(home, guard))).await.map(drop)
 }

@@ -189,6 +189,20 @@ impl StoreArguments {
 
     /// The store that is meant for `names`; warns of what its user may not expect, unless `quiet`.
     fn choose(&self, quiet: bool, names: &[Name]) -> Outcome<Chosen> {
+        let chosen = self.choose_all(quiet, names)?;
+        let [old, new] = &chosen[..] else { return Ok(chosen[0].clone()) };
+        let message = format!(
+            "{} moves {} from {} to {}: `run` and `elect` hold it in both, and the other verbs need --store for one of them",
+            old.origin,
+            several::locks(names),
+            old.name(),
+            new.name()
+        );
+        Err(Failure::new(code::USAGE, message))
+    }
+
+    /// The store that is meant for `names`, as [`StoreArguments::choose`] has it; while they move, the old and the new one.
+    fn choose_all(&self, quiet: bool, names: &[Name]) -> Outcome<Vec<Chosen>> {
         let options = Options { store: self.store.as_deref(), config: self.config.as_deref() };
         let mut chosen = settings::choose(options, &Surroundings::of_this_process(), names)?;
         if chosen.origin == Origin::Default {
@@ -207,8 +221,13 @@ impl StoreArguments {
                 "the password in --store can be read in the list of processes: use {STORE_VARIABLE} or a file"
             ));
         }
-        chosen.url = libpq::complete(&chosen.url)?;
-        Ok(chosen)
+        let new = chosen.new_store();
+        chosen.new_url = None;
+        let mut all: Vec<_> = std::iter::once(chosen).chain(new).collect();
+        for chosen in &mut all {
+            chosen.url = libpq::complete(&chosen.url)?;
+        }
+        Ok(all)
     }
 
     /// The store that is meant for `names`, and a client of it, to look only; no client of a default directory that nobody has used yet.

@@ -12,15 +12,16 @@ use clap::Args;
 use fencelock::capability::Liveness;
 use fencelock::inspect::Contender;
 use fencelock::jobs::{self, Begun, JobRun};
-use fencelock::recipes::MultiGuard;
+use fencelock::recipes::{MultiGuard, Router};
 use fencelock::time::{Clock as _, Moment, SystemClock};
 use fencelock::{AnyGuard, Client, Error, ErrorKind, GuardError, GuardState, Name, Retry};
+use futures_util::future::{join_all, try_join_all};
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
-use super::elect::Elect;
+use super::elect::{self, Elect};
 use super::once::{self, Once, SLOT_VARIABLE};
-use super::several::{self, lines, locks};
+use super::several::{self, Home, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
 use super::{StoreArguments, connect, farewell, said_already};
@@ -114,6 +115,9 @@ pub(crate) struct Run {
     /// Whether the command runs again once the lock is held again, after it was stopped because the lock was lost.
     #[arg(skip)]
     again: bool,
+    /// What is written on the lock while it is held.
+    #[arg(skip)]
+    address: Option<String>,
 }
 
 const EXIT_CODES: &str = "\
@@ -153,6 +157,7 @@ impl Run {
             close: true,
             command: elect.command.clone(),
             again: true,
+            address: elect.address.clone(),
         }
     }
 
@@ -161,12 +166,12 @@ impl Run {
     }
 
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let chosen = store.choose(self.quiet, &self.names)?;
-        chosen.refuse_memory()?;
+        let stores = store.choose_all(self.quiet, &self.names)?;
+        stores.iter().try_for_each(Chosen::refuse_memory)?;
         let around = Around::this_process();
-        self.check_names()?;
+        self.check_names(stores.len() > 1)?;
         let mut shared = None;
-        for name in &self.names {
+        for (chosen, name) in stores.iter().flat_map(|chosen| self.names.iter().map(move |name| (chosen, name))) {
             match around.mean_for(&chosen.locks(), name, self.mode()) {
                 Inside::Nothing => {}
                 Inside::Shared(held) => shared = Some(held),
@@ -175,7 +180,7 @@ impl Run {
                 }
             }
         }
-        match self.run_to_its_end(&chosen, shared).await? {
+        match self.run_to_its_end(&stores, shared).await? {
             Ending::Code(code) => Ok(code),
             Ending::Signal(signal) => {
                 finish();
@@ -185,12 +190,18 @@ impl Run {
         }
     }
 
-    /// Refuses several names that cannot be taken together.
-    fn check_names(&self) -> Outcome<()> {
+    /// Refuses several names that cannot be taken together, and names that move and are no mutexes.
+    fn check_names(&self, they_move: bool) -> Outcome<()> {
         let wrong = |what: String| Err(Failure::new(code::USAGE, what));
         let [first, others @ ..] = &self.names[..] else { return wrong("no lock is named".to_owned()) };
         if others.len() >= several::MOST {
             return wrong(format!("{} locks are named; one command takes {} at most", self.names.len(), several::MOST));
+        }
+        if they_move && (self.once.is_asked_for() || self.mode() != Mode::Mutex) {
+            return wrong(format!(
+                "{} cannot be held with these options while it moves from one store to another: only mutexes move",
+                locks(&self.names)
+            ));
         }
         if !others.is_empty() && self.once.is_asked_for() {
             return wrong("--once-per and --slot take one name, which is that of the job".to_owned());
@@ -225,13 +236,13 @@ impl Run {
         not_started(program, &command.exec())
     }
 
-    async fn run_to_its_end(&self, chosen: &Chosen, shared: Option<&Held>) -> Outcome<Ending> {
+    async fn run_to_its_end(&self, stores: &[Chosen], shared: Option<&Held>) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
         never_wait();
         // How much of --wait is over. The time that we are stopped is not part of it.
         let mut waited = Duration::ZERO;
         loop {
-            match self.try_to_run(chosen, shared, &mut waited, &mut signals).await? {
+            match self.try_to_run(stores, shared, &mut waited, &mut signals).await? {
                 Round::Ended(ending) => return Ok(ending),
                 Round::Lost => {}
                 Round::Asked(stop) if !asks_for_an_end(stop) => signals.stop(stop),
@@ -244,24 +255,27 @@ impl Run {
     /// must be in nobody's way.
     async fn try_to_run(
         &self,
-        chosen: &Chosen,
+        stores: &[Chosen],
         shared: Option<&Held>,
         waited: &mut Duration,
         signals: &mut Signals,
     ) -> Outcome<Round> {
         let mut began = Instant::now();
         let connect_limit = self.connect_limit(*waited);
-        let builder = Client::builder().connect_timeout(connect_limit);
+        let connecting = stores.iter().map(|chosen| async move {
+            let client = connect(Client::builder().connect_timeout(connect_limit), chosen, true).await?;
+            Outcome::Ok(Home { chosen: chosen.clone(), client })
+        });
         let connected = tokio::select! {
-            client = connect(builder, chosen, true) => Ok(client?),
+            homes = try_join_all(connecting) => Ok(homes?),
             signal = signals.asked() => Err(signal),
-            () = self.say_that_it_is_not_reached(chosen, connect_limit) => pending().await,
+            () = self.say_that_it_is_not_reached(stores, connect_limit) => pending().await,
         };
         if self.connect_wait.is_some() {
             began = Instant::now();
         }
-        let client = match connected {
-            Ok(client) => client,
+        let homes = match connected {
+            Ok(homes) => homes,
             Err(signal) => {
                 *waited += began.elapsed();
                 return Ok(Round::Asked(signal));
@@ -269,14 +283,15 @@ impl Run {
         };
         let limit = self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
         let mut is_given_back = true;
-        let ended = said_already(self.run_with(&client, chosen, shared, limit, signals, &mut is_given_back).await);
+        let ended = said_already(self.run_with(&homes, shared, limit, signals, &mut is_given_back).await);
         // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
-        let goodbye = farewell(&client, ended.is_err() || !is_given_back);
+        let has_failed = ended.is_err() || !is_given_back;
+        let goodbye = join_all(homes.iter().map(|home| farewell(&home.client, has_failed)));
         match ended {
             // Whoever asks for an end meanwhile is heard afterwards.
-            Ok(Round::Asked(stop)) if !asks_for_an_end(stop) => goodbye.await,
+            Ok(Round::Asked(stop)) if !asks_for_an_end(stop) => drop(goodbye.await),
             _ => tokio::select! {
-                () = goodbye => {}
+                _ = goodbye => {}
                 _ = signals.asked_to_end() => {}
             },
         }
@@ -293,26 +308,28 @@ impl Run {
 
     async fn run_with(
         &self,
-        client: &Client,
-        chosen: &Chosen,
+        homes: &[Home],
         shared: Option<&Held>,
         limit: Duration,
         signals: &mut Signals,
         is_given_back: &mut bool,
     ) -> Outcome<Round> {
+        if self.address.is_some() {
+            elect::check_notes(homes)?;
+        }
         let taken = match shared {
             // Never waited for: who is in the way waits for the end of the lock around us.
-            Some(held) => match self.take(client, limit, true).await {
+            Some(held) => match self.take(homes, limit, true).await {
                 Err(error) if error.kind() == ErrorKind::Busy => {
-                    farewell(client, false).await;
+                    join_all(homes.iter().map(|home| farewell(&home.client, false))).await;
                     return Err(self.become_the_command(held));
                 }
-                taken => taken.map_err(|error| self.not_acquired(error, chosen))?,
+                taken => taken.map_err(|error| self.not_acquired(error, homes))?,
             },
             None => tokio::select! {
                 biased;
                 signal = signals.asked() => return Ok(Round::Asked(signal)),
-                taken = self.acquire(client, chosen, limit) => taken?,
+                taken = self.acquire(homes, limit) => taken?,
             },
         };
         let (guard, run) = match taken {
@@ -324,17 +341,20 @@ impl Run {
                 return Ok(Round::Ended(Ending::Code(0)));
             }
         };
-        let mut told = Told::new(client, chosen.name());
-        let ended = self.hold(client, chosen, (guard, run), signals, is_given_back, &mut told).await?;
-        let is_again = self.again && told.has_told() && !signals.told_to_end();
+        if self.address.is_some() {
+            elect::write_address(homes, &guard, self.address.as_deref()).await?;
+        }
+        let mut told = Told::new(homes);
+        let ended = self.hold(homes, (guard, run), signals, is_given_back, &mut told).await?;
+        let is_again = self.again && told.stopped && !signals.told_to_end();
         Ok(if is_again { Round::Lost } else { Round::Ended(ended) })
     }
 
     /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
-    async fn take(&self, client: &Client, limit: Duration, at_once: bool) -> fencelock::Result<Taken> {
+    async fn take(&self, homes: &[Home], limit: Duration, at_once: bool) -> fencelock::Result<Taken> {
         let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
-        let Some(job) = self.once.job(client, &self.names[0])? else {
-            return Ok(Taken::Held(self.take_locks(client, purpose, limit, at_once).await?, None));
+        let Some(job) = self.once.job(&homes[0].client, &self.names[0])? else {
+            return Ok(Taken::Held(self.take_locks(homes, purpose, limit, at_once).await?, None));
         };
         match once::begin(&job.purpose(purpose).timeout(limit), at_once).await? {
             // The run has one guard of the lock, and this is another one.
@@ -345,15 +365,19 @@ impl Run {
 
     async fn take_locks(
         &self,
-        client: &Client,
+        homes: &[Home],
         purpose: String,
         limit: Duration,
         at_once: bool,
     ) -> fencelock::Result<MultiGuard> {
-        let [name] = &self.names[..] else {
-            let locks = client.multi_lock(&self.names)?.purpose(purpose).timeout(limit);
+        let client = &homes[0].client;
+        let (name, homes) = (&self.names[0], &homes[1..]);
+        if self.names.len() > 1 || !homes.is_empty() {
+            let router = Router::new([("**", client.clone())])?;
+            let router = homes.iter().try_fold(router, |router, new| router.migrate("**", new.client.clone()))?;
+            let locks = router.multi_lock(&self.names)?.purpose(purpose).timeout(limit);
             return if at_once { locks.try_acquire().await } else { locks.acquire().await };
-        };
+        }
         if self.shared || self.exclusive {
             let lock = client.rwlock(name)?.purpose(purpose).timeout(limit);
             return match (self.shared, at_once) {
@@ -373,47 +397,48 @@ impl Run {
         Ok(acquired?.into())
     }
 
-    async fn acquire(&self, client: &Client, chosen: &Chosen, limit: Duration) -> Outcome<Taken> {
+    async fn acquire(&self, homes: &[Home], limit: Duration) -> Outcome<Taken> {
         let acquired = if self.at_once {
-            self.take(client, limit, self.at_once).await
+            self.take(homes, limit, self.at_once).await
         } else {
             tokio::select! {
-                acquired = self.take(client, limit, false) => acquired,
-                () = self.say_for_whom(client, chosen) => pending().await,
+                acquired = self.take(homes, limit, false) => acquired,
+                () = self.say_for_whom(homes) => pending().await,
             }
         };
-        acquired.map_err(|error| self.not_acquired(error, chosen))
+        acquired.map_err(|error| self.not_acquired(error, homes))
     }
 
     /// Says once that the store is not reached, if that takes long, and then nothing any more.
-    async fn say_that_it_is_not_reached(&self, chosen: &Chosen, limit: Duration) {
+    async fn say_that_it_is_not_reached(&self, stores: &[Chosen], limit: Duration) {
         if !self.quiet {
             tokio::time::sleep(SILENCE).await;
             let tried = match limit {
                 Duration::ZERO => "once".to_owned(),
                 limit => format!("for {:?}", rounded(limit)),
             };
-            say(format_args!("{} is not reached yet, and is tried {tried}", chosen.shown()));
+            say(format_args!("{} is not reached yet, and is tried {tried}", several::shown(stores)));
         }
         pending().await
     }
 
     /// Says for whom we wait, if we wait for long, and again after every [`SILENCE_LATER`].
-    async fn say_for_whom(&self, client: &Client, chosen: &Chosen) {
+    async fn say_for_whom(&self, homes: &[Home]) {
         if !self.quiet {
             let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
             after_each(silences, async || {
                 // Of several, the first that others hold.
-                let mut found = Ok(None);
-                for name in &self.names {
-                    found = client.contention(name).await.map(Some);
-                    let ours = |holder: &Contender| holder.owner.as_ref() == Some(client.owner());
+                let (mut found, mut at) = (Ok(None), &homes[0]);
+                for (name, home) in self.names.iter().flat_map(|name| homes.iter().map(move |home| (name, home))) {
+                    found = home.client.contention(name).await.map(Some);
+                    at = home;
+                    let ours = |holder: &Contender| holder.owner.as_ref() == Some(home.client.owner());
                     if !matches!(&found, Ok(Some(found)) if found.holder.as_ref().is_none_or(ours)) {
                         break;
                     }
                 }
                 let which = found.as_ref().ok().and_then(Option::as_ref).map_or(&self.names[0], |found| &found.name);
-                let waiting = format!("waiting for {which} in {}", chosen.shown());
+                let waiting = format!("waiting for {which} in {}", at.chosen.shown());
                 match found {
                     Ok(Some(contention)) => say(format_args!("{waiting}, {contention}")),
                     Ok(None) => say(waiting),
@@ -425,7 +450,7 @@ impl Run {
         pending().await
     }
 
-    fn not_acquired(&self, error: Error, chosen: &Chosen) -> Failure {
+    fn not_acquired(&self, error: Error, homes: &[Home]) -> Failure {
         let is_of_permits = |(key, claim): (&str, &str)| key == "theirs" && claim.contains(" of ");
         let hint = match self.permits {
             Some(Permits { capacity, .. }) if error.context().any(is_of_permits) => format!(
@@ -433,7 +458,8 @@ impl Run {
             ),
             _ => String::new(),
         };
-        let message = format!("{}; the store is {}{hint}", chain(&error), chosen.shown());
+        let stores = several::shown(homes.iter().map(|home| &home.chosen));
+        let message = format!("{}; the store is {stores}{hint}", chain(&error));
         match error.kind() {
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
                 Failure::silent(self.busy_exit_code)
@@ -471,29 +497,41 @@ impl Run {
         pending().await
     }
 
+    /// What the command is told of the locks.
+    fn variables(
+        &self,
+        homes: &[Home],
+        guard: &MultiGuard,
+        run: Option<&jobs::Run>,
+    ) -> [(&'static str, Option<String>); 4] {
+        let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
+        // Of one name, there is a guard in each store.
+        let held = guard.guards().iter().zip(homes.iter().cycle()).filter_map(|(guard, Home { chosen, .. })| {
+            Held::by_us(chosen.locks(), guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
+        });
+        let told_of = several::told_of(guard, homes);
+        [
+            (NAME_VARIABLE, lines(told_of.clone(), |guard| Some(guard.name().to_string()))),
+            (TOKEN_VARIABLE, lines(told_of, token_of)),
+            (HELD_VARIABLE, Around::this_process().and(held)),
+            (SLOT_VARIABLE, run.map(|run| run.this().slot.clone())),
+        ]
+    }
+
     /// Runs the command under `guard` to its end, and gives the lock back.
     async fn hold(
         &self,
-        client: &Client,
-        chosen: &Chosen,
+        homes: &[Home],
         (guard, run): (MultiGuard, Option<Box<jobs::Run>>),
         signals: &mut Signals,
         is_given_back: &mut bool,
         told: &mut Told,
     ) -> Outcome<Ending> {
-        let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
-        let held = guard.guards().iter().filter_map(|guard| {
-            Held::by_us(chosen.locks(), guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
-        });
-        let variables = [
-            (NAME_VARIABLE, lines(&guard, |guard| Some(guard.name().to_string()))),
-            (TOKEN_VARIABLE, lines(&guard, token_of)),
-            (HELD_VARIABLE, Around::this_process().and(held)),
-            (SLOT_VARIABLE, run.as_ref().map(|run| run.this().slot.clone())),
-        ];
-        let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, client.timing());
+        let variables = self.variables(homes, &guard, run.as_deref());
+        let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
         // Where the lock does not live on with the command, the command must not live on without fencelock.
-        let bound = self.close || client.capability().liveness != Liveness::Process;
+        let lives_on = |home: &Home| home.client.capability().liveness == Liveness::Process;
+        let bound = self.close || !homes.iter().all(lives_on);
         let certain_until = certain_until(&guard);
         let held_until = self.hold_at_least.map(|least| SystemClock.now().after(least));
         let mut stayed = false;
@@ -516,9 +554,14 @@ impl Run {
         };
         // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
+        told.stopped = is_useless || told.has_told();
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
         if let Some(run) = run.filter(|_| !is_useless) {
             once::note_the_end(run, &ended, told, signals).await;
+        }
+        if self.address.is_some() && !is_useless {
+            // What is left of it is of a term that ends now, which observers see.
+            let _ = timeout(BRIEF_RELEASE, elect::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,

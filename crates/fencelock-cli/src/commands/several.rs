@@ -1,13 +1,42 @@
 //! Several locks of one command, as people read them.
 
 use fencelock::recipes::MultiGuard;
-use fencelock::{AnyGuard, Name};
+use fencelock::{AnyGuard, Client, Name, Timing};
+
+use crate::settings::Chosen;
 
 /// The most locks that one command takes: their names and tokens are in its environment, which has limits.
 pub(super) const MOST: usize = 100;
 
 /// How many names a line lists.
 const LISTED: usize = 3;
+
+/// A store that the locks of a command are in, and a client of it. There are two while names move from one store to another.
+pub(super) struct Home {
+    pub(super) chosen: Chosen,
+    pub(super) client: Client,
+}
+
+/// The stores for people.
+pub(super) fn shown<'a>(stores: impl IntoIterator<Item = &'a Chosen>) -> String {
+    stores.into_iter().map(Chosen::shown).collect::<Vec<_>>().join(" and ")
+}
+
+/// The times of the store that is renewed most often.
+pub(super) fn timing_of(homes: &[Home]) -> Timing {
+    let other = homes.iter().skip(1).map(|home| home.client.timing());
+    other.fold(
+        homes[0].client.timing(),
+        |least, timing| {
+            if timing.renew_interval < least.renew_interval { timing } else { least }
+        },
+    )
+}
+
+/// The guards of `guard` that are told of: one for each name, in the last of its `homes`.
+pub(super) fn told_of<'a>(guard: &'a MultiGuard, homes: &[Home]) -> impl Iterator<Item = &'a AnyGuard> + Clone {
+    guard.guards().iter().skip(homes.len() - 1).step_by(homes.len())
+}
 
 /// The names for people: `the lock a`, `the locks a, b, c and 7 more`.
 pub(super) fn locks(names: &[Name]) -> String {
@@ -23,8 +52,19 @@ pub(super) fn locks(names: &[Name]) -> String {
 pub(super) fn locks_of(guard: &MultiGuard) -> String {
     match guard.lost_guard() {
         Some(lost) => format!("the lock {}", lost.name()),
-        None => locks(&guard.guards().iter().map(|guard| guard.name().clone()).collect::<Vec<_>>()),
+        None => locks(&names(guard)),
     }
+}
+
+/// Whether what is held, or the one of it that is lost, is one lock.
+pub(super) fn is_one(guard: &MultiGuard) -> bool {
+    guard.lost_guard().is_some() || names(guard).len() == 1
+}
+
+fn names(guard: &MultiGuard) -> Vec<Name> {
+    let mut names: Vec<_> = guard.guards().iter().map(|guard| guard.name().clone()).collect();
+    names.dedup();
+    names
 }
 
 /// Why one of the locks cannot be renewed any more.
@@ -33,8 +73,11 @@ pub(super) fn refusal(guard: &MultiGuard) -> Option<String> {
 }
 
 /// One line for each lock: `told` of it, if that is known of all.
-pub(super) fn lines(guard: &MultiGuard, told: impl Fn(&AnyGuard) -> Option<String>) -> Option<String> {
-    let told: Option<Vec<_>> = guard.guards().iter().map(told).collect();
+pub(super) fn lines<'a>(
+    guards: impl Iterator<Item = &'a AnyGuard>,
+    told: impl Fn(&AnyGuard) -> Option<String>,
+) -> Option<String> {
+    let told: Option<Vec<_>> = guards.map(told).collect();
     Some(told?.join("\n"))
 }
 

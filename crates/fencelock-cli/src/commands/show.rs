@@ -22,7 +22,8 @@ const BREAKS: usize = 5;
 ///
 /// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page),
 /// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or
-/// "perhaps"), `strangers` (things in the store that only look like contenders) and
+/// "perhaps"), `strangers` (things in the store that only look like contenders),
+/// `note` (only where there is one: `value`, null if it is not UTF-8, and the `token` of who wrote it) and
 /// `breaks` (grants that `fencelock break` ended, as far as the store keeps them: `at`, `token`, `claim`, `host`, `pid`,
 /// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder", "waiter", or of another client
 /// "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and `capacity`
@@ -50,17 +51,21 @@ impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
         let page = Page { skip: self.skip, limit: self.limit };
-        let (queue, breaks) = match client {
+        let (queue, breaks, note) = match client {
             Some(client) => {
                 let queue = client.queue_page(&self.name, page).await;
                 let queue = queue.map_err(|error| error.with("store from", &chosen.origin));
                 let breaks = records(&client, &self.name).await;
-                super::farewell(&client, queue.is_err() || breaks.is_err()).await;
-                (queue?, breaks?)
+                let note = match client.capability().notes {
+                    true => client.note(&self.name).await.map(|read| read.note),
+                    false => Ok(None),
+                };
+                super::farewell(&client, queue.is_err() || breaks.is_err() || note.is_err()).await;
+                (queue?, breaks?, note?)
             }
-            None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new()),
+            None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new(), None),
         };
-        let shown = Everybody::new(&queue, self.skip, &breaks, &chosen);
+        let shown = Everybody::new(&queue, self.skip, &breaks, note.as_ref(), &chosen);
         if self.json {
             print_json(&shown)?;
         } else {
@@ -91,6 +96,9 @@ impl Show {
         let end = self.skip.saturating_add(shown.contenders.len());
         if end < shown.queued {
             writeln!(io::stdout().lock(), "{} in the queue; --skip {end} shows those behind", shown.queued)?;
+        }
+        if let Some(note) = &shown.note {
+            writeln!(io::stdout().lock(), "{}", harmless(&note.sentence(), false))?;
         }
         let skipped = shown.breaks.len().saturating_sub(BREAKS);
         for broken in &shown.breaks[skipped..] {

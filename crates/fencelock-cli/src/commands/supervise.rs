@@ -10,7 +10,7 @@ use fencelock::time::{Clock as _, Moment, SystemClock};
 use fencelock::{GuardState, Loss, Timing};
 use nix::sys::signal::Signal;
 
-use super::several::locks_of;
+use super::several::{is_one, locks_of};
 use super::told::Told;
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::output::{Outcome, code, say};
@@ -309,7 +309,7 @@ impl<'a> Supervised<'a> {
 
 /// What is still held.
 fn stays(guard: &MultiGuard) -> String {
-    format!("{} {}", locks_of(guard), if guard.guards().len() == 1 { "is" } else { "are" })
+    format!("{} {}", locks_of(guard), if is_one(guard) { "is" } else { "are" })
 }
 
 /// Until when the lock of `guard` is certain.

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use fencelock::recipes::MultiGuard;
-use fencelock::{AnyGuard, Client, FencingToken, Loss, Name};
+use fencelock::{AnyGuard, Client, FencingToken, GuardState, Loss, Name};
 use tokio::task::JoinHandle;
 
-use super::several::{locks_of, refusal};
+use super::several::{Home, is_one, locks_of, refusal};
 use super::supervise::Cause;
 use crate::output::say;
 
@@ -15,17 +15,19 @@ const WHO: Duration = Duration::from_secs(2);
 
 /// Says why a command is stopped, or that its lock was lost, once.
 pub(super) struct Told {
-    client: Client,
-    /// The store for people.
-    store: String,
+    /// Each store's client, and its name for people. Of the guards of one name there is one in each.
+    stores: Vec<(Client, String)>,
     cause: Option<Cause>,
+    /// Whether the command was stopped for that, or never began: not one that had ended when the lock was found to be lost.
+    pub(super) stopped: bool,
     /// Who broke the lock is still being asked for.
     asking: Option<JoinHandle<()>>,
 }
 
 impl Told {
-    pub(super) fn new(client: &Client, store: String) -> Self {
-        Self { client: client.clone(), store, cause: None, asking: None }
+    pub(super) fn new(homes: &[Home]) -> Self {
+        let stores = homes.iter().map(|home| (home.client.clone(), home.chosen.name())).collect();
+        Self { stores, cause: None, stopped: false, asking: None }
     }
 
     /// The lock of `guard` ends because of `cause`, and `then` is what becomes of the command.
@@ -33,8 +35,14 @@ impl Told {
         if self.cause.replace(cause).is_some_and(|before| before.explains(cause)) {
             return;
         }
-        let (lock, now) = (format!("{} in {}", locks_of(guard), self.store), now());
-        let were = if guard.guards().len() == 1 || guard.lost_guard().is_some() { "was" } else { "were" };
+        let is_lost = |guard: &AnyGuard| matches!(guard.state(), GuardState::Lost(_));
+        let lost_in = guard.guards().iter().position(is_lost).map(|at| &self.stores[at % self.stores.len()]);
+        let store = lost_in.map_or_else(
+            || self.stores.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(" and "),
+            |(_, name)| name.clone(),
+        );
+        let (lock, now) = (format!("{} in {store}", locks_of(guard)), now());
+        let were = if is_one(guard) { "was" } else { "were" };
         match cause {
             Cause::Lapsing => {
                 let why = refusal(guard).map_or_else(String::new, |why| format!(" ({why})"));
@@ -46,7 +54,7 @@ impl Told {
                 let reason =
                     lost.and_then(AnyGuard::break_reason).map_or_else(String::new, |reason| format!(": {reason}"));
                 let grant = lost.map(|lost| (lost.name().clone(), lost.token()));
-                let who = who_broke(self.client.clone(), grant);
+                let who = who_broke(lost_in.map(|(client, _)| client.clone()), grant);
                 self.asking = Some(tokio::spawn(async move {
                     say(format_args!("{lock} was lost at {now}, {then}: it was broken by {}{reason}", who.await));
                 }));
@@ -94,9 +102,9 @@ fn now() -> impl std::fmt::Display {
 }
 
 /// Who broke this grant, a name and its token, as the store has it.
-async fn who_broke(client: Client, grant: Option<(Name, Option<FencingToken>)>) -> String {
+async fn who_broke(client: Option<Client>, grant: Option<(Name, Option<FencingToken>)>) -> String {
     const NOBODY: &str = "somebody whom the store does not name";
-    let Some((name, token)) = grant else { return NOBODY.to_owned() };
+    let (Some(client), Some((name, token))) = (client, grant) else { return NOBODY.to_owned() };
     let records = tokio::time::timeout(WHO, client.breaks(&name)).await;
     let record =
         records.ok().and_then(Result::ok).and_then(|records| records.into_iter().rfind(|record| record.token == token));

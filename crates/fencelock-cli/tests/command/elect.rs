@@ -2,10 +2,10 @@
 
 use std::process::Stdio;
 
-use fencelock_testbed::redis::shared;
+use fencelock_testbed::redis::{Server, Settings, shared};
 use nix::sys::signal::Signal;
 
-use crate::common::{PROGRAM, Place, Running, code, ended, output, stderr, until, written};
+use crate::common::{PROGRAM, Place, Running, code, ended, output, stderr, stdout, until, written};
 
 /// A candidate that writes its term into `file` and stays.
 fn candidate(place: &Place, file: &str) -> Running {
@@ -50,6 +50,48 @@ fn a_leader_that_loses_stops_its_command_and_is_a_candidate_again() {
 #[test]
 fn leaders_follow_each_other_on_a_redis_server() {
     one_leads_and_is_followed(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
+#[test]
+fn where_the_leader_is_reached_is_seen_by_everybody_while_it_leads() {
+    let place = Place::new();
+    let mut command =
+        place.fencelock(&["elect", "--quiet", "leader", "--address", "10.0.0.7:80", "--", "sleep", "1000"]);
+    let leader = Running::start(command.stderr(Stdio::piped()));
+    let show = || stdout(&output(&mut place.fencelock(&["show", "leader"])));
+    until("the leader tells its address", || show().contains("note, the holder's: 10.0.0.7:80").then_some(()));
+    let json = stdout(&output(&mut place.fencelock(&["show", "leader", "--json"])));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["note"]["value"], "10.0.0.7:80");
+    assert_eq!(json["note"]["token"], json["contenders"][0]["token"]);
+    assert_eq!(stdout(&output(&mut place.fencelock(&["note", "leader"]))), "10.0.0.7:80\n");
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.code(), 143);
+    assert_eq!(ended(&mut place.fencelock(&["note", "leader"])).0, 1, "whoever resigns takes its address along");
+    assert!(!show().contains("note"));
+    let long = "x".repeat(4097);
+    for address in ["", &long] {
+        let (code, said) = ended(&mut place.fencelock(&["elect", "leader", "--address", address, "--", "true"]));
+        assert!(code == 64 && said.contains("--address"), "{said}");
+    }
+    let plain = Place::with_store(shared().url_with("layout=plain"));
+    let (code, said) = ended(&mut plain.fencelock(&["elect", "leader", "--address", "x", "--", "touch", "ran"]));
+    assert!(code == 64 && said.contains("keeps no notes") && !plain.path("ran").exists(), "{said}");
+}
+
+#[test]
+fn a_command_that_ended_is_not_run_again_though_its_lock_was_lost_meanwhile() {
+    let server = Server::start(Settings::default()).unwrap();
+    // Nothing is renewed meanwhile.
+    let place = Place::with_store(format!("{}?ttl_ms=600000", server.url()));
+    let script = "echo >> runs; until [ -e go ]; do sleep 0.01; done; exit 3";
+    let mut command = place.fencelock(&["elect", "--quiet", "leader", "--", "sh", "-c", script]);
+    let leader = Running::start(command.stderr(Stdio::piped()));
+    until("it leads", || place.path("runs").exists().then_some(()));
+    server.ask(&["FLUSHALL"]).unwrap();
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(code(&leader.end()), 76);
+    assert_eq!(written(&place.path("runs")), "\n");
 }
 
 #[test]

@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn who_serves_what_nobody_looks_at_any_more_fails() {
         let client = fencelock::Client::connect("memory:").await.unwrap();
-        let chosen = crate::settings::Chosen { url: "memory:".to_owned(), origin: Origin::Option };
+        let chosen = crate::settings::Chosen { url: "memory:".to_owned(), origin: Origin::Option, new_url: None };
         let (_sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
         let app = App {
             client,

@@ -10,9 +10,9 @@ pub(crate) const OTHER: &str = "other";
 pub(crate) struct Classes(Arc<[String]>);
 
 impl Classes {
-    /// One for each pattern; the same pattern given again is the same class.
+    /// One for each pattern; the same pattern given again is the same class, and a pattern `other` is that of all other names.
     pub(crate) fn new(patterns: &[String]) -> Self {
-        let first = |(at, pattern): &(usize, &String)| !patterns[..*at].contains(pattern);
+        let first = |(at, pattern): &(usize, &String)| *pattern != OTHER && !patterns[..*at].contains(pattern);
         let patterns = patterns.iter().enumerate().filter(first).map(|(_, pattern)| pattern.clone());
         Self(patterns.chain([OTHER.to_owned()]).collect())
     }
@@ -77,6 +77,7 @@ mod tests {
     fn a_pattern_that_is_given_again_is_one_class() {
         let classes = Classes::new(&["a*".to_owned(), "b".to_owned(), "a*".to_owned(), "b".to_owned()]);
         assert_eq!(classes.names().collect::<Vec<_>>(), ["a*", "b", OTHER]);
+        assert_eq!(Classes::new(&[OTHER.to_owned()]).names().collect::<Vec<_>>(), [OTHER]);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Looked {
             oldest_hold: oldest(&holding),
             oldest_wait: oldest(&waiting),
             held: holding.into_iter().map(held).collect(),
-            everybody: Some(Everybody::new(queue, 0, &[], chosen)),
+            everybody: Some(Everybody::new(queue, 0, &[], None, chosen)),
             foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count(),
             beside,
         }
