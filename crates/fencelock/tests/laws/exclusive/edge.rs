@@ -171,7 +171,7 @@ fn a_guard_is_told_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
 }
 
 #[test]
-fn an_acquire_dropped_together_with_its_client_leaves_nothing_when_the_drop_returns() {
+fn an_acquire_dropped_together_with_its_client_leaves_nothing_once_flushed() {
     let store = MemoryStore::new();
     on_one_thread(async {
         let holder = Client::builder().connect_store(Arc::new(store.another_process())).await.unwrap();
@@ -187,6 +187,7 @@ fn an_acquire_dropped_together_with_its_client_leaves_nothing_when_the_drop_retu
             drop(acquiring);
             drop((lock, client));
             let census = store.census();
+            assert!(fencelock::flush(secs(180)));
             assert_eq!((census.places, census.sessions), (1, 1));
         }
     });
