@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{ErrorKind, MultiGuard, Name};
+use fencelock::recipes::MultiGuard;
+use fencelock::{ErrorKind, Name};
 use futures_util::future::try_join_all;
 
 use super::StoreArguments;

@@ -52,7 +52,7 @@ impl Mutex {
     /// through the same client meanwhile asks the store nothing. For locks that one process takes over and over. By default nothing is kept.
     ///
     /// - Whoever waits elsewhere, in another client or by a lock of this one that is not sticky, has the kept lock given up, or the held one
-    ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::Capability) is
+    ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability) is
     ///   [`Waiters::Told`](crate::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
     ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's.
     /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
@@ -65,7 +65,7 @@ impl Mutex {
     ///   Observers hear of each section as of any grant, and nothing of the keeping.
     /// - The lock of a client that is closed, or dropped, is given up.
     ///
-    /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::Capability) is
+    /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::capability::Capability) is
     /// [`Waiters::Unseen`](crate::Waiters): nobody would know that somebody waits.
     ///
     /// ```

@@ -115,7 +115,8 @@ impl<S> Router<S> {
     ///
     /// # Examples
     /// ```
-    /// # use fencelock::{Client, Router};
+    /// # use fencelock::recipes::Router;
+    /// # use fencelock::Client;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let (redis, zk) = ("memory:from", "memory:to");
     /// let urls = Router::new([("pay/**", redis), ("**", redis)])?.migrate("pay/**", zk)?;

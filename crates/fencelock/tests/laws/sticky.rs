@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use fencelock::memory::Operation;
-use fencelock::{Client, Clock as _, ErrorKind, GuardState, Loss, Mutex};
+use fencelock::time::Clock as _;
+use fencelock::{Client, ErrorKind, GuardState, Loss, Mutex};
 use futures_util::future::join_all;
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
