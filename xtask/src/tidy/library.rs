@@ -56,7 +56,7 @@ const FORBIDDEN: &[Forbidden] = &[
             "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",
-            "stores/redis/race/quorum/fleet.rs",
+            "stores/redis/redlock/servers.rs",
             "stores/file/mail.rs",
             "stores/file/watch.rs",
         ],

@@ -149,7 +149,7 @@ async fn many_locks_are_listed_once_each_beside_a_silent_master() {
 }
 
 #[tokio::test]
-async fn a_holder_keeps_its_lock_while_a_minority_is_gone_and_gives_it_back_to_those_that_return() {
+async fn a_holder_keeps_its_lock_while_a_minority_is_gone_and_loses_it_with_the_majority_that_granted_it() {
     let masters = Masters::new(5);
     let client = masters.client(8_000).await;
     masters.servers[4].kill();
@@ -159,13 +159,14 @@ async fn a_holder_keeps_its_lock_while_a_minority_is_gone_and_gives_it_back_to_t
     guard.check().unwrap();
     for gone in [0, 4] {
         masters.servers[gone].restart_empty().unwrap();
+        masters.servers[gone].wait_until_serving().unwrap();
     }
-    // They forgot it, or never had it: they get it, and then two others may go.
-    until("all have it", async || masters.having("job") == 5).await;
-    masters.servers[1].kill();
-    masters.servers[2].kill();
     assert!(tokio::time::timeout(Duration::from_secs(9), guard.lost()).await.is_err(), "the lock was lost");
-    guard.release().await.unwrap();
+    // They forgot it, or never had it, and are not given it: it is lost with one more.
+    assert_eq!(masters.having("job"), 3);
+    masters.servers[1].restart_empty().unwrap();
+    assert_eq!(soon(guard.lost()).await, Loss::Removed);
+    drop(guard);
     masters.until_free("job").await;
 }
 
@@ -191,7 +192,7 @@ async fn without_a_quorum_locks_are_lost_in_time_and_with_one_they_are_granted_a
 }
 
 #[tokio::test]
-async fn a_lock_whose_value_is_gone_from_a_quorum_is_lost_and_from_a_minority_is_restored() {
+async fn a_lock_whose_value_is_gone_from_a_minority_is_held_and_from_a_majority_is_lost() {
     let masters = Masters::new(5);
     let client = masters.client(8_000).await;
     let guard = takes_ours(&client, "job").await;
@@ -199,7 +200,9 @@ async fn a_lock_whose_value_is_gone_from_a_quorum_is_lost_and_from_a_minority_is
     for server in &masters.servers[..2] {
         server.ask(&["DEL", "job"]).unwrap();
     }
-    until("it is restored", async || masters.having("job") == 5).await;
+    let left_ms = || masters.servers[4].ask(&["PTTL", "job"]).unwrap().number().unwrap();
+    until("it is to be renewed", async || left_ms() < 6_500).await;
+    until("it is renewed", async || left_ms() > 7_000).await;
     assert_eq!(guard.state(), GuardState::Held);
     for server in &masters.servers[1..4] {
         server.ask(&["SET", "job", "theirs", "PX", "600000"]).unwrap();
@@ -221,7 +224,8 @@ async fn a_try_at_masters_that_were_started_a_moment_ago_names_each_and_says_whe
             return false;
         }
         let error = error.to_string();
-        let is_named = |address: &SocketAddr| error.contains(&format!("started anew redis://{address}/0: counts in "));
+        let is_named =
+            |address: &SocketAddr| error.contains(&format!("started anew redis://{address}/0: has a vote in "));
         error.contains("rejoin_ms") && masters.proxies.iter().map(Proxy::address).filter(is_named).count() >= 2
     })
     .await;
@@ -256,7 +260,7 @@ async fn clocks_that_jump_at_a_minority_cost_no_lock_and_at_a_quorum_the_holder_
     for (index, jump) in [(0, 60), (1, 60), (2, -60), (3, -60)] {
         masters.servers[index].set_clock(jump).unwrap();
     }
-    until("it is restored where time flew", async || masters.having("job") == 5).await;
+    until("it is gone where time flew", async || masters.having("job") == 3).await;
     busy(&rival, "job").await;
     guard.check().unwrap();
     for index in [2, 3, 4] {

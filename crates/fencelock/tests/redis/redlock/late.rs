@@ -33,9 +33,10 @@ async fn answers_are_lost(broken: &[usize]) {
         until("an answer is cut", async || cuts() > before).await;
         guard.check().unwrap();
         masters.proxies.iter().for_each(|proxy| proxy.heal());
-        // At a renewal, which also restores it wherever it was lost on the way.
+        // At a renewal.
+        let before = cuts();
         cut();
-        until("all have it", async || masters.having("job") == 5).await;
+        until("an answer is cut", async || cuts() > before).await;
         guard.check().unwrap();
         masters.proxies.iter().for_each(|proxy| proxy.heal());
         // At the release.

@@ -88,7 +88,7 @@ pub(crate) struct Shared {
 }
 
 impl Scripts {
-    pub(super) fn all(&'static self) -> Vec<&'static Script> {
+    pub(crate) fn all(&'static self) -> Vec<&'static Script> {
         let all = [&self.acquire, &self.renew, &self.leave, &self.show, &self.end, &self.names];
         let shared = self.shared.iter().flat_map(|shared| [&shared.acquire, &shared.lighten]);
         all.into_iter().chain(&self.pass).chain(shared).collect()
@@ -105,7 +105,7 @@ const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permit
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
 
 /// What is under a key.
-pub(super) enum Found {
+pub(crate) enum Found {
     Nothing,
     Held(Held),
     /// Readers, or a writer.
@@ -119,11 +119,11 @@ pub(crate) struct Held {
     /// Who holds it, as it is written.
     pub(crate) by: Vec<u8>,
     /// That, digested, as the name of another client's grant.
-    pub(super) digest: Vec<u8>,
+    pub(crate) digest: Vec<u8>,
     /// What a fencelock says of itself in a place apart; empty where there is none.
     pub(crate) said: Vec<u8>,
-    pub(super) expiry: Expiry,
-    pub(super) token: Option<FencingToken>,
+    pub(crate) expiry: Expiry,
+    pub(crate) token: Option<FencingToken>,
 }
 
 #[cfg(test)]
@@ -149,35 +149,35 @@ struct Said<'a> {
 }
 
 /// What others see of who holds the lock, and for what.
-pub(super) fn said(entry: &Entry, owner: &Owner) -> Result<String> {
+pub(crate) fn said(entry: &Entry, owner: &Owner) -> Result<String> {
     let said = Said { by: Identity::of(owner), purpose: entry.purpose.as_deref().map(str::to_owned) };
     record::text("enter", &said)
 }
 
 /// The owner and the purpose that a fencelock's lock tells of.
-pub(super) fn read_said(said: &[u8]) -> Option<(Option<Owner>, Option<String>)> {
+pub(crate) fn read_said(said: &[u8]) -> Option<(Option<Owner>, Option<String>)> {
     let said: Said<'_> = record::read(said)?;
     Some((said.by.owner(), said.purpose))
 }
 
 /// How a grant of another client is named: by its value's digest.
-pub(super) fn foreign_id(digest: &[u8]) -> Option<RequestId> {
+pub(crate) fn foreign_id(digest: &[u8]) -> Option<RequestId> {
     let digest = std::str::from_utf8(digest).ok()?;
     let part = |from: usize| u64::from_str_radix(digest.get(from..from + 16)?, 16).ok();
     Some(RequestId { client: part(0)?, number: part(16)? })
 }
 
 impl Dialect {
-    pub(super) fn key(&self, name: &Name) -> String {
+    pub(crate) fn key(&self, name: &Name) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    pub(super) fn records_key(&self, name: &Name) -> String {
+    pub(crate) fn records_key(&self, name: &Name) -> String {
         format!("{RECORDS}{}{name}", self.prefix)
     }
 
     /// How the lines of a session are tried for.
-    pub(super) fn trying(&self) -> Trying {
+    pub(crate) fn trying(&self) -> Trying {
         let (hears, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
         Trying { pause: self.pause, hears, passes, kind: self.marks.kind }
     }
@@ -190,12 +190,12 @@ impl Dialect {
         keys
     }
 
-    pub(super) fn channel(&self, name: &Name, claim: Claim) -> Option<String> {
+    pub(crate) fn channel(&self, name: &Name, claim: Claim) -> Option<String> {
         self.channel.map(|channel| channel(&self.key(name), claim))
     }
 
     /// Refuses a claim that this layout does not understand, or not of sessions that live so long.
-    pub(super) fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
+    pub(crate) fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
         let shared = self.scripts.shared.as_ref().filter(|_| self.capability.shared_claims);
         match (claim, shared) {
             (Claim::MUTEX, _) => Ok(()),
@@ -210,7 +210,7 @@ impl Dialect {
     }
 
     /// Refuses a name whose key is that of a counter or of records: what counts would be taken for a lock, or the other way round.
-    pub(super) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
+    pub(crate) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
         if self.key(name).starts_with(RECORDS) {
             let message = "what begins so are the records of the breaks of another lock: use another name or prefix";
             return Err(Error::new(ErrorKind::InvalidName, operation, message)
@@ -222,15 +222,15 @@ impl Dialect {
         Err(Error::new(ErrorKind::InvalidName, operation, message).with("name", name).with("ending", ending))
     }
 
-    pub(super) fn is_counter(&self, key: &str) -> bool {
+    pub(crate) fn is_counter(&self, key: &str) -> bool {
         self.counters.as_deref().is_some_and(|ending| key.ends_with(ending))
     }
 
-    pub(super) fn quick(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Cmd> {
+    pub(crate) fn quick(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Cmd> {
         self.quick.map(|quick| quick(&self.key(&place.name), &(self.marks.head)(place.request), said, ttl))
     }
 
-    pub(super) fn acquire(&self, place: &PlaceId, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
+    pub(crate) fn acquire(&self, place: &PlaceId, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
         let shared = self.scripts.shared.as_ref().filter(|_| claim != Claim::MUTEX);
         let script = shared.map_or(&self.scripts.acquire, |shared| &shared.acquire);
         let call = call(script, &self.keys(&place.name), tried)
@@ -241,37 +241,37 @@ impl Dialect {
     }
 
     /// Whether it is a reader then; `None` where there are none.
-    pub(super) fn lighten(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Call<bool>> {
+    pub(crate) fn lighten(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Call<bool>> {
         let script = &self.scripts.shared.as_ref()?.lighten;
         let call = call(script, &self.keys(&place.name), plainly).arg((self.marks.head)(place.request));
         Some(call.arg(said).arg(milliseconds(ttl)))
     }
 
-    pub(super) fn renew(&self, places: &[PlaceId], ttl: Duration) -> Call<Vec<usize>> {
+    pub(crate) fn renew(&self, places: &[PlaceId], ttl: Duration) -> Call<Vec<usize>> {
         let keys: Vec<String> = places.iter().map(|place| self.key(&place.name)).collect();
         let call = call(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
         places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
     }
 
     /// How many of them were there.
-    pub(super) fn leave(&self, places: &[PlaceId]) -> Call<usize> {
+    pub(crate) fn leave(&self, places: &[PlaceId]) -> Call<usize> {
         let keys: Vec<String> = places.iter().flat_map(|place| self.keys(&place.name)).collect();
         let call = call(&self.scripts.leave, &keys, plainly);
         places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
     }
 
     /// How many were there, and the grant of who comes next, if it was made.
-    pub(super) fn pass(&self, place: &PlaceId, next: &Next<'_>, ttl: Duration) -> Option<Call<(usize, Option<Tried>)>> {
+    pub(crate) fn pass(&self, place: &PlaceId, next: &Next<'_>, ttl: Duration) -> Option<Call<(usize, Option<Tried>)>> {
         let call = call(self.scripts.pass.as_ref()?, &self.keys(&place.name), passed);
         let call = call.arg((self.marks.head)(place.request)).arg((self.marks.head)(next.place.request));
         Some(call.arg(&*next.said).arg(milliseconds(ttl)).arg(next.ours))
     }
 
-    pub(super) fn show(&self, name: &Name) -> Call<Found> {
+    pub(crate) fn show(&self, name: &Name) -> Call<Found> {
         call(&self.scripts.show, &self.keys(name), found)
     }
 
-    pub(super) fn end(&self, order: &Break, record: &str) -> Call<bool> {
+    pub(crate) fn end(&self, order: &Break, record: &str) -> Call<bool> {
         let (name, id) = (&order.place.name, order.place.request);
         let mut keys = self.keys(name);
         keys.insert(1, self.records_key(name));
@@ -284,7 +284,7 @@ impl Dialect {
 
     /// Where to go on, and keys that begin with `prefix`. Without a prefix of the layout's own, nothing tells another client's lock
     /// from any other string.
-    pub(super) fn names(&self, cursor: &str, prefix: &str) -> Call<(String, Vec<Vec<u8>>)> {
+    pub(crate) fn names(&self, cursor: &str, prefix: &str) -> Call<(String, Vec<Vec<u8>>)> {
         let escape = |text: &str| {
             text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect::<String>()
         };
@@ -295,11 +295,11 @@ impl Dialect {
     }
 }
 
-pub(super) fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
+pub(crate) fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
     Call::new(script, &keys.iter().map(String::as_str).collect::<Vec<_>>(), read)
 }
 
-pub(super) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
+pub(crate) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
     redis::from_redis_value(answer).map_err(nonsense)
 }
 
@@ -321,7 +321,7 @@ fn no_counter(counter: impl ToString) -> Error {
     Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string())
 }
 
-pub(super) fn tried(answer: Value) -> Result<Tried> {
+pub(crate) fn tried(answer: Value) -> Result<Tried> {
     let (what, more): (u8, Option<Value>) = match answer {
         Value::Array(mut parts) if parts.len() == 1 => (plainly(parts.remove(0))?, None),
         other => plainly(other)?,
@@ -384,7 +384,7 @@ pub(crate) fn milliseconds(ttl: Duration) -> u64 {
 }
 
 /// The lock is taken by something that is no lock of this layout, for which nobody can wait. The caller adds the name.
-pub(super) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
+pub(crate) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
     dialect.trying().other_kind(operation, kind)
 }
 
@@ -395,7 +395,7 @@ fn nonsense(cause: impl ToString) -> Error {
 
 impl Dialect {
     /// Of errors of the server, what only this layout can say.
-    pub(super) fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+    pub(crate) fn meaning(&self, error: &RedisError) -> Option<Meaning> {
         if error.code() == Some("WRONGTYPE") {
             return Some(refused(ErrorKind::Layout, NO_RECORDS));
         }

@@ -18,7 +18,7 @@ use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// A client that looks at locks without a session.
-pub(super) struct Reader(pub(super) Arc<Dialect>);
+pub(crate) struct Reader(pub(crate) Arc<Dialect>);
 
 impl LinkUser for Reader {
     fn scripts(&self) -> Vec<&'static Script> {

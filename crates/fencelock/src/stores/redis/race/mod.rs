@@ -1,10 +1,9 @@
 //! Layouts without a queue: the client that finds the key absent has the lock. Contenders of one session line up among themselves, and the first of
 //! them tries again until it has it. What one layout is besides that is a [`Dialect`]. `NOTES.md` beside this file has the rest.
 
-mod dialect;
+pub(super) mod dialect;
 mod member;
-pub(super) mod quorum;
-mod show;
+pub(super) mod show;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +11,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
-use self::member::{Asking, RaceUser, Reader};
+pub(super) use self::member::Reader;
+use self::member::{Asking, RaceUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
 use crate::error::Result;
 pub(super) use crate::kit::try_again::WAKE_BOUND;

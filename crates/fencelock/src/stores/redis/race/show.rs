@@ -16,7 +16,7 @@ use crate::token::FencingToken;
 const SHOWN: usize = 64;
 
 /// Who holds the lock: nobody else is in the server.
-pub(super) async fn queue(connection: &Connection, dialect: &Dialect, name: &Name, page: Page) -> Result<Queue> {
+pub(crate) async fn queue(connection: &Connection, dialect: &Dialect, name: &Name, page: Page) -> Result<Queue> {
     dialect.check_name("queue", name)?;
     let everybody = match connection.run("queue", &dialect.show(name)).await? {
         Found::Nothing => Vec::new(),
@@ -29,7 +29,7 @@ pub(super) async fn queue(connection: &Connection, dialect: &Dialect, name: &Nam
     Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() })
 }
 
-pub(super) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
+pub(crate) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
     let grant = Some(Grant::new(held.token));
     let ours = (marks.ours)(held).and_then(|(id, said)| Some((id, read_said(said)?)));
     if let Some((id, (owner, purpose))) = ours {
@@ -47,7 +47,7 @@ pub(super) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
 }
 
 /// Names in one portion of the keys, and where the next one begins; `None` after the last.
-pub(super) async fn names(
+pub(crate) async fn names(
     connection: &Connection,
     dialect: &Dialect,
     cursor: &str,
@@ -62,13 +62,13 @@ pub(super) async fn names(
     Ok((keys.iter().filter_map(name).collect(), Some(next).filter(|next| next != "0")))
 }
 
-pub(super) async fn break_grant(connection: &Connection, dialect: &Dialect, order: &Break) -> Result<bool> {
+pub(crate) async fn break_grant(connection: &Connection, dialect: &Dialect, order: &Break) -> Result<bool> {
     dialect.check_name("break", &order.place.name)?;
     let record = record::text("break", &Record::of(order))?;
     connection.run("break", &dialect.end(order, &record)).await
 }
 
-pub(super) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Name) -> Result<Vec<Break>> {
+pub(crate) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Name) -> Result<Vec<Break>> {
     let mut range = redis::cmd("LRANGE");
     range.arg(dialect.records_key(name)).arg(0).arg(-1);
     let records = match connection.command("breaks", &range).await {
@@ -84,7 +84,7 @@ pub(super) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Na
 }
 
 /// Where the key is no list, nobody's break is recorded, and everything else can be said of the lock.
-pub(super) fn no_records<T>(error: Error) -> Result<Vec<T>> {
+pub(crate) fn no_records<T>(error: Error) -> Result<Vec<T>> {
     if error.kind() != ErrorKind::Layout {
         return Err(error);
     }
@@ -93,7 +93,7 @@ pub(super) fn no_records<T>(error: Error) -> Result<Vec<T>> {
 }
 
 /// Why a place is gone, if somebody broke it.
-pub(super) async fn broken(
+pub(crate) async fn broken(
     connection: &Connection,
     dialect: &Dialect,
     place: &PlaceId,

@@ -1,10 +1,10 @@
-//! What a `redlock:` or `redlocks:` URL may say: the masters, what stands before names in keys, and the times of the protocol.
+//! What a `redlock:` or `redlocks:` URL may say: the servers, what stands before names in keys, and the times of the protocol.
 
 use std::collections::HashSet;
 
-use super::super::race::quorum::Terms;
 use super::super::url::prefix;
 use super::super::wire::{Config, bad};
+use super::Times;
 use crate::error::Result;
 use crate::store::StoreUrl;
 
@@ -19,35 +19,35 @@ const LEAST: usize = 3;
 
 /// What a URL says.
 pub(super) struct Said {
-    pub(super) masters: Vec<Config>,
+    pub(super) servers: Vec<Config>,
     pub(super) prefix: String,
-    pub(super) terms: Terms,
+    pub(super) times: Times,
 }
 
 pub(super) fn read(mut url: StoreUrl) -> Result<Said> {
     let prefix = prefix(url.take("prefix"))?.unwrap_or_default();
-    let terms = Terms { drift: url.take_ms("drift_ms")?, rejoin: url.take_ms("rejoin_ms")? };
+    let times = Times { drift: url.take_ms("drift_ms")?, rejoin: url.take_ms("rejoin_ms")? };
     let is_secure = url.scheme() == "redlocks";
     let known = if is_secure { TLS_OPTIONS } else { OPTIONS };
-    let masters = Config::each_from_url(url, is_secure, known)?;
-    let number = masters.len();
+    let servers = Config::each_from_url(url, is_secure, known)?;
+    let number = servers.len();
     if number < LEAST {
-        let message = "Redlock needs three masters at least, for one to be able to fail: name them as in redlock://a,b,c; for one server use redis://host?layout=plain, which has the same keys";
-        return Err(bad(message).with("masters", number));
+        let message = "Redlock needs three servers at least, for one to be able to fail: name them as in redlock://a,b,c; for one server use redis://host?layout=plain, which has the same keys";
+        return Err(bad(message).with("servers", number));
     }
     let mut seen = HashSet::new();
-    if let Some(twice) = masters.iter().map(|config| format!("{config:?}")).find(|name| !seen.insert(name.clone())) {
+    if let Some(twice) = servers.iter().map(|config| format!("{config:?}")).find(|name| !seen.insert(name.clone())) {
         return Err(
-            bad("a master is named twice, and would have two votes: name each server once").with("server", twice)
+            bad("a server is named twice, and would have two votes: name each server once").with("server", twice)
         );
     }
     if number.is_multiple_of(2) {
         tracing::warn!(
-            masters = number,
-            "one master less would do as well: as many of them may fail, and fewer are asked"
+            servers = number,
+            "one server less would do as well: as many of them may fail, and fewer are asked"
         );
     }
-    Ok(Said { masters, prefix, terms })
+    Ok(Said { servers, prefix, times })
 }
 
 #[cfg(test)]
@@ -62,21 +62,21 @@ mod tests {
     }
 
     #[test]
-    fn masters_their_database_and_the_times_are_taken_apart() {
+    fn servers_their_database_and_the_times_are_taken_apart() {
         let said = read_url("redlock://a,b:1,[::1]/2?prefix=mutex:&drift_ms=7&rejoin_ms=0").unwrap();
-        let names: Vec<String> = said.masters.iter().map(|config| format!("{config:?}")).collect();
+        let names: Vec<String> = said.servers.iter().map(|config| format!("{config:?}")).collect();
         assert_eq!(names, ["redis://a:6379/2", "redis://b:1/2", "redis://[::1]:6379/2"]);
-        assert_eq!((&*said.prefix, said.terms.drift), ("mutex:", Some(Duration::from_millis(7))));
-        assert_eq!(said.terms.rejoin, Some(Duration::ZERO));
-        assert_eq!(read_url("redlock://a,b,c,d").unwrap().masters.len(), 4);
-        assert_eq!(read_url("redlock://me@a,b,you@c?password_file=/x").unwrap().masters.len(), 3);
+        assert_eq!((&*said.prefix, said.times.drift), ("mutex:", Some(Duration::from_millis(7))));
+        assert_eq!(said.times.rejoin, Some(Duration::ZERO));
+        assert_eq!(read_url("redlock://a,b,c,d").unwrap().servers.len(), 4);
+        assert_eq!(read_url("redlock://me@a,b,you@c?password_file=/x").unwrap().servers.len(), 3);
     }
 
     #[test]
-    fn too_few_masters_and_one_that_is_named_twice_are_refused() {
+    fn too_few_servers_and_one_that_is_named_twice_are_refused() {
         for (url, hint) in [
             ("redlock://a", "layout=plain"),
-            ("redlock://a,b", "three masters"),
+            ("redlock://a,b", "three servers"),
             ("redlock://a,b,a:6379", "twice"),
             ("redlock://a,,b", "name one server"),
             ("redlock://a,b,c/x", "database"),

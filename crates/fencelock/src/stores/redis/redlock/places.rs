@@ -1,4 +1,4 @@
-//! A place of a session over several masters.
+//! A place of a session over several servers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,58 +6,58 @@ use std::task::Poll;
 
 use futures_core::future::BoxFuture;
 
-use super::session::Core;
+use super::session::Locks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{Left, Place, PlaceId, Standing};
 use crate::time::Moment;
 
-pub(super) struct QuorumPlace {
-    pub(super) core: Arc<Core>,
+pub(super) struct RedlockPlace {
+    pub(super) locks: Arc<Locks>,
     pub(super) place: PlaceId,
     /// The caller was told of an outage, and is to be told of its end.
     pub(super) is_troubled: bool,
 }
 
-impl QuorumPlace {
+impl RedlockPlace {
     /// Waits for news. The session tries; somebody has to be connected for that.
     async fn settle(&mut self) -> Result<Standing> {
         loop {
-            self.core.member.alive("next")?;
+            self.locks.state.alive("next")?;
             match self.standing() {
                 Standing::Waiting(_) => {}
                 settled => return Ok(settled),
             }
-            if !self.core.fleet.is_connected() {
+            if !self.locks.servers.is_connected() {
                 self.is_troubled = true;
-                self.core.fleet.connect().await?;
+                self.locks.servers.connect().await?;
                 continue;
             }
             if std::mem::take(&mut self.is_troubled) {
                 return Ok(self.standing());
             }
-            let (core, id) = (&self.core, self.place.request);
+            let (locks, id) = (&self.locks, self.place.request);
             // Registered first and looked around then: the end of the connections or the session wakes us afterwards.
             poll_fn(|cx| {
-                let news = core.member.lines.poll_news(id, cx);
-                if core.fleet.is_connected() { news } else { Poll::Ready(Ok(())) }
+                let news = locks.state.lines.poll_news(id, cx);
+                if locks.servers.is_connected() { news } else { Poll::Ready(Ok(())) }
             })
             .await?;
         }
     }
 }
 
-impl Place for QuorumPlace {
+impl Place for RedlockPlace {
     fn id(&self) -> PlaceId {
         self.place.clone()
     }
 
     fn standing(&self) -> Standing {
-        self.core.member.lines.standing(self.place.request)
+        self.locks.state.lines.standing(self.place.request)
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
-        let clock = Arc::clone(&self.core.fleet.clock);
+        let clock = Arc::clone(&self.locks.servers.clock);
         Box::pin(async move {
             tokio::select! {
                 biased;
@@ -79,7 +79,7 @@ impl Place for QuorumPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
-            let was_there = self.core.leave(&self.place).await?;
+            let was_there = self.locks.leave(&self.place).await?;
             Ok(if was_there { Left::Released } else { Left::AlreadyGone })
         })
     }

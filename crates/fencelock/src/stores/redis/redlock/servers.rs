@@ -1,0 +1,245 @@
+//! Several servers that are asked at once. A majority of the answers decides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Tasks;
+use crate::stores::redis::wire::{Connection, Link};
+use crate::time::{Clock, Moment};
+
+/// Once a majority has answered, the others are waited for where their word may still decide: for this part of the ttl, within bounds.
+const PART_OF_TTL: u32 = 20;
+const LEAST_GRACE: Duration = Duration::from_millis(250);
+const MOST_GRACE: Duration = Duration::from_secs(1);
+
+/// The ways to all servers, for one session or for those who only look.
+pub(super) struct Servers {
+    pub(super) links: Vec<Arc<Link>>,
+    /// The URLs of the servers, without secrets.
+    pub(super) names: Arc<[String]>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// How long a server is waited for at most.
+    patience: Duration,
+    /// How long the rest is waited for once a majority has answered.
+    grace: Duration,
+    /// Where servers are asked; `None` for wherever somebody wants to know.
+    tasks: Option<Tasks>,
+    /// Which servers did not answer when somebody was last warned of that.
+    missed: Box<[AtomicBool]>,
+}
+
+impl Servers {
+    pub(super) fn new(
+        servers: Vec<(String, Arc<Link>)>,
+        ttl: Duration,
+        patience: Duration,
+        tasks: Option<Tasks>,
+    ) -> Self {
+        let (names, links): (Vec<_>, Vec<Arc<Link>>) = servers.into_iter().unzip();
+        let clock = Arc::clone(&links[0].clock);
+        let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE).min(patience);
+        let missed = links.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { links, names: names.into(), clock, patience, grace, tasks, missed }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.links.len()
+    }
+
+    /// How many of them decide.
+    pub(super) fn quorum(&self) -> usize {
+        self.size() / 2 + 1
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.links.iter().filter(|link| link.is_connected()).count() >= self.quorum()
+    }
+
+    /// Starts a task beside those who ask.
+    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<AbortHandle> {
+        Ok(self.tasks.clone().map_or_else(Tasks::here, Ok)?.spawn(task))
+    }
+
+    /// Asks every server, each on a task of its own, which goes on when nobody waits for the answers any more.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        ask: impl Fn(usize, Arc<Connection>) -> BoxFuture<'static, Result<T>> + Clone + Send + 'static,
+    ) -> Result<Answers<T>> {
+        self.ask_those(|_| true, ask)
+    }
+
+    /// The same of those servers alone.
+    pub(super) fn ask_those<T: Send + 'static>(
+        &self,
+        those: impl Fn(usize) -> bool,
+        ask: impl Fn(usize, Arc<Connection>) -> BoxFuture<'static, Result<T>> + Clone + Send + 'static,
+    ) -> Result<Answers<T>> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (0..self.size()).filter(|index| those(*index)).try_for_each(|index| {
+            let (sender, link, ask) = (sender.clone(), Arc::clone(&self.links[index]), ask.clone());
+            let (clock, name, patience) = (Arc::clone(&self.clock), self.names[index].clone(), self.patience);
+            let task = async move {
+                let asked = async move {
+                    let connection = link.connection().await?;
+                    ask(index, connection).await
+                };
+                let answer = tokio::select! {
+                    biased;
+                    answer = asked => answer,
+                    () = clock.sleep_until(clock.now().after(patience)) => Err(no_answer(&name)),
+                };
+                let _ = sender.send((index, answer));
+            };
+            self.start(task).map(drop)
+        })?;
+        Ok(Answers {
+            receiver,
+            given: (0..self.size()).map(|_| None).collect(),
+            names: Arc::clone(&self.names),
+            quorum: self.quorum(),
+            clock: Arc::clone(&self.clock),
+            limit: self.clock.now().after(self.patience),
+            grace: self.grace,
+        })
+    }
+
+    /// Connects to all servers: a majority has to be there, and none of those that answer may be one that keeps no locks.
+    pub(super) async fn meet(&self) -> Result<()> {
+        let mut answers = self.ask(|_, _| Box::pin(async { Ok(()) }))?;
+        let is_unfit = |answer: &Option<Result<()>>| matches!(answer, Some(Err(error)) if !error.is_retryable());
+        answers.until(|given| given.iter().any(is_unfit)).await;
+        if let Some(Some(Err(error))) = answers.given.iter().find(|answer| is_unfit(answer)) {
+            return Err(error.again());
+        }
+        answers.of_quorum("connect")?;
+        self.warn_of_silent(&answers.given);
+        Ok(())
+    }
+
+    /// Connects to all servers; content with a majority.
+    pub(super) async fn connect(&self) -> Result<()> {
+        let mut answers = self.ask(|_, _| Box::pin(async { Ok(()) }))?;
+        answers.until(|given| heard(given) >= self.quorum()).await;
+        answers.of_quorum("connect").map(drop)
+    }
+
+    /// Warns of servers that did not answer: of each once, until it is heard again.
+    pub(super) fn warn_of_silent<T>(&self, given: &Given<T>) {
+        for (index, missed) in self.missed.iter().enumerate() {
+            let is_missed = !matches!(given[index], Some(Ok(_)));
+            if !missed.swap(is_missed, Ordering::Relaxed) && is_missed {
+                let (server, cause) = (&self.names[index], why_missing(given[index].as_ref()));
+                tracing::warn!(cause, "Cannot reach Redis {server}. Locks work while a majority answers.");
+            }
+        }
+    }
+}
+
+fn no_answer(server: &str) -> Error {
+    let error = Error::new(ErrorKind::Unreachable, "ask", "the server gave no answer in time");
+    error.with("server", server).retryable().outcome_unknown()
+}
+
+/// What each server answered so far, in their order.
+pub(super) type Given<T> = [Option<Result<T>>];
+
+/// How many answered what can be used.
+pub(super) fn heard<T>(given: &Given<T>) -> usize {
+    given.iter().filter(|answer| matches!(answer, Some(Ok(_)))).count()
+}
+
+/// How many have not answered yet.
+pub(super) fn open<T>(given: &Given<T>) -> usize {
+    given.iter().filter(|answer| answer.is_none()).count()
+}
+
+/// The answers of all servers, as they come.
+pub(super) struct Answers<T> {
+    receiver: mpsc::UnboundedReceiver<(usize, Result<T>)>,
+    given: Vec<Option<Result<T>>>,
+    names: Arc<[String]>,
+    quorum: usize,
+    clock: Arc<dyn Clock>,
+    /// Nobody is waited for after this.
+    limit: Moment,
+    grace: Duration,
+}
+
+impl<T> Answers<T> {
+    /// Waits until that is so, or all have answered, or a majority has and the rest takes too long, or all take too long.
+    pub(super) async fn until(&mut self, is_decided: impl Fn(&Given<T>) -> bool) -> &Given<T> {
+        let mut has_majority = false;
+        while open(&self.given) > 0 && !is_decided(&self.given) {
+            if !has_majority && heard(&self.given) >= self.quorum {
+                has_majority = true;
+                self.not_for_long();
+            }
+            let answer = tokio::select! {
+                biased;
+                answer = self.receiver.recv() => answer,
+                () = self.clock.sleep_until(self.limit) => break,
+            };
+            let Some((index, answer)) = answer else { break };
+            self.given[index] = Some(answer);
+        }
+        &self.given
+    }
+
+    /// From now on the servers are waited for no longer than those that are slower than a majority.
+    pub(super) fn not_for_long(&mut self) {
+        self.limit = self.limit.min(self.clock.now().after(self.grace));
+    }
+
+    /// What was answered, with the number of each server, if that is by a majority.
+    pub(super) fn of_quorum(&self, operation: &'static str) -> Result<Vec<(usize, &T)>> {
+        if heard(&self.given) < self.quorum {
+            return Err(no_quorum(operation, self.quorum, &self.names, &self.given));
+        }
+        let told = self.given.iter().enumerate();
+        Ok(told.filter_map(|(index, answer)| Some((index, answer.as_ref()?.as_ref().ok()?))).collect())
+    }
+
+    pub(super) fn given(&self) -> &Given<T> {
+        &self.given
+    }
+
+    /// What was answered, with the number of each server.
+    pub(super) fn taken(self) -> Vec<(usize, T)> {
+        let told = self.given.into_iter().enumerate();
+        told.filter_map(|(index, answer)| Some((index, answer?.ok()?))).collect()
+    }
+}
+
+fn why_missing<T>(answer: Option<&Result<T>>) -> String {
+    let error = answer.and_then(|answer| answer.as_ref().err());
+    error.map_or_else(|| "no answer so far".to_owned(), |error| error.said_without("server"))
+}
+
+/// The servers that did not answer, or not what can be used, each with why.
+pub(super) fn missing<'a, T>(names: &'a [String], given: &'a Given<T>) -> impl Iterator<Item = (&'a String, String)> {
+    let silent = names.iter().zip(given).filter(|(_, answer)| !matches!(answer, Some(Ok(_))));
+    silent.map(|(name, answer)| (name, why_missing(answer.as_ref())))
+}
+
+/// The error of a request that too few servers answered. It names those that did not, and says why.
+pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, names: &[String], given: &Given<T>) -> Error {
+    let faults: Vec<&Error> = given.iter().filter_map(|answer| answer.as_ref()?.as_ref().err()).collect();
+    // What does not pass by itself is said as it is, when it is what is wrong with so many.
+    let is_final = faults.iter().filter(|fault| !fault.is_retryable()).count() > given.len() - quorum;
+    let first = faults.iter().find(|fault| !is_final || !fault.is_retryable());
+    let kind = first.filter(|_| is_final).map_or(ErrorKind::Unreachable, |fault| fault.kind());
+    let mut error = Error::new(kind, operation, "fewer servers than a majority answered")
+        .with("answered", format!("{} of {}", heard(given), given.len()))
+        .with("majority", quorum)
+        .outcome_unknown();
+    for (name, why) in missing(names, given) {
+        error = error.with("missing", format_args!("{name}: {why}"));
+    }
+    if is_final { error } else { error.retryable() }
+}
