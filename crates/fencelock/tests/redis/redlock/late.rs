@@ -3,7 +3,7 @@
 use fencelock_testbed::Way;
 use fencelock_testbed::redis::Server;
 
-use crate::lab::{soon, until};
+use crate::lab::{acquired, acquiring, soon, until};
 use crate::masters::{Masters, busy, takes_ours};
 use crate::plain::asked;
 
@@ -78,6 +78,29 @@ async fn a_grant_that_comes_after_the_lock_was_released_is_given_up() {
     let before = asked(&masters.servers[4]);
     masters.proxies[4].release();
     until("all that was late arrived", async || asked(&masters.servers[4]) >= before + 6).await;
+    masters.until_free("job").await;
+}
+
+/// A server that does not know the script is taught it, and asked again: by then the attempt may be given up, and deleted there.
+#[tokio::test]
+async fn a_grant_of_a_server_that_was_taught_the_script_after_the_refusal_is_given_up() {
+    let masters = Masters::new(5);
+    // What is left anywhere stays for longer than anybody here waits.
+    let client = masters.client(600_000).await;
+    masters.taken_by_another("job", [0, 1, 2]);
+    masters.servers[4].ask(&["SCRIPT", "FLUSH"]).unwrap();
+    // It learns to delete, and not yet to try.
+    takes_ours(&client, "another").await.release().await.unwrap();
+    masters.until_free("another").await;
+    masters.proxies[4].hold(Way::Up);
+    let before = asked(&masters.servers[3]);
+    let waits = acquiring(&client, "job");
+    // `SET`, the deletion, and the same for a try.
+    until("it was tried for", async || asked(&masters.servers[3]) >= before + 4).await;
+    masters.proxies[4].release();
+    until("only the other's is left", async || masters.having("job") == 3).await;
+    masters.freed_by_another("job");
+    acquired(waits).await.release().await.unwrap();
     masters.until_free("job").await;
 }
 

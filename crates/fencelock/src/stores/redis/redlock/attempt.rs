@@ -122,7 +122,7 @@ impl Locks {
         is_new: bool,
     ) -> Result<Answer> {
         let (dialect, ttl) = (&self.state.dialect, self.state.ttl());
-        // Looked at right before each request: what deletes the lock is sent later, and so arrives later on the same connection.
+        // Looked at right before each request: what deletes the lock is sent later then, and so arrives later on the same connection.
         let is_wanted = || {
             self.state.alive("enter")?;
             let is_wanted = self.has(attempt) && !attempt.is_given_up.load(Ordering::Acquire);
@@ -132,14 +132,26 @@ impl Locks {
             connection.run("enter", &attempt.give_up(dialect, earlier)).await?;
         }
         is_wanted()?;
-        let sent = self.servers.clock.now();
+        let (sent, mut tried) = (self.servers.clock.now(), None);
         if let Some(quick) = attempt.quick(dialect, ttl).filter(|_| is_new) {
             if connection.command("enter", &quick).await? == Value::Okay {
-                return Ok(Answer { tried: Tried::Granted(None), counts: self.state.counts(index, sent) });
+                tried = Some(Tried::Granted(None));
+            } else {
+                is_wanted()?;
             }
-            is_wanted()?;
         }
-        let tried = connection.run("enter", &attempt.acquire(dialect, ttl)).await?;
+        let tried = match tried {
+            Some(granted) => granted,
+            None => connection.run("enter", &attempt.acquire(dialect, ttl)).await?,
+        };
+        // The request can be sent after what deletes the lock all the same: right after the look, and again to a server that did not know
+        // the script.
+        if matches!(tried, Tried::Granted(_))
+            && let Err(unwanted) = is_wanted()
+        {
+            connection.run("give up", &attempt.give_up(dialect, attempt.number)).await?;
+            return Err(unwanted);
+        }
         Ok(Answer { tried, counts: self.state.counts(index, sent) })
     }
 
