@@ -1,6 +1,7 @@
 //! Beside other clients, whose commands are given by hand here; and what is shown and broken.
 
-use fencelock::{Client, Loss, Name, Queue};
+use fencelock::inspect::Queue;
+use fencelock::{Client, Loss, Name};
 use fencelock_testbed::redis::Reply;
 
 use crate::lab::{PATIENCE, acquired, acquiring, soon, until};
