@@ -38,7 +38,7 @@ const FORBIDDEN: &[Forbidden] = &[
     },
     Forbidden {
         folder: "crates/fencelock/src/stores/redis/wire/",
-        words: &["fair", "race"],
+        words: &["fair", "try_again"],
         except: &[],
         fix: "the wire knows a layout by the trait `LinkUser` alone: hand over what it needs there",
     },

@@ -1,4 +1,4 @@
-//! The one acquire loop, for queue and race layouts alike.
+//! The one acquire loop, for layouts with and without a queue.
 
 mod attempt;
 mod failures;

@@ -4,14 +4,14 @@
 //! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
 //! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
 //!
-//! `wire/` is the way to a server, whatever the layout. `fair/` is our own layout, `race/` what all layouts without a queue have in common,
+//! `wire/` is the way to a server, whatever the layout. `fair/` is our own layout, `try_again/` what all layouts without a queue have in common,
 //! `plain/` and `redisson/` are those, and `redlock/` is `plain/` over several servers; sessions and readers implement `wire::LinkUser`, which is all that the wire knows of them.
 
 mod fair;
 mod plain;
-mod race;
 mod redisson;
 pub(crate) mod redlock;
+mod try_again;
 mod url;
 mod wire;
 

@@ -1,6 +1,6 @@
 //! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the layout. What it says of the server, the wire reads.
 
-use super::plain::{Beside, SIGNALLED};
+use super::plain::{Extra, SIGNALLED};
 use super::wire::{Config, bad};
 use crate::error::Result;
 use crate::store::StoreUrl;
@@ -26,7 +26,7 @@ const PREFIX_MOST: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Layout {
     Fair,
-    Plain(Beside),
+    Plain(Extra),
     Redisson,
     /// With the counter of Redisson's fenced lock.
     RedissonFenced,
@@ -37,7 +37,7 @@ impl Layout {
     fn prefix(&self) -> &'static str {
         match self {
             Self::Fair => PREFIX,
-            Self::Plain(Beside::Signal) => SIGNALLED,
+            Self::Plain(Extra::Signal) => SIGNALLED,
             Self::Plain(_) | Self::Redisson | Self::RedissonFenced => "",
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     let beside = beside(url.take("signal"), url.take("fence"))?;
     let layout = layout(url.take("layout"), beside)?;
     let prefix = prefix(url.take("prefix"))?.unwrap_or_else(|| layout.prefix().to_owned());
-    if layout == Layout::Plain(Beside::Signal) && !prefix.starts_with(SIGNALLED) {
+    if layout == Layout::Plain(Extra::Signal) && !prefix.starts_with(SIGNALLED) {
         return Err(bad("the keys of python-redis-lock begin with `lock:`: leave `prefix` out, or begin it so"));
     }
     let known = match url.scheme() {
@@ -59,10 +59,10 @@ pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     Ok((Config::from_url(url, known)?, layout, prefix))
 }
 
-fn layout(given: Option<String>, beside: Beside) -> Result<Layout> {
+fn layout(given: Option<String>, beside: Extra) -> Result<Layout> {
     match given.as_deref() {
         Some("plain") => Ok(Layout::Plain(beside)),
-        _ if beside != Beside::Nothing => Err(bad("`signal` and `fence` are options of `layout=plain` alone")),
+        _ if beside != Extra::Nothing => Err(bad("`signal` and `fence` are options of `layout=plain` alone")),
         None | Some("fair") => Ok(Layout::Fair),
         Some("redisson") => Ok(Layout::Redisson),
         Some("redisson-fenced") => Ok(Layout::RedissonFenced),
@@ -79,15 +79,15 @@ pub(super) fn prefix(given: Option<String>) -> Result<Option<String>> {
 }
 
 /// What stands beside a lock of the layout `plain`.
-fn beside(signal: Option<String>, fence: Option<String>) -> Result<Beside> {
+fn beside(signal: Option<String>, fence: Option<String>) -> Result<Extra> {
     match (signal.as_deref(), fence) {
-        (None, None) => Ok(Beside::Nothing),
-        (Some("python-redis-lock"), None) => Ok(Beside::Signal),
+        (None, None) => Ok(Extra::Nothing),
+        (Some("python-redis-lock"), None) => Ok(Extra::Signal),
         (Some("python-redis-lock"), Some(_)) => {
             Err(bad("`signal` and `fence` are of clients that share no lock: give one of them"))
         }
         (Some(_), _) => Err(bad("unknown signal").with("known", "python-redis-lock")),
-        (None, Some(ending)) if is_part_of_keys(&ending) => Ok(Beside::Counter(ending)),
+        (None, Some(ending)) if is_part_of_keys(&ending) => Ok(Extra::Counter(ending)),
         (None, Some(_)) => Err(bad(
             "`fence` is what follows the key of a lock in the key of its counter, as `:fence`: 1 to 64 letters, digits and `-_.:/`",
         )),

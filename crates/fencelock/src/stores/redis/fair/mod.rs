@@ -1,20 +1,20 @@
 //! The layout of our own: queues that scripts keep, one record for each name. `NOTES.md` in the folder above has keys, scripts and states.
 
+mod fault;
+mod inspect;
 mod janitor;
 mod layout;
-mod member;
 mod notes;
-mod refusal;
 mod scripts;
-mod show;
+mod session;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::inspect::Listed;
 use self::layout::{LAYOUT_NAME, Layout};
-use self::member::{Member, Reader};
-use self::show::Listed;
+use self::session::{FairSession, Reader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
 use crate::name::Name;
@@ -63,24 +63,24 @@ impl fmt::Debug for Fair {
 }
 
 impl Server for Fair {
-    type Member = Member;
+    type Member = FairSession;
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
     }
 
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
+    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<FairSession>, Arc<Link>)> {
         let session = getrandom::u64().map_err(|error| {
             Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
         })?;
-        let member = Arc::new(Member::new(Arc::clone(&self.layout), session, opening, hub));
+        let member = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, hub));
         let user = Arc::clone(&member) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&member.opening));
         Ok((member, link))
     }
 
-    fn learned(&self, member: &Member) -> Option<Arc<Capability>> {
+    fn learned(&self, member: &FairSession) -> Option<Arc<Capability>> {
         (!member.sees_restarts()).then(|| Arc::new(without_info(&CAPABILITY)))
     }
 
@@ -89,19 +89,19 @@ impl Server for Fair {
     }
 
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        show::queue(connection, &self.layout, name, page).await
+        inspect::queue(connection, &self.layout, name, page).await
     }
 
     async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        show::contention(connection, &self.layout, name, mine).await
+        inspect::contention(connection, &self.layout, name, mine).await
     }
 
     async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
-        show::names(connection, &self.layout, from, prefix).await
+        inspect::names(connection, &self.layout, from, prefix).await
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
-        show::break_grant(connection, &self.layout, order).await
+        inspect::break_grant(connection, &self.layout, order).await
     }
 
     async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
@@ -113,6 +113,6 @@ impl Server for Fair {
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        show::breaks(connection, &self.layout, name).await
+        inspect::breaks(connection, &self.layout, name).await
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::fault::nonsense;
 use super::layout::Layout;
-use super::refusal::nonsense;
 use super::scripts::{self, moment};
 use crate::error::Result;
 use crate::kit::record::{self, Identity};

@@ -1,12 +1,12 @@
 //! The layout of everybody: one string under the name, set if it is absent, with a ttl; the client whose value it is holds the lock.
-//! `../race/NOTES.md` says which clients have it, too.
+//! `../try_again/NOTES.md` says which clients have it, too.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::Cmd;
 
-use super::race::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
+use super::try_again::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
 use super::wire::{Config, Script};
 use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
 
@@ -55,7 +55,7 @@ pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
 
 /// What stands beside each lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum Extra {
     Nothing,
     /// The list on which python-redis-lock waits.
     Signal,
@@ -68,24 +68,24 @@ pub(super) const SIGNALLED: &str = "lock:";
 const SIGNALS: &str = "lock-signal:";
 
 /// The store on this server, whose keys are the names with `prefix` before them.
-pub(super) fn new(config: Config, prefix: String, beside: Beside) -> Arc<dyn Store> {
-    race::new(config, dialect(prefix, beside))
+pub(super) fn new(config: Config, prefix: String, beside: Extra) -> Arc<dyn Store> {
+    try_again::new(config, dialect(prefix, beside))
 }
 
 /// The layout, on whichever and however many servers it is.
-pub(super) fn dialect(prefix: String, beside: Beside) -> Dialect {
+pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
     let (capability, scripts): (&Capability, _) = match beside {
-        Beside::Nothing => (&CAPABILITY, &SCRIPTS),
-        Beside::Signal => (&SIGNALLING, &SIGNALLING_SCRIPTS),
-        Beside::Counter(_) => (&COUNTING, &COUNTING_SCRIPTS),
+        Extra::Nothing => (&CAPABILITY, &SCRIPTS),
+        Extra::Signal => (&SIGNALLING, &SIGNALLING_SCRIPTS),
+        Extra::Counter(_) => (&COUNTING, &COUNTING_SCRIPTS),
     };
     // A counter is counted in the script that takes the lock.
-    let quick: Option<race::Quick> = if matches!(beside, Beside::Counter(_)) { None } else { Some(quick) };
-    let counters = if let Beside::Counter(ending) = &beside { Some(ending.clone()) } else { None };
+    let quick: Option<try_again::Quick> = if matches!(beside, Extra::Counter(_)) { None } else { Some(quick) };
+    let counters = if let Extra::Counter(ending) = &beside { Some(ending.clone()) } else { None };
     let beside = move |key: &str| match &beside {
-        Beside::Nothing => Vec::new(),
-        Beside::Signal => vec![format!("{SIGNALS}{}", key.strip_prefix(SIGNALLED).unwrap_or(key))],
-        Beside::Counter(ending) => vec![format!("{key}{ending}")],
+        Extra::Nothing => Vec::new(),
+        Extra::Signal => vec![format!("{SIGNALS}{}", key.strip_prefix(SIGNALLED).unwrap_or(key))],
+        Extra::Counter(ending) => vec![format!("{key}{ending}")],
     };
     Dialect {
         capability,
@@ -129,7 +129,7 @@ fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
 /// How everybody takes the lock. It takes effect or finds somebody's key, and then says nothing of it.
 fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
     let mut command = redis::cmd("SET");
-    command.arg(key).arg(format!("{head}{said}")).arg("NX").arg("PX").arg(race::milliseconds(ttl));
+    command.arg(key).arg(format!("{head}{said}")).arg("NX").arg("PX").arg(try_again::milliseconds(ttl));
     command
 }
 
@@ -154,7 +154,7 @@ macro_rules! scripts {
             concat!(
                 $beside,
                 "\n",
-                include_str!("../race/count.lua"),
+                include_str!("../try_again/count.lua"),
                 include_str!("scripts/signal.lua"),
                 include_str!(concat!("scripts/", $file))
             ),

@@ -1,10 +1,10 @@
 //! The layout of Redisson's `RLock`: a hash under the name, with one field for who holds the lock. Who waits hears of a release on
-//! Redisson's channel. Its read-write lock is such a hash, too. `../race/NOTES.md` has the bytes, and says what excludes what.
+//! Redisson's channel. Its read-write lock is such a hash, too. `../try_again/NOTES.md` has the bytes, and says what excludes what.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::race::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
+use super::try_again::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
 use super::wire::{Config, Script};
 use crate::queue::Claim;
 use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
@@ -45,7 +45,7 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
         keys.extend(is_fenced.then(|| of(COUNTER, key)));
         keys
     };
-    race::new(
+    try_again::new(
         config,
         Dialect {
             capability: if is_fenced { &FENCED } else { &CAPABILITY },
@@ -116,7 +116,7 @@ macro_rules! script {
         Script::new(
             concat!("redisson/", $file),
             concat!(
-                include_str!("../race/count.lua"),
+                include_str!("../try_again/count.lua"),
                 include_str!("scripts/holder.lua"),
                 include_str!("scripts/shared.lua"),
                 include_str!(concat!("scripts/", $file))

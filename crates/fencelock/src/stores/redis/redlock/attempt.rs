@@ -13,7 +13,7 @@ use super::session::Locks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::try_again::Tried;
 use crate::store::{PlaceId, RequestId};
-use crate::stores::redis::race::dialect::{Dialect, call, milliseconds, plainly, tried};
+use crate::stores::redis::try_again::dialect::{Dialect, call, milliseconds, plainly, tried};
 use crate::stores::redis::wire::{Call, Connection};
 use crate::time::Moment;
 

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{Break, Contender, Expiry, Outline, Page, PlaceId, Queue, RequestId};
-use crate::stores::redis::race::dialect::{Dialect, Found, Marks, other_kind};
-use crate::stores::redis::race::show::{self, contender, no_records};
+use crate::stores::redis::try_again::dialect::{Dialect, Found, Marks, other_kind};
+use crate::stores::redis::try_again::inspect::{self, contender, no_records};
 
 /// One of those whose value is at some servers.
 struct Claimant {
@@ -138,7 +138,7 @@ pub(super) async fn names(servers: &Servers, dialect: &Arc<Dialect>, prefix: &st
         Box::pin(async move {
             let (mut all, mut cursor) = (BTreeSet::new(), "0".to_owned());
             loop {
-                let (names, next) = show::names(&connection, &dialect, &cursor, &prefix).await?;
+                let (names, next) = inspect::names(&connection, &dialect, &cursor, &prefix).await?;
                 all.extend(names);
                 let Some(next) = next else { return Ok(all) };
                 cursor = next;

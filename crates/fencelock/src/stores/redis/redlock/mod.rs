@@ -1,5 +1,5 @@
 //! Redlock: the layout `plain` at several servers that know nothing of each other. Who has the key at a majority of them has the lock. What
-//! goes wrong at a minority costs no lock. `../race/NOTES.md` has the rest.
+//! goes wrong at a minority costs no lock. `../try_again/NOTES.md` has the rest.
 
 mod attempt;
 mod inspect;
@@ -23,7 +23,7 @@ use self::servers::Servers;
 use self::session::{Locks, RedlockSession};
 use self::state::{ServerUser, SessionState};
 use super::plain;
-use super::race::{Dialect, Held, Marks, Ours, Reader, WAKE_BOUND};
+use super::try_again::{Dialect, Held, Marks, Ours, Reader, WAKE_BOUND};
 use super::wire::{Config, LinkUser, link};
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::try_again::Lines;
@@ -81,7 +81,7 @@ static CAPABILITY: Capability = Capability {
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let url::Said { servers, prefix, times } = url::read(url)?;
-        let plain = plain::dialect(prefix, plain::Beside::Nothing);
+        let plain = plain::dialect(prefix, plain::Extra::Nothing);
         let dialect = Arc::new(Dialect { capability: &CAPABILITY, marks: &MARKS, ..plain });
         let servers = servers.into_iter().map(Arc::new).collect();
         let store = Redlock { servers, dialect, times, newest: Mutex::default(), reader: Mutex::default() };

@@ -17,7 +17,7 @@ use crate::kit::try_again::{Begun, Tried, Try};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
-use crate::stores::redis::race::dialect::{other_kind, said};
+use crate::stores::redis::try_again::dialect::{other_kind, said};
 
 const ONLY_MUTEXES: &str =
     "Redlock knows mutexes only: readers, writers and permits need one server, redis://, with its default layout";

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::Lines;
 use crate::store::{Loss, Opening};
-use crate::stores::redis::race::dialect::Dialect;
+use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
 use crate::time::Moment;
 

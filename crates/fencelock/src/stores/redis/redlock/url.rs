@@ -42,10 +42,7 @@ pub(super) fn read(mut url: StoreUrl) -> Result<Said> {
         );
     }
     if number.is_multiple_of(2) {
-        tracing::warn!(
-            servers = number,
-            "one server less would do as well: as many of them may fail, and fewer are asked"
-        );
+        tracing::warn!(servers = number, "An even number of servers lets no more of them fail than one server less.");
     }
     Ok(Said { servers, prefix, times })
 }

@@ -18,7 +18,7 @@ pub(super) struct Traffic {
     /// Requests whose callers wait, or have not looked at the answer yet.
     waiting: AtomicUsize,
     /// Answers that callers looked at.
-    heard: AtomicUsize,
+    answered: AtomicUsize,
     ended: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Waiting<'a> {
 impl Waiting<'_> {
     /// The caller looks at its answer.
     pub(super) fn answered(self) {
-        self.0.heard.fetch_add(1, Ordering::Relaxed);
+        self.0.answered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn drive(
         std::future::pending::<()>().await;
     };
     // Told however it ends: also when the task is dropped.
-    let _told = Told { traffic: &traffic, user: &*user, number };
+    let _notice = EndNotice { traffic: &traffic, user: &*user, number };
     // The driver first: mostly it is what woke the task.
     tokio::select! {
         biased;
@@ -82,13 +82,13 @@ pub(super) async fn drive(
     }
 }
 
-struct Told<'a> {
+struct EndNotice<'a> {
     traffic: &'a Traffic,
     user: &'a dyn LinkUser,
     number: u64,
 }
 
-impl Drop for Told<'_> {
+impl Drop for EndNotice<'_> {
     fn drop(&mut self) {
         self.traffic.end();
         self.user.disconnected(self.number);
@@ -124,7 +124,7 @@ async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clo
         let is_waited_for = traffic.waiting.load(Ordering::Relaxed) > 0;
         is_waited_for.then_some(async move { wire.send_packed_command(&redis::cmd("PING")).await })
     };
-    unanswered(ping, || traffic.heard.load(Ordering::Relaxed), clock, patience).await;
+    unanswered(ping, || traffic.answered.load(Ordering::Relaxed), clock, patience).await;
 }
 
 #[cfg(test)]

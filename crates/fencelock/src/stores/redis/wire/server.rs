@@ -106,7 +106,10 @@ impl Server {
         let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") else { return Ok(()) };
         // A limit may be set later: nobody who holds a lock then is asked again.
         if self.memory_limit == 0 && !policy.starts_with("allkeys") {
-            tracing::warn!(policy, "a memory limit set later would make this server throw locks away");
+            tracing::warn!(
+                policy,
+                "With a memory limit, this server would evict locks. Set maxmemory-policy noeviction."
+            );
             return Ok(());
         }
         let message = "the server throws keys away when it is full, or would with a memory limit, and locks with them: set `maxmemory-policy noeviction`, or use another server for locks";

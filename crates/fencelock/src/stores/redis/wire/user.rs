@@ -40,7 +40,7 @@ pub(crate) trait LinkUser: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<Chores>>>;
 
     /// A message came on the connection of this number.
-    fn heard(&self, _connection: u64, _channel: &[u8], _message: &[u8]) {}
+    fn received(&self, _connection: u64, _channel: &[u8], _message: &[u8]) {}
 
     /// The connection of this number ended. Messages on their way to it are lost.
     fn disconnected(&self, _connection: u64) {}
@@ -73,7 +73,7 @@ impl Subscription {
         if push.kind == PushKind::Message
             && let [Value::BulkString(channel), Value::BulkString(message), ..] = push.data.as_slice()
         {
-            self.user.heard(self.connection, channel, message);
+            self.user.received(self.connection, channel, message);
         }
     }
 }

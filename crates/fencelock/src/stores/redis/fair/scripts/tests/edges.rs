@@ -4,7 +4,7 @@ use fencelock_testbed::redis::{Server, Settings};
 
 use super::super::*;
 use super::bed::{Bed, LONG};
-use crate::stores::redis::fair::refusal::{Refusal, refusal};
+use crate::stores::redis::fair::fault::{Refusal, refusal};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()

@@ -7,7 +7,7 @@ use fencelock_testbed::redis::{Server, Settings};
 use super::super::*;
 use super::bed::{Bed, LONG};
 use crate::kit::number::clock_number;
-use crate::stores::redis::fair::refusal::{Refusal, refusal};
+use crate::stores::redis::fair::fault::{Refusal, refusal};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()

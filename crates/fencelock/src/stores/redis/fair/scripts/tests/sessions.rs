@@ -2,8 +2,8 @@
 
 use super::super::*;
 use super::bed::{Bed, LONG};
+use crate::stores::redis::fair::fault::{Refusal, refusal};
 use crate::stores::redis::fair::layout::push_id;
-use crate::stores::redis::fair::refusal::{Refusal, refusal};
 
 fn name(name: &str) -> Name {
     Name::new(name).unwrap()

@@ -88,7 +88,7 @@ pub(crate) fn no_records<T>(error: Error) -> Result<Vec<T>> {
     if error.kind() != ErrorKind::Layout {
         return Err(error);
     }
-    tracing::warn!(%error, "records of breaks cannot be read");
+    tracing::warn!(%error, "Cannot read the records of breaks.");
     Ok(Vec::new())
 }
 

@@ -2,8 +2,8 @@
 //! them tries again until it has it. What one layout is besides that is a [`Dialect`]. `NOTES.md` beside this file has the rest.
 
 pub(super) mod dialect;
-mod member;
-pub(super) mod show;
+pub(super) mod inspect;
+mod session;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
-pub(super) use self::member::Reader;
-use self::member::{Asking, RaceUser};
+pub(super) use self::session::Reader;
+use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
 use crate::error::Result;
 pub(super) use crate::kit::try_again::WAKE_BOUND;
@@ -22,15 +22,15 @@ use crate::store::{Break, Capability, Opening, Page, Queue, SessionEvent, Store}
 
 /// The store on this server with this layout.
 pub(super) fn new(config: Config, dialect: Dialect) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(Race { config: Arc::new(config), dialect: Arc::new(dialect) }))
+    Arc::new(TryAgainStore::new(OneServer { config: Arc::new(config), dialect: Arc::new(dialect) }))
 }
 
-struct Race {
+struct OneServer {
     config: Arc<Config>,
     dialect: Arc<Dialect>,
 }
 
-impl fmt::Debug for Race {
+impl fmt::Debug for OneServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.config, f)
     }
@@ -45,7 +45,7 @@ impl Default for Cursor {
     }
 }
 
-impl Server for Race {
+impl Server for OneServer {
     type Asks = Asking;
     type Listed = Cursor;
 
@@ -61,7 +61,7 @@ impl Server for Race {
         let (dialect, trying) = (Arc::clone(&self.dialect), self.dialect.trying());
         let asking = Asking { dialect, opening: opening.clone(), restarts: RestartWatch::default() };
         let member = Member::new(asking, opening, trying, events);
-        let user = Arc::new(RaceUser(Arc::clone(&member))) as Arc<dyn LinkUser>;
+        let user = Arc::new(SessionUser(Arc::clone(&member))) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&member.opening));
         Ok((member, link))
     }
@@ -75,19 +75,19 @@ impl Server for Race {
     }
 
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        show::queue(connection, &self.dialect, name, page).await
+        inspect::queue(connection, &self.dialect, name, page).await
     }
 
     async fn names(&self, connection: &Connection, from: Cursor, prefix: &str) -> Result<(Vec<Name>, Option<Cursor>)> {
-        let (names, next) = show::names(connection, &self.dialect, &from.0, prefix).await?;
+        let (names, next) = inspect::names(connection, &self.dialect, &from.0, prefix).await?;
         Ok((names, next.map(Cursor)))
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
-        show::break_grant(connection, &self.dialect, order).await
+        inspect::break_grant(connection, &self.dialect, order).await
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        show::breaks(connection, &self.dialect, name).await
+        inspect::breaks(connection, &self.dialect, name).await
     }
 }

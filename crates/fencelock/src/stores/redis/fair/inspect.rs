@@ -99,7 +99,7 @@ pub(super) async fn names(
         for key in listed.foreign {
             tracing::warn!(
                 key,
-                "this key is of another type than a bucket of names: no lock in it can be had or listed until it is deleted"
+                "This key is not of the type that fencelock writes. Delete it: no lock in it can be taken or listed."
             );
         }
         part.from = Swept { bucket: part.from.bucket + listed.swept.bucket, ..listed.swept };
@@ -118,7 +118,7 @@ pub(super) async fn break_grant(connection: &Connection, layout: &Layout, order:
 
 pub(super) async fn breaks(connection: &Connection, layout: &Layout, name: &Name) -> Result<Vec<Break>> {
     let records = connection.command("breaks", &scripts::breaks(layout, name)).await?;
-    let redis::Value::Array(records) = records else { return Err(super::refusal::nonsense("breaks", &records)) };
+    let redis::Value::Array(records) = records else { return Err(super::fault::nonsense("breaks", &records)) };
     let text = |record| match record {
         redis::Value::BulkString(text) => Some(text),
         _ => None,

@@ -1,4 +1,4 @@
-//! What a race layout is: data. Its scripts are asked alike, and answer alike.
+//! What a layout without a queue is: data. Its scripts are asked alike, and answer alike.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct Dialect {
     pub(crate) quick: Option<Quick>,
     pub(crate) marks: &'static Marks,
     /// The keys that belong to a lock besides its own, which the scripts for that lock are given after it.
-    pub(crate) beside: Beside,
+    pub(crate) beside: OtherKeys,
     /// How the keys of counters end, where nothing else tells them from those of locks.
     pub(crate) counters: Option<String>,
     /// The channel on which releases of this key are told, where there is one. A session subscribes to those of the names that it waits
@@ -42,7 +42,7 @@ pub(crate) struct Dialect {
 pub(crate) type Quick = fn(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd;
 
 /// The other keys that belong to the lock under this key.
-pub(crate) type Beside = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+pub(crate) type OtherKeys = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
 /// The request and what it says of itself, of a fencelock.
 pub(crate) type Ours<'a> = Option<(RequestId, &'a [u8])>;

@@ -6,9 +6,9 @@ use futures_core::future::BoxFuture;
 use futures_util::future;
 use redis::{RedisError, Value};
 
+use super::fault;
 use super::janitor::{Janitor, clear_up};
 use super::layout::{Layout, VERSION};
-use super::refusal;
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
@@ -55,19 +55,19 @@ impl LinkUser for Reader {
                 return Err(unknown_layout(String::from_utf8_lossy(&found).into_owned()));
             }
             if server.is_replica() {
-                tracing::warn!(server = %connection.server_name(), "this is a replica: what it shows is as old as its copy");
+                tracing::warn!(server = %connection.server_name(), "This server is a replica. It shows locks as old as its copy.");
             }
             Ok(None)
         })
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
-        refusal::meaning(error)
+        fault::meaning(error)
     }
 }
 
 /// A session: what lives as long as it does, on whichever connection.
-pub(super) struct Member {
+pub(super) struct FairSession {
     pub(super) layout: Arc<Layout>,
     /// Drawn at random.
     pub(super) session: u64,
@@ -77,7 +77,7 @@ pub(super) struct Member {
     restarts: RestartWatch,
 }
 
-impl Member {
+impl FairSession {
     pub(super) fn new(layout: Arc<Layout>, session: u64, opening: Opening, hub: Hub) -> Self {
         Self {
             layout,
@@ -98,7 +98,7 @@ impl Member {
     fn end_if_restarted(&self, server: &Server, connection: &Connection) {
         let ago = self.opening.clock.now().since(self.hub.confirmed());
         let Some(loss) = self.restarts.met(server, ago).filter(|_| self.hub.epoch() != 0) else { return };
-        tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
+        tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
         self.hub.end(Over::Here, loss);
     }
 
@@ -135,7 +135,7 @@ impl Member {
         broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
-                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "a bucket of names was lost, and the locks in it");
+                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "The server lost a key of locks that were held. Their holders are told.");
                 self.hub.lost_bucket(*held, lost.born);
             }
         }
@@ -164,7 +164,7 @@ impl Member {
             Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.hub.forget(*id)),
             // The script went on with the other names.
             Err(error) if error.kind() == ErrorKind::Layout => {
-                tracing::warn!(%error, "places could not be given up");
+                tracing::warn!(%error, "Some locks of a session that closes cannot be released, because their keys are not whole.");
             }
             Err(error) => return Err(error),
         }
@@ -186,7 +186,7 @@ impl Member {
     }
 }
 
-impl Served for Member {
+impl Served for FairSession {
     type Dial = Dialler;
 
     fn hub(&self) -> &Arc<Hub> {
@@ -244,7 +244,7 @@ impl Served for Member {
     }
 }
 
-impl LinkUser for Member {
+impl LinkUser for FairSession {
     fn scripts(&self) -> Vec<&'static Script> {
         scripts::all().collect()
     }
@@ -266,7 +266,7 @@ impl LinkUser for Member {
         })
     }
 
-    fn heard(&self, connection: u64, _channel: &[u8], message: &[u8]) {
+    fn received(&self, connection: u64, _channel: &[u8], message: &[u8]) {
         self.hub.heard(connection, message);
     }
 
@@ -277,12 +277,12 @@ impl LinkUser for Member {
     /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
     fn demoted(&self) {
         if self.hub.end(Over::Here, Loss::Demoted) {
-            tracing::warn!(loss = %Loss::Demoted, "the session and its locks are lost");
+            tracing::warn!(loss = %Loss::Demoted, "The session and its locks are lost.");
         }
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
-        refusal::meaning(error)
+        fault::meaning(error)
     }
 }
 

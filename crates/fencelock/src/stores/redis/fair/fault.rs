@@ -49,7 +49,7 @@ pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error 
 #[cfg(test)]
 mod tests {
     use super::super::layout::Layout;
-    use super::super::member::Reader;
+    use super::super::session::Reader;
     use crate::stores::redis::wire::is_of_a_replica;
 
     #[test]

@@ -1,4 +1,4 @@
-//! A session of a race layout as the wire sees it, and how it asks.
+//! A session of a layout without a queue as the wire sees it, and how it asks.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use redis::{RedisError, Value};
 
 use super::dialect::{Dialect, said};
-use super::show;
+use super::inspect;
 use crate::error::Result;
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::{Asks, Lines, Member, Next, Tried, Try, Work};
@@ -93,7 +93,7 @@ impl Asks for Asking {
         place: &PlaceId,
         token: Option<FencingToken>,
     ) -> Result<Option<Arc<str>>> {
-        show::broken(connection, &self.dialect, place, token).await
+        inspect::broken(connection, &self.dialect, place, token).await
     }
 
     async fn hear(&self, connection: &Connection, lines: &Lines, work: &Work) {
@@ -108,7 +108,7 @@ impl Asks for Asking {
             }
             let subscribed = connection.subscribe(&channel).await;
             if let Err(error) = &subscribed {
-                tracing::warn!(%error, %name, "releases of this lock are not heard: it is tried now and then");
+                tracing::warn!(%error, %name, "Cannot subscribe to the channel of this lock. It is tried every 0.5 to 1.5 s instead.");
             }
             lines.hears(name, subscribed.is_ok(), clock.now());
         }))
@@ -117,9 +117,9 @@ impl Asks for Asking {
 }
 
 /// A session as the wire sees it.
-pub(super) struct RaceUser(pub(super) Arc<Member<Asking>>);
+pub(super) struct SessionUser(pub(super) Arc<Member<Asking>>);
 
-impl LinkUser for RaceUser {
+impl LinkUser for SessionUser {
     fn scripts(&self) -> Vec<&'static Script> {
         self.0.asks.dialect.scripts.all()
     }
@@ -139,7 +139,7 @@ impl LinkUser for RaceUser {
             let (confirmed, sent) = (self.0.confirmed(), self.0.opening.clock.now());
             let loss = self.0.asks.restarts.met(server, sent.since(confirmed));
             if let Some(loss) = loss.filter(|_| self.0.is_open()) {
-                tracing::warn!(server = %connection.server_name(), %loss, "the session and its locks are lost");
+                tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
                 self.0.lines.end(loss);
             }
             if !self.0.is_open() {
@@ -156,7 +156,7 @@ impl LinkUser for RaceUser {
         })
     }
 
-    fn heard(&self, _: u64, channel: &[u8], _: &[u8]) {
+    fn received(&self, _: u64, channel: &[u8], _: &[u8]) {
         self.0.lines.heard(channel);
     }
 
