@@ -13,6 +13,7 @@ use super::files::{READ_DIRECTORY, make_directory};
 use super::line::{KnownContender, KnownQueue};
 use super::lives::Left;
 use super::platform;
+use super::sweep::REMOVED;
 use super::ticket::{Key, Ticket};
 use super::turn::Turn;
 use super::watch::Rung;
@@ -25,9 +26,6 @@ pub(super) struct Bucket {
     index: u16,
     state: WakingLock<BucketState>,
 }
-
-/// How many tickets of dead sessions one try, or one look of a waiter, removes. The others are out of its way all the same.
-pub(super) const REAPED_AT_MOST: usize = 1000;
 
 /// The state, locked.
 pub(super) type Locked<'a> = waking_lock::Locked<'a, BucketState>;
@@ -188,7 +186,7 @@ impl BucketState {
         }
         let fd = Arc::new(directory.open_bucket(index)?);
         self.fd = Some(Arc::clone(&fd));
-        directory.count_descriptor(index);
+        directory.count_descriptor();
         Ok(fd)
     }
 
@@ -235,7 +233,7 @@ impl BucketState {
         if line.is_empty() {
             self.lines.remove(encoded);
         }
-        self.bury(directory, bucket, encoded, &dead, REAPED_AT_MOST);
+        self.bury(directory, bucket, encoded, &dead, REMOVED);
         Ok(gone.iter().any(Ticket::can_lighten))
     }
 

@@ -1,7 +1,8 @@
 //! An open lock directory, shared by all clients of it in this process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use rustix::fs::{FlockOperation, Stat};
@@ -49,8 +50,8 @@ pub(super) struct Directory {
     #[cfg(test)]
     pub(super) listings: std::sync::atomic::AtomicU64,
     buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
-    /// The buckets with an open descriptor, the longest open first.
-    open: Mutex<VecDeque<u16>>,
+    /// How many buckets have an open descriptor.
+    open: AtomicUsize,
 }
 
 impl Directory {
@@ -98,7 +99,7 @@ impl Directory {
             #[cfg(test)]
             listings: Default::default(),
             buckets: Mutex::default(),
-            open: Mutex::default(),
+            open: AtomicUsize::new(0),
         };
         Ok(directory)
     }
@@ -145,28 +146,23 @@ impl Directory {
     pub(super) fn opening<T>(&self, open: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
         match open() {
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.close_descriptors(0);
+                self.close_descriptors();
                 open()
             }
             opened => opened,
         }
     }
 
-    /// Notes that a bucket's descriptor was opened, and closes the oldest ones beyond the limit.
-    pub(super) fn count_descriptor(&self, index: u16) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push_back(index);
-        self.close_descriptors(OPEN_BUCKETS);
+    /// Notes that a bucket's descriptor was opened, and closes all that are not in use when there are too many.
+    pub(super) fn count_descriptor(&self) {
+        if self.open.fetch_add(1, Ordering::SeqCst) >= OPEN_BUCKETS {
+            self.close_descriptors();
+        }
     }
 
-    fn close_descriptors(&self, keep: usize) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in keep..open.len() {
-            let Some(index) = open.pop_front() else { return };
-            let bucket = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
-            if bucket.is_some_and(|bucket| !bucket.close_descriptor()) {
-                open.push_back(index);
-            }
-        }
+    fn close_descriptors(&self) {
+        let in_use = self.known_buckets().iter().filter(|bucket| !bucket.close_descriptor()).count();
+        self.open.store(in_use, Ordering::SeqCst);
     }
 
     /// The last number drawn in a bucket.

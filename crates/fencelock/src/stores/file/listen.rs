@@ -15,9 +15,6 @@ use crate::queue::Hear;
 use crate::queue::view::hears_behind;
 use crate::time::Moment;
 
-/// How many tickets of others one waiter watches before it watches the directory instead.
-const WATCHED: usize = 64;
-
 /// Somebody ahead whom this place listens to.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -74,29 +71,17 @@ impl FilePlace {
         let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
         self.unlisten_but(line, &wanted);
-        // A reader ahead looks at the store, and tells; the writer's end is heard of although nobody polls that reader.
-        let is_told =
-            self.ticket.claim.is_reader() && wanted.iter().any(|(ahead, local)| *local && ahead.claim.is_reader());
         let core = Arc::clone(&self.core);
         let mut again = Again::Told;
-        let others = wanted.iter().filter(|(_, local)| !local).count();
-        if others > WATCHED {
-            again = again.min(self.watch_directory(&core.directory));
-        }
         for &(ticket, local) in &wanted {
             if local {
-                let before = self.targets.len();
                 self.target(ticket, local);
                 if let Some(known) = line.get_mut(&ticket) {
-                    known.tell(&self.bell, self.targets.len() > before);
+                    known.tell(&self.bell);
                 }
                 continue;
             }
-            if is_told && !self.is_rung && !self.is_repair && self.hears_of(ticket) {
-                continue;
-            }
-            let watched = (others <= WATCHED).then_some(interest);
-            match self.listen_to(&core.directory, ticket, watched)? {
+            match self.listen_to(&core.directory, ticket, interest)? {
                 Heard::There(when) => again = again.min(when),
                 Heard::Gone => {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
@@ -113,8 +98,7 @@ impl FilePlace {
                 dead @ Heard::Dead(_) => return Ok(dead),
             }
         }
-        let is_told = is_told && again != Again::Linger;
-        Ok(Heard::There(if is_told { Again::Told } else { again }))
+        Ok(Heard::There(again))
     }
 
     /// Whether the session of `ticket` said that it held everything before it went, so that nobody need be looked for who was
@@ -127,14 +111,6 @@ impl FilePlace {
         self.targets.iter().any(said)
     }
 
-    /// Whether the kernel tells of the end of that place and of its session.
-    fn hears_of(&self, ticket: Ticket) -> bool {
-        let hears = |target: &Target| {
-            target.session.is_some() && target.departure.as_ref().is_some_and(|news| !news.is_blind())
-        };
-        self.targets.iter().any(|target| target.ticket == ticket && hears(target))
-    }
-
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
             // A mutex has one.
@@ -145,13 +121,8 @@ impl FilePlace {
         &mut self.targets[at]
     }
 
-    /// Listens to a place of another process, and watches it if there is an interest.
-    fn listen_to(
-        &mut self,
-        directory: &Directory,
-        ticket: Ticket,
-        interest: Option<Interest>,
-    ) -> rustix::io::Result<Heard> {
+    /// Listens to a place of another process.
+    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, interest: Interest) -> rustix::io::Result<Heard> {
         let path = self.path(&ticket);
         // The first time it is most likely there, and a watch tells; later it is most likely gone.
         let mut certain = self.looks > 1;
@@ -160,7 +131,7 @@ impl FilePlace {
         }
         let mut again = Again::Repair;
         let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(News::is_blind);
-        if let Some(interest) = interest.filter(|_| is_unwatched) {
+        if is_unwatched {
             // Of those with a whole claim one waits for each place, so one letter tells of it.
             let is_whole = self.ticket.claim.is_whole();
             let asked = is_whole.then(|| self.core.mail.ask(directory, ticket.key, &self.bell)).flatten();
@@ -210,17 +181,6 @@ impl FilePlace {
         Ok(Some(again))
     }
 
-    fn watch_directory(&mut self, directory: &Directory) -> Again {
-        if self.crowd.as_ref().is_none_or(|crowd| crowd.is_blind()) {
-            let path = format!("{}/{}", directory.path, Directory::bucket_path(self.bucket.index()));
-            self.crowd = match watch(&path, Interest::AnyDeletion, &self.bell) {
-                Watching::On(subscription) => Some(Box::new(subscription)),
-                Watching::Gone | Watching::Blind => None,
-            };
-        }
-        if self.crowd.is_some() { Again::Repair } else { Again::Poll }
-    }
-
     /// Stops listening to everybody but those `wanted`.
     pub(super) fn unlisten_but(&mut self, line: &mut KnownQueue, wanted: &[(Ticket, bool)]) {
         let bell = &self.bell;
@@ -237,16 +197,8 @@ impl FilePlace {
 /// Whom to listen to, whether they are of this process, and for what.
 ///
 /// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
-fn wanted(line: &mut KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
+fn wanted(line: &KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &KnownContender| (known.ticket, known.local);
-    // Of thousands of readers the first one of this process looks at the store now and then. The others hear of the writer as well,
-    // for nobody may poll the reader ahead of them.
-    if mine.claim.is_reader()
-        && let Some(reader) = line.our_reader_ahead(mine.key)
-    {
-        let writer = line.writer_ahead(mine.key).map(|known| as_wanted(known));
-        return ([Some((reader, true)), writer].into_iter().flatten().collect(), Interest::Departure);
-    }
     let mut ahead = line.ahead(mine.key);
     let claims = ahead.clone().map(|known| known.ticket.claim);
     let mut at = |at| ahead.nth(at).map(as_wanted).into_iter().collect();
@@ -274,25 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_half_made_downgrade_a_reader_listens_to_the_heavier_ticket_as_well() {
+    fn behind_a_half_made_downgrade_a_reader_listens_to_the_heavier_ticket() {
         let (heavy, light, mine) = (ticket(1, Claim::WRITER), ticket(1, Claim::READER), ticket(2, Claim::READER));
-        let mut line = line(&[heavy, light, mine]);
-        assert_eq!(wanted(&mut line, &mine).0, [(light, true), (heavy, true)]);
-    }
-
-    #[test]
-    fn a_reader_listens_to_the_nearest_writer_whoever_was_looked_for_before() {
-        let writers = [1, 4, 7].map(|seq| ticket(seq, Claim::WRITER));
-        let readers = [2, 3, 5, 6, 8, 9].map(|seq| ticket(seq, Claim::READER));
-        let mut line = line(&[&writers[..], &readers[..]].concat());
-        for turn in [[0, 1, 2, 3, 4, 5], [5, 3, 1, 4, 2, 0], [2, 0, 5, 1, 3, 4]] {
-            for at in turn {
-                let (writer, before) = (writers[at / 2], (at % 2 == 1).then(|| (readers[at - 1], true)));
-                let expected: Vec<_> = before.into_iter().chain([(writer, true)]).collect();
-                assert_eq!(wanted(&mut line, &readers[at]).0, expected);
-            }
-        }
-        assert!(line.depart(&writers[2], &mut Vec::new()));
-        assert_eq!(wanted(&mut line, &readers[5]).0, [(readers[4], true), (writers[1], true)]);
+        let line = line(&[heavy, light, mine]);
+        assert_eq!(wanted(&line, &mine).0, [(heavy, true)]);
     }
 }

@@ -11,7 +11,7 @@ use futures_core::future::BoxFuture;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, BucketState, Locked, REAPED_AT_MOST};
+use super::bucket::{Bucket, BucketState, Locked};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
@@ -20,8 +20,8 @@ use super::line::{KnownContender, KnownQueue};
 use super::listen::{Again, Heard, Target};
 use super::platform;
 use super::session::Core;
+use super::sweep::{REMOVED, STEP};
 use super::ticket::{EncodedName, Ticket};
-use super::watch::Subscription;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
 use crate::kit::own_places::not_there;
@@ -40,9 +40,6 @@ const POLL: Duration = super::gait::PER_PLACE;
 /// looked at again after this pause, which doubles.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// How many that are gone or dead one look passes over before others go on.
-const MET_AT_MOST: usize = 64;
-
 /// A place of this process.
 #[derive(Debug)]
 pub(super) struct FilePlace {
@@ -56,8 +53,6 @@ pub(super) struct FilePlace {
     /// Made when the first wait begins: most places never wait.
     pub(super) bell: LazyLock<Arc<Bell>>,
     pub(super) targets: Vec<Target>,
-    /// Watches the whole directory of the bucket.
-    pub(super) crowd: Option<Box<Subscription>>,
     linger: Duration,
     /// How it looks while no event will come. Made when it does: most places never wait.
     pub(super) gait: Option<Box<Gait>>,
@@ -65,8 +60,6 @@ pub(super) struct FilePlace {
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
     pub(super) is_repair: bool,
-    /// Whether it looks because something rang.
-    pub(super) is_rung: bool,
 }
 
 impl FilePlace {
@@ -88,12 +81,10 @@ impl FilePlace {
             standing,
             bell: LazyLock::new(Bell::new),
             targets: Vec::new(),
-            crowd: None,
             linger: LINGER,
             gait: None,
             looks: 0,
             is_repair: false,
-            is_rung: false,
         }
     }
 
@@ -115,8 +106,8 @@ impl FilePlace {
         if self.looks > 1 && self.needs_listing() {
             state.refresh(&self.core.directory, &bucket, &self.encoded)?;
         }
-        let mut room = REAPED_AT_MOST;
-        for _ in 0..MET_AT_MOST {
+        let mut room = REMOVED;
+        for _ in 0..STEP {
             let admission = match state.line(&self.encoded) {
                 Some(line) if line.has(&self.ticket) => line.judge(self.ticket.key, self.ticket.claim),
                 _ => {
@@ -152,8 +143,7 @@ impl FilePlace {
 
     fn pause(&mut self, again: Again, line: Option<&mut KnownQueue>) -> Duration {
         // Without a watch on the ticket its departure is polled for, whatever its session does.
-        let blind =
-            self.crowd.is_none() && self.targets.iter().any(|target| !target.local && target.departure.is_none());
+        let blind = self.targets.iter().any(|target| !target.local && target.departure.is_none());
         match again {
             Again::Told => TOLD,
             Again::Repair => REPAIR,
@@ -188,7 +178,6 @@ impl FilePlace {
             self.unlisten_but(line, &[]);
         }
         self.targets = Vec::new();
-        self.crowd = None;
     }
 
     /// Marks the ticket as granted, which also proves that it is still there.
@@ -265,7 +254,7 @@ impl FilePlace {
             }
             state.depart(&self.encoded, &ticket);
             // A lightening that stopped half way left two tickets.
-            match state.line(&self.encoded).and_then(|line| line.find(ticket.key.session, ticket.key.number)) {
+            match state.line(&self.encoded).and_then(|line| line.lightest(ticket.key)) {
                 Some(other) => ticket = other,
                 None => break,
             }
@@ -292,7 +281,7 @@ impl Place for FilePlace {
                 if !matches!(self.standing, Standing::Waiting(_)) {
                     return Ok(self.standing);
                 }
-                self.is_rung = self.bell.take();
+                self.bell.take();
                 let pause = self.look().map_err(|errno| self.failed("wait", errno))?;
                 let now = self.core.clock.now();
                 if matches!(self.standing, Standing::Lost(_)) {

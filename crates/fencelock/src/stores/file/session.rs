@@ -19,7 +19,7 @@ use super::layout::SESSIONS;
 use super::lives::session_name;
 use super::mail::Mailbox;
 use super::platform::Interest;
-use super::renewal::{self, Seen};
+use super::renewal;
 use super::ticket::EncodedName;
 use super::watch::{Subscription, Watching, watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,8 +53,6 @@ pub(super) struct Core {
     pub(super) looks: std::sync::atomic::AtomicU64,
     bell: Arc<Bell>,
     pub(super) mail: Arc<Mailbox>,
-    /// What the last renewal saw of the places.
-    pub(super) seen: Mutex<Seen>,
 }
 
 /// The handle that the engine has.
@@ -92,7 +90,6 @@ impl Core {
             looks: Default::default(),
             bell: Bell::new(),
             mail: Mailbox::open(&directory, id),
-            seen: Mutex::default(),
             directory,
         }))
     }

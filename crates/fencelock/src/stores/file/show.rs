@@ -15,17 +15,13 @@ use super::layout::COUNTERS;
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::process;
+use super::sweep::{REMOVED, STEP};
 use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
-
-/// How many tickets of the dead are removed by one call that only looks.
-const REMOVED_AT_MOST: usize = 1000;
-/// How many buckets are listed before others go on, and in one portion of names.
-const AT_ONCE: usize = 64;
 
 /// Which sessions are alive, and whose they are, asked once each.
 #[derive(Default)]
@@ -41,7 +37,7 @@ impl Roll {
         let session = ticket.key.session;
         let is_alive = || directory.lives.is_own(session) || directory.is_alive(session).unwrap_or(true);
         let alive = *self.alive.entry(session).or_insert_with(is_alive);
-        if !alive && self.removed < REMOVED_AT_MOST {
+        if !alive && self.removed < REMOVED {
             self.removed += 1;
             // A ticket that cannot be removed is dead all the same.
             let _ = directory.remove(path);
@@ -87,7 +83,7 @@ impl NameList {
             return self.failure.filter(|_| !self.is_read).map_or(Ok(None), Err);
         }
         let mut names = Vec::new();
-        for bucket in buckets.split_off(buckets.len().saturating_sub(AT_ONCE)) {
+        for bucket in buckets.split_off(buckets.len().saturating_sub(STEP)) {
             match directory.list_names(bucket, &mut self.roll, prefix) {
                 Ok(found) => {
                     self.is_read = true;

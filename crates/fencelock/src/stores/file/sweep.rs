@@ -27,23 +27,10 @@ const ABANDONED: Duration = Duration::from_secs(60);
 /// thousands.
 const SEARCHES: Duration = Duration::from_secs(60);
 
-/// How much is done in one go.
-#[derive(Debug, Clone, Copy)]
-struct Effort {
-    /// Sessions that are tested.
-    sessions: usize,
-    /// Buckets that are listed.
-    buckets: usize,
-    /// Tickets that are removed at most.
-    tickets: usize,
-}
-
-impl Effort {
-    /// At an opening: some ten milliseconds.
-    const OPENING: Self = Self { sessions: 64, buckets: bucket::BUCKETS as usize, tickets: 1000 };
-    /// With a renewal: about a millisecond.
-    const RENEWAL: Self = Self { sessions: 16, buckets: 64, tickets: 100 };
-}
+/// How much is looked at before others go on: places, sessions, buckets, or contenders that are gone.
+pub(super) const STEP: usize = 64;
+/// How many tickets of dead sessions one step removes: some milliseconds. The others are out of everybody's way all the same.
+pub(super) const REMOVED: usize = 1000;
 
 /// How far this process has come.
 #[derive(Debug, Default)]
@@ -63,7 +50,7 @@ impl Directory {
     /// Cleans up before a session is opened. What cannot be cleaned up stays: in a directory that others use, one file of
     /// somebody else's must not keep everybody from opening it.
     pub(super) fn sweep(&self) {
-        let _ = self.tidy_up(Effort::OPENING);
+        let _ = self.tidy_up(usize::from(bucket::BUCKETS));
         let _ = self.sweep_half_made_sessions();
         let _ = sweep_temporary(&self.root.fd);
         let buckets = rustix::fs::openat(&self.root.fd, BUCKETS, READ_DIRECTORY, Mode::empty());
@@ -80,25 +67,25 @@ impl Directory {
             janitor.search_at = Some(now.after(SEARCHES));
         }
         drop(janitor);
-        let _ = self.tidy_up(Effort::RENEWAL);
+        let _ = self.tidy_up(STEP);
     }
 
-    /// Removes dead sessions, so far as `effort` reaches: first their tickets, then their files, so that no crash in
+    /// Removes dead sessions, listing so many buckets at most: first their tickets, then their files, so that no crash in
     /// between leaves a ticket whose session nobody finds.
-    fn tidy_up(&self, effort: Effort) -> rustix::io::Result<()> {
+    fn tidy_up(&self, most: usize) -> rustix::io::Result<()> {
         let mut janitor = self.janitor();
         if janitor.dead.is_empty() {
-            self.find_dead(&mut janitor, effort.sessions)?;
+            self.find_dead(&mut janitor)?;
         }
         if janitor.dead.is_empty() {
             return Ok(());
         }
         let mut buckets = self.buckets_on_disk()?;
         buckets.retain(|bucket| *bucket >= janitor.next_bucket);
-        let mut room = effort.tickets;
+        let mut room = REMOVED;
         for (listed, bucket) in buckets.into_iter().enumerate() {
             janitor.next_bucket = bucket;
-            if listed == effort.buckets {
+            if listed == most {
                 return Ok(());
             }
             self.sweep_bucket(bucket, &mut janitor, &mut room);
@@ -121,9 +108,9 @@ impl Directory {
         self.janitor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tests the next sessions of others, up to `count` of them. It begins anywhere, so that those who open the directory
+    /// Tests some more sessions of others. It begins anywhere, so that those who open the directory
     /// at the same time do not all test the same ones.
-    fn find_dead(&self, janitor: &mut Janitor, count: usize) -> rustix::io::Result<()> {
+    fn find_dead(&self, janitor: &mut Janitor) -> rustix::io::Result<()> {
         let mut sessions = Vec::new();
         // A mailbox whose session file is gone is a dead session's as well.
         platform::list(&self.root.sessions, |name| sessions.extend(session_of_file(name)))?;
@@ -133,7 +120,7 @@ impl Directory {
         let tested = janitor.tested.unwrap_or(self.whose);
         let first = sessions.partition_point(|session| *session <= tested);
         sessions.rotate_left(first);
-        for session in sessions.into_iter().take(count) {
+        for session in sessions.into_iter().take(STEP) {
             janitor.tested = Some(session);
             if !self.is_alive(session).unwrap_or(true) {
                 janitor.dead.insert(session);

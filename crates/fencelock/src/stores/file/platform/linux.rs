@@ -120,7 +120,6 @@ impl Notifier {
             Interest::GrantOrDeparture => Flags::DELETE_SELF | Flags::MODIFY,
             Interest::SessionEnd => Flags::CLOSE_WRITE | Flags::DELETE_SELF,
             Interest::Touch => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MOVE_SELF,
-            Interest::AnyDeletion => Flags::DELETE | Flags::DELETE_SELF,
         };
         inotify::add_watch(self.0.as_fd(), path, flags | Flags::DONT_FOLLOW | Flags::MASK_ADD)
     }

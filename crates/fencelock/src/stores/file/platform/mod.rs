@@ -33,8 +33,6 @@ pub(super) enum Interest {
     SessionEnd,
     /// The own session file: that it was deleted or touched.
     Touch,
-    /// A directory: any deletion in it.
-    AnyDeletion,
 }
 
 /// One event.

@@ -135,7 +135,7 @@ async fn removed_step_by_step(name: impl Fn(usize) -> String) {
     while sessions(&directory) > 1 {
         client.session.renew(&[]).await.unwrap();
         let now = tickets(&directory);
-        assert!(left - now < 500, "a renewal removed {} of them", left - now);
+        assert!(left - now <= 1000, "a renewal removed {} of them", left - now);
         (left, renewals) = (now, renewals + 1);
         assert!(renewals < 100, "{left} are left");
     }
@@ -268,7 +268,8 @@ async fn who_joins_behind_a_waiter_of_its_own_process_lists_nothing_however_many
 
 #[tokio::test]
 async fn of_the_waiters_of_one_process_one_looks_at_the_store_however_many_wait() {
-    for (theirs, ours) in kinds() {
+    // Of readers each looks at the writer.
+    for (theirs, ours) in kinds().into_iter().filter(|(_, ours)| !ours.is_reader()) {
         let directory = directory();
         let (near, far) = (store(&directory), store(&directory));
         let (mut holding, mut waiting) = (Client::on(&near), Client::on(&far));

@@ -1,25 +1,12 @@
-//! What renewals look at: few things while nothing changes, and all that may have changed.
+//! What renewals find gone, and what the removal of a directory's parts does to who is in it.
 
 use super::super::ticket::{EncodedName, base32};
 use super::*;
 
-/// A client whose wall clock is ahead of the file system's by so many seconds.
-fn client_ahead(store: &FileStore, seconds: i64) -> Client {
-    let clock = SteppedClock::default();
-    clock.seconds.store(seconds, Ordering::SeqCst);
-    Client::with_clock(store, Arc::new(clock))
-}
-
-fn looked_for(store: &FileStore) -> u64 {
-    store.directory().tickets_looked_for.load(Ordering::SeqCst)
-}
-
-/// How many tickets a renewal looked for, and how many places it found gone.
-async fn renewal(store: &FileStore, client: &Client, places: &[Box<dyn Place>]) -> (u64, usize) {
-    let before = looked_for(store);
+/// How many places a renewal found gone.
+async fn renewal(client: &Client, places: &[Box<dyn Place>]) -> usize {
     let places: Vec<_> = places.iter().map(|place| place.id()).collect();
-    let renewal = client.session.renew(&places).await.unwrap();
-    (looked_for(store) - before, renewal.gone.len())
+    client.session.renew(&places).await.unwrap().gone.len()
 }
 
 pub(super) fn remove_ticket(directory: &TempDir, client: &Client, place: &dyn Place) {
@@ -33,48 +20,16 @@ pub(super) fn remove_ticket(directory: &TempDir, client: &Client, place: &dyn Pl
 }
 
 #[tokio::test]
-async fn a_renewal_looks_for_no_ticket_in_a_bucket_that_has_stayed_as_it_was() {
-    let directory = directory();
-    let store = store(&directory);
-    let mut client = client_ahead(&store, 60);
-    let mut places = Vec::new();
-    for _ in 0..100 {
-        places.push(client.enter("job", Claim::MUTEX).await);
-        places.push(client.enter(&format!("other/{}", places.len()), Claim::MUTEX).await);
-    }
-    assert_eq!(renewal(&store, &client, &places).await, (200, 0));
-    assert_eq!(renewal(&store, &client, &places).await, (0, 0));
-    places.push(client.enter("job", Claim::MUTEX).await);
-    let (looked, gone) = renewal(&store, &client, &places).await;
-    assert!((101..201).contains(&looked) && gone == 0, "it looked for {looked}");
-    assert_eq!(renewal(&store, &client, &places).await, (0, 0));
-    remove_ticket(&directory, &client, &*places[0]);
-    assert_eq!(renewal(&store, &client, &places).await.1, 1);
-}
-
-#[tokio::test]
-async fn a_renewal_looks_for_all_tickets_while_a_change_may_hide_in_the_steps_of_the_clock() {
-    let directory = directory();
-    let store = store(&directory);
-    // The last change lies in the future: the clock was set back since.
-    let mut client = client_ahead(&store, -3600);
-    let places = [client.enter("job", Claim::MUTEX).await, client.enter("job", Claim::MUTEX).await];
-    for _ in 0..3 {
-        assert_eq!(renewal(&store, &client, &places).await, (2, 0));
-    }
-}
-
-#[tokio::test]
 async fn a_ticket_that_went_before_its_first_renewal_is_missed_by_that() {
     let directory = directory();
     let store = store(&directory);
-    let mut client = client_ahead(&store, 60);
+    let mut client = Client::on(&store);
     let places = [client.enter("job", Claim::MUTEX).await, client.enter("job", Claim::MUTEX).await];
     remove_ticket(&directory, &client, &*places[1]);
     for _ in 0..2 {
-        assert_eq!(renewal(&store, &client, &places[..1]).await.1, 0);
+        assert_eq!(renewal(&client, &places[..1]).await, 0);
     }
-    assert_eq!(renewal(&store, &client, &places).await.1, 1);
+    assert_eq!(renewal(&client, &places).await, 1);
 }
 
 #[tokio::test]
