@@ -15,7 +15,6 @@ use super::lives::Left;
 use super::platform;
 use super::sweep::REMOVED;
 use super::ticket::{Key, Ticket};
-use super::turn::Turn;
 use super::watch::Rung;
 use crate::kit::waking_lock::{self, WakingLock};
 use crate::queue::Claim;
@@ -37,7 +36,6 @@ pub(super) struct BucketState {
     /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
     seen: Option<u64>,
     lines: HashMap<Arc<str>, KnownQueue>,
-    pub(super) turn: Turn,
     /// Rung once the state is unlocked.
     rung: Rung,
 }

@@ -36,8 +36,6 @@ pub(super) struct Directory {
     process: u32,
     pub(super) ceiling: Ceiling,
     pub(super) lives: Lives,
-    /// Stands for this process in the marks of those who wait for a short lock.
-    pub(super) whose: u64,
     pub(super) janitor: Mutex<Janitor>,
     /// Of how many tickets more than the name was read.
     #[cfg(test)]
@@ -88,7 +86,6 @@ impl Directory {
             process: std::process::id(),
             ceiling: Ceiling::new(boot),
             lives: Lives::default(),
-            whose: getrandom::u64().unwrap_or_else(|_| std::process::id().into()),
             janitor: Mutex::default(),
             #[cfg(test)]
             contents_read: Default::default(),

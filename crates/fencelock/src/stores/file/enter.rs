@@ -39,17 +39,14 @@ const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 /// How long to go on trying for a short lock of another process.
 pub(super) struct Patience<'a> {
     core: &'a Core,
-    bucket: u16,
     until: Moment,
     tries: u32,
     sleep: Duration,
-    marked: bool,
 }
 
 impl<'a> Patience<'a> {
-    pub(super) fn new(core: &'a Core, bucket: u16) -> Self {
-        let until = core.clock.now().after(core.request_deadline);
-        Self { core, bucket, until, tries: 0, sleep: SLEEPS.0, marked: false }
+    pub(super) fn new(core: &'a Core) -> Self {
+        Self { core, until: core.clock.now().after(core.request_deadline), tries: 0, sleep: SLEEPS.0 }
     }
 
     /// Waits a little; `false` when it is time to give up.
@@ -63,24 +60,9 @@ impl<'a> Patience<'a> {
         if now >= self.until {
             return false;
         }
-        self.core.directory.want(self.bucket, self.core.clock.wall());
-        self.marked = true;
         self.core.clock.sleep_until(now.after(self.sleep).min(self.until)).await;
         self.sleep = (self.sleep * 3 / 2).min(SLEEPS.1);
         true
-    }
-
-    /// Leaves the lock to others for a moment. That ends by itself, so it is no reason to give up.
-    async fn gives_way(&self) {
-        self.core.clock.sleep_until(self.core.clock.now().after(SLEEPS.0)).await;
-    }
-}
-
-impl Drop for Patience<'_> {
-    fn drop(&mut self) {
-        if self.marked {
-            self.core.directory.want_no_more(self.bucket);
-        }
     }
 }
 
@@ -89,8 +71,6 @@ enum Step {
     Entered(Entered),
     /// Another process is inside the lock of the bucket.
     BucketBusy,
-    /// This process had the lock for a while, and another one waits for it.
-    GivesWay,
     /// Another process is moving the ceiling.
     CeilingBusy,
     /// It would take longer than a caller may be held up. Nothing was done.
@@ -126,7 +106,7 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
     let request = Request { core, entry, slot: &slot, bucket: &bucket, at_once: true };
     match request.step(&mut *bucket.lock_now()?) {
         Ok(Step::Entered(entered)) => Some(Ok(entered)),
-        Ok(Step::BucketBusy | Step::GivesWay | Step::CeilingBusy | Step::TakesLonger) => None,
+        Ok(Step::BucketBusy | Step::CeilingBusy | Step::TakesLonger) => None,
         // The bucket's directory is gone: somebody has to make it anew.
         Err(Stop::Errno(Errno::NOENT)) => None,
         Err(Stop::Errno(errno)) => Some(Err(fault("enter", request.path(), errno))),
@@ -139,16 +119,12 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     let bucket = core.directory.bucket(slot.bucket);
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };
     core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
-    let mut patience = Patience::new(core, slot.bucket);
+    let mut patience = Patience::new(core);
     let mut renewed = false;
     loop {
         let busy = match request.attempt() {
             Ok(Step::Entered(entered)) => return Ok(entered),
-            Ok(Step::GivesWay | Step::TakesLonger) => {
-                patience.gives_way().await;
-                continue;
-            }
-            Ok(Step::BucketBusy) => super::directory::Directory::bucket_path(slot.bucket),
+            Ok(Step::BucketBusy | Step::TakesLonger) => super::directory::Directory::bucket_path(slot.bucket),
             Ok(Step::CeilingBusy) => SESSIONS.to_owned(),
             // Somebody removed the bucket's directory under our descriptor: make it anew, once.
             Err(Stop::Errno(Errno::NOENT)) if !renewed => {
@@ -206,19 +182,11 @@ impl Request<'_> {
         if core.is_withdrawn(self.entry.id.number) {
             return Err(Error::new(ErrorKind::Closed, "enter", "the request was withdrawn").into());
         }
-        let (index, now) = (self.bucket.index(), core.clock.now());
-        let is_wanted = || core.directory.is_wanted(index, core.clock.wall());
-        if state.turn.gives_way(now, is_wanted) {
-            return Ok(Step::GivesWay);
-        }
         let Some(lock) = self.bucket.try_lock(&core.directory, state)? else {
             return Ok(Step::BucketBusy);
         };
-        let last = core.directory.last_number(index)?;
+        let last = core.directory.last_number(self.bucket.index())?;
         let alone = state.is_complete(last);
-        if state.turn.is_over(now, is_wanted) {
-            return Ok(Step::GivesWay);
-        }
         let mut fresh = false;
         if !alone {
             if self.at_once && !is_short(lock.fd())? {

@@ -30,7 +30,6 @@ mod sweep;
 mod tests;
 mod ticket;
 mod trust;
-mod turn;
 mod watch;
 
 use std::path::Path;

@@ -312,7 +312,7 @@ impl Place for FilePlace {
                 return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
             }
             let core = Arc::clone(&self.core);
-            let mut patience = Patience::new(&core, self.bucket.index());
+            let mut patience = Patience::new(&core);
             let lighter = Ticket { key: self.ticket.key, claim };
             while !self.try_lighten(lighter).map_err(|errno| self.not_lightened(errno))? {
                 if !patience.lasts().await {

@@ -117,7 +117,7 @@ impl Directory {
         sessions.retain(|session| !self.lives.is_own(*session));
         sessions.sort_unstable();
         sessions.dedup();
-        let tested = janitor.tested.unwrap_or(self.whose);
+        let tested = janitor.tested.unwrap_or_else(|| getrandom::u64().unwrap_or_default());
         let first = sessions.partition_point(|session| *session <= tested);
         sessions.rotate_left(first);
         for session in sessions.into_iter().take(STEP) {

@@ -167,28 +167,6 @@ async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_short_lock_says_so_and_takes_it_back() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let (mut client, bucket) = (Client::on(&near), EncodedName::of(&job()).bucket);
-    client.enter("job", Claim::MUTEX).await.leave().await.unwrap();
-    let is_wanted = |store: &FileStore| store.directory().is_wanted(bucket, SystemTime::now());
-    let inside = std::fs::File::open(directory.path().join(Directory::bucket_path(bucket))).unwrap();
-    inside.lock().unwrap();
-    let entry = client.entry("job", Claim::MUTEX, true);
-    let mut entering = client.session.enter(entry);
-    let wanted = std::future::poll_fn(|context| {
-        assert!(entering.as_mut().poll(context).is_pending());
-        if is_wanted(&far) { Poll::Ready(()) } else { Poll::Pending }
-    });
-    wanted.await;
-    assert!(!is_wanted(&near), "it waits itself");
-    inside.unlock().unwrap();
-    token(&*place(entering.await.unwrap()));
-    assert!(!is_wanted(&far));
-}
-
-#[tokio::test]
 async fn a_try_that_meets_a_dead_crowd_gets_the_lock_and_removes_a_bounded_number() {
     let directory = directory();
     let stores = [store(&directory), store(&directory), store(&directory)];
