@@ -14,7 +14,7 @@ use super::directory::Directory;
 use super::fault::fault;
 use super::files::{make_file, open_file, write_all};
 use super::lives::session_name;
-use super::ticket::{EncodedName, Key, Ticket};
+use super::ticket::{EncodedName, Ticket};
 use crate::error::Result;
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
@@ -85,16 +85,7 @@ impl Directory {
         let times = Timestamps { last_access: now, last_modification: now };
         let session = session_name(ticket.key.session);
         let _ = rustix::fs::utimensat(&self.root.sessions, session.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
-        self.tell_who_is_behind(&slot, ticket.key);
         Ok(true)
-    }
-
-    /// Tells the next one in the queue that the place `key` is gone: its holder may be stopped, and tells nobody.
-    fn tell_who_is_behind(&self, slot: &EncodedName, key: Key) {
-        let Ok((line, ..)) = self.read_line(slot) else { return };
-        if let Some(next) = line.iter().map(|known| known.ticket.key).find(|next| *next > key) {
-            self.tell_gone(next.session, key);
-        }
     }
 
     /// The ticket of that place with that token, if it is there and granted.

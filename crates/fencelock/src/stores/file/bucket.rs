@@ -14,7 +14,7 @@ use super::line::{KnownContender, KnownQueue};
 use super::lives::Left;
 use super::platform;
 use super::sweep::REMOVED;
-use super::ticket::{Key, Ticket};
+use super::ticket::Ticket;
 use super::watch::Rung;
 use crate::kit::waking_lock::{self, WakingLock};
 use crate::queue::Claim;
@@ -136,15 +136,6 @@ impl BucketState {
             if line.is_empty() {
                 self.lines.remove(encoded);
             }
-        }
-    }
-
-    /// Removes what other processes have ahead of `key`, and tells its waiters.
-    pub(super) fn depart_ahead(&mut self, encoded: &str, key: Key) {
-        let Some(line) = self.lines.get_mut(encoded) else { return };
-        line.depart_ahead(key, &mut self.rung);
-        if line.is_empty() {
-            self.lines.remove(encoded);
         }
     }
 
@@ -339,11 +330,16 @@ impl Directory {
 
     /// Whether there is anything at this path, from the root of the store.
     pub(super) fn exists(&self, path: &str) -> rustix::io::Result<bool> {
+        Ok(self.links(path)? > 0)
+    }
+
+    /// How many links there are to what is at this path; 0 if nothing is there.
+    pub(super) fn links(&self, path: &str) -> rustix::io::Result<u64> {
         #[cfg(test)]
         self.tickets_looked_for.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Ok(stat) => Ok((stat.st_nlink as u64).max(1)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(0),
             Err(errno) => Err(errno),
         }
     }

@@ -168,18 +168,6 @@ impl KnownQueue {
         claim.is_whole() || waits_alike || !self.is_granted(&last.ticket)
     }
 
-    /// How many are ahead of `key`, counted from the first who is still there. Those in front are taken to leave first,
-    /// so that few are asked for: a hint, on which no grant may rest.
-    pub(super) fn still_ahead(&self, key: Key, mut is_there: impl FnMut(&KnownContender) -> bool) -> usize {
-        let end = self.0.partition_point(|known| known.ticket.key < key);
-        let (mut first, mut last) = (0, end);
-        while first < last {
-            let middle = first.midpoint(last);
-            if is_there(&self.0[middle]) { last = middle } else { first = middle + 1 }
-        }
-        end - first
-    }
-
     /// Everybody, front first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &KnownContender> {
         self.0.iter()
@@ -207,17 +195,6 @@ impl KnownQueue {
         gone
     }
 
-    /// Removes what other processes have ahead of `key`, and tells its waiters.
-    pub(super) fn depart_ahead(&mut self, key: Key, rung: &mut Rung) {
-        self.0.retain_mut(|known| {
-            let stays = known.local || known.ticket.key >= key;
-            if !stays {
-                known.ring(rung);
-            }
-            stays
-        });
-    }
-
     /// What the rule says about `claim` at the place `key`. Costs one step for a whole claim.
     pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
         if claim.is_whole()
@@ -239,11 +216,6 @@ impl KnownQueue {
 
     pub(super) fn is_granted(&self, ticket: &Ticket) -> bool {
         self.judge(ticket.key, ticket.claim) == Admission::Admitted
-    }
-
-    /// How many ahead of `ticket` wait as well.
-    pub(super) fn waiters_ahead(&self, ticket: &Ticket) -> usize {
-        usize::try_from(self.count_ahead(ticket).waiters).unwrap_or(usize::MAX)
     }
 
     fn count_ahead(&self, ticket: &Ticket) -> Ahead {

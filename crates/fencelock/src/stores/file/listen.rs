@@ -6,42 +6,20 @@ use super::bucket::BucketState;
 use super::directory::Directory;
 use super::line::{KnownContender, KnownQueue};
 use super::lives::Reliance;
-use super::mail::Asked;
-use super::place::{FilePlace, REPAIR};
+use super::place::FilePlace;
 use super::platform::Interest;
 use super::ticket::Ticket;
 use super::watch::{Subscription, Watching, watch};
 use crate::queue::Hear;
 use crate::queue::view::hears_behind;
-use crate::time::Moment;
 
 /// Somebody ahead whom this place listens to.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    pub(super) departure: Option<News>,
+    pub(super) departure: Option<Subscription>,
     session: Option<Subscription>,
-    /// When its session was last found alive.
-    tested: Option<Moment>,
-}
-
-/// Through what a place hears that another one is gone.
-#[derive(Debug)]
-pub(super) enum News {
-    /// Its session tells.
-    Mail(Asked),
-    /// The kernel does.
-    Watch(Subscription),
-}
-
-impl News {
-    fn is_blind(&self) -> bool {
-        match self {
-            Self::Mail(asked) => asked.is_blind(),
-            Self::Watch(subscription) => subscription.is_blind(),
-        }
-    }
 }
 
 /// What came of listening.
@@ -88,11 +66,7 @@ impl FilePlace {
                     if ticket.can_lighten() || !self.ticket.claim.is_whole() {
                         state.refresh(&core.directory, &self.bucket, &self.encoded)?;
                     }
-                    let was_last = self.was_last(ticket);
                     state.depart(&self.encoded, &ticket);
-                    if was_last {
-                        state.depart_ahead(&self.encoded, ticket.key);
-                    }
                     return Ok(Heard::Gone);
                 }
                 dead @ Heard::Dead(_) => return Ok(dead),
@@ -101,21 +75,11 @@ impl FilePlace {
         Ok(Heard::There(again))
     }
 
-    /// Whether the session of `ticket` said that it held everything before it went, so that nobody need be looked for who was
-    /// ahead of it.
-    fn was_last(&self, ticket: Ticket) -> bool {
-        let said = |target: &Target| match &target.departure {
-            Some(News::Mail(asked)) => target.ticket == ticket && asked.was_last(),
-            _ => false,
-        };
-        self.targets.iter().any(said)
-    }
-
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
             // A mutex has one.
             self.targets.reserve_exact(1);
-            self.targets.push(Target { ticket, local, departure: None, session: None, tested: None });
+            self.targets.push(Target { ticket, local, departure: None, session: None });
             self.targets.len() - 1
         });
         &mut self.targets[at]
@@ -126,29 +90,22 @@ impl FilePlace {
         let path = self.path(&ticket);
         // The first time it is most likely there, and a watch tells; later it is most likely gone.
         let mut certain = self.looks > 1;
-        if certain && !directory.exists(&path)? {
+        let links = if certain { directory.links(&path)? } else { 1 };
+        if links == 0 {
             return Ok(Heard::Gone);
         }
-        let mut again = Again::Repair;
-        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(News::is_blind);
+        // Of a ticket with a note the kernel tells once, and that a moment before its name is gone.
+        let mut again = if self.is_rung && links > 1 { Again::Linger } else { Again::Repair };
+        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind);
         if is_unwatched {
-            // Of those with a whole claim one waits for each place, so one letter tells of it.
-            let is_whole = self.ticket.claim.is_whole();
-            let asked = is_whole.then(|| self.core.mail.ask(directory, ticket.key, &self.bell)).flatten();
-            if let Some(asked) = asked {
-                self.target(ticket, false).departure = Some(News::Mail(asked));
-                // It may have gone before it was asked.
-                certain = false;
-            } else {
-                match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
-                    Watching::On(subscription) => {
-                        self.target(ticket, false).departure = Some(News::Watch(subscription));
-                        certain = true;
-                    }
-                    // The path may only have been moved: what counts is what the open directory says.
-                    Watching::Gone => certain = false,
-                    Watching::Blind => again = Again::Poll,
+            match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
+                Watching::On(subscription) => {
+                    self.target(ticket, false).departure = Some(subscription);
+                    certain = true;
                 }
+                // The path may only have been moved: what counts is what the open directory says.
+                Watching::Gone => certain = false,
+                Watching::Blind => again = Again::Poll,
             }
         }
         if !certain && !directory.exists(&path)? {
@@ -161,13 +118,6 @@ impl FilePlace {
     /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.
     fn rely_on_session(&mut self, directory: &Directory, ticket: Ticket) -> rustix::io::Result<Option<Again>> {
         let session = ticket.key.session;
-        let (now, is_far) = (self.core.clock.now(), self.gait.as_ref().is_some_and(|gait| gait.is_far()));
-        let target = self.target(ticket, false);
-        // The next waiter tests at each look; for the others a dead one ahead makes no difference yet.
-        let is_unwatched = target.departure.is_none() && target.session.is_none();
-        if is_far && is_unwatched && target.tested.is_some_and(|tested| now.since(tested) < REPAIR) {
-            return Ok(Some(Again::Poll));
-        }
         if self.is_repair && !directory.is_alive(session)? {
             return Ok(None);
         }
@@ -176,8 +126,7 @@ impl FilePlace {
             Reliance::Doubtful(subscription) => (subscription, Again::Linger),
             Reliance::Dead => return Ok(None),
         };
-        let target = self.target(ticket, false);
-        (target.session, target.tested) = (subscription, Some(now));
+        self.target(ticket, false).session = subscription;
         Ok(Some(again))
     }
 

@@ -4,6 +4,7 @@
 //! ticket and the session file. Events are hints: what counts is whether the file is there and its session alive.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -11,12 +12,11 @@ use futures_core::future::BoxFuture;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::bucket::{Bucket, BucketState, Locked};
+use super::bucket::{Bucket, BucketState};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
-use super::gait::Gait;
-use super::line::{KnownContender, KnownQueue};
+use super::line::KnownContender;
 use super::listen::{Again, Heard, Target};
 use super::platform;
 use super::session::Core;
@@ -35,10 +35,10 @@ pub(super) const REPAIR: Duration = Duration::from_secs(1);
 /// The same behind this process, where nothing is lost: thousands may wait there.
 const TOLD: Duration = Duration::from_secs(60);
 /// How often it looks when no event will come.
-const POLL: Duration = super::gait::PER_PLACE;
-/// The lock of a session file may outlive the event of its closing for a moment (a descriptor that a child has inherited): it is
-/// looked at again after this pause, which doubles.
-const LINGER: Duration = Duration::from_millis(1);
+pub(super) const POLL: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(200);
+/// How often it looks after an event: the lock of a session file may outlive the event of its closing for a moment (a descriptor
+/// that a child has inherited), and the name of a ticket that of its removal.
+const LINGER: RangeInclusive<Duration> = Duration::from_millis(1)..=REPAIR;
 
 /// A place of this process.
 #[derive(Debug)]
@@ -53,13 +53,14 @@ pub(super) struct FilePlace {
     /// Made when the first wait begins: most places never wait.
     pub(super) bell: LazyLock<Arc<Bell>>,
     pub(super) targets: Vec<Target>,
-    linger: Duration,
-    /// How it looks while no event will come. Made when it does: most places never wait.
-    pub(super) gait: Option<Box<Gait>>,
+    /// How long it waited for its last look in a row.
+    pause: Duration,
     /// How often it looked.
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
     pub(super) is_repair: bool,
+    /// Whether it looks because something rang.
+    pub(super) is_rung: bool,
 }
 
 impl FilePlace {
@@ -81,10 +82,10 @@ impl FilePlace {
             standing,
             bell: LazyLock::new(Bell::new),
             targets: Vec::new(),
-            linger: LINGER,
-            gait: None,
+            pause: Duration::ZERO,
             looks: 0,
             is_repair: false,
+            is_rung: false,
         }
     }
 
@@ -121,8 +122,8 @@ impl FilePlace {
                 return Ok(REPAIR);
             }
             match self.listen(&mut state)? {
-                Heard::There(again) => return Ok(self.pause(again, state.line(&self.encoded))),
-                Heard::Gone => {}
+                Heard::There(again) => return Ok(self.pause(again)),
+                Heard::Gone => self.pause = Duration::ZERO,
                 Heard::Dead(session) => {
                     let dead = HashSet::from([session]);
                     room -= state.bury(&self.core.directory, &bucket, &self.encoded, &dead, room);
@@ -141,35 +142,17 @@ impl FilePlace {
         !waits_for_one && self.targets.iter().any(|target| !target.local)
     }
 
-    fn pause(&mut self, again: Again, line: Option<&mut KnownQueue>) -> Duration {
+    fn pause(&mut self, again: Again) -> Duration {
         // Without a watch on the ticket its departure is polled for, whatever its session does.
         let blind = self.targets.iter().any(|target| !target.local && target.departure.is_none());
-        match again {
-            Again::Told => TOLD,
-            Again::Repair => REPAIR,
-            Again::Poll | Again::Linger if blind => {
-                let turn = line.map_or(1, |line| self.turn(line));
-                self.gait.get_or_insert_default().pause(self.core.clock.now(), turn)
-            }
-            Again::Poll => POLL,
-            Again::Linger => {
-                let pause = self.linger;
-                self.linger = (self.linger * 2).min(REPAIR);
-                pause
-            }
-        }
-    }
-
-    /// Which of those who wait it is, 1 for the next, as far as that can be found out with few calls. A hint.
-    fn turn(&self, line: &KnownQueue) -> usize {
-        if !self.ticket.claim.is_whole() {
-            // A permit that waits for room has listed the queue, and a reader waits for one contender.
-            return line.waiters_ahead(&self.ticket) + 1;
-        }
-        let is_there = |known: &KnownContender| {
-            known.local || self.core.directory.exists(&self.path(&known.ticket)).unwrap_or(true)
+        let bounds = match again {
+            Again::Told => return TOLD,
+            Again::Repair => return REPAIR,
+            Again::Linger if !blind => LINGER,
+            Again::Poll | Again::Linger => POLL,
         };
-        line.still_ahead(self.ticket.key, is_there)
+        self.pause = (self.pause * 2).clamp(*bounds.start(), *bounds.end());
+        self.pause
     }
 
     fn settle(&mut self, state: &mut BucketState, standing: Standing) {
@@ -235,15 +218,6 @@ impl FilePlace {
         Ok(true)
     }
 
-    /// Leaves, and tells those of other processes who asked once the bucket is unlocked.
-    fn leave_and_tell(&mut self, mut state: Locked<'_>) -> Result<Left> {
-        let was_last = self.ticket.claim.is_whole() && matches!(self.standing, Standing::Granted(_));
-        let left = self.leave_in(&mut state)?;
-        drop(state);
-        self.core.mail.departed(&self.core.directory, self.ticket.key, was_last);
-        Ok(left)
-    }
-
     fn leave_in(&mut self, state: &mut BucketState) -> Result<Left> {
         let mut left = Left::AlreadyGone;
         let mut ticket = self.ticket;
@@ -281,12 +255,12 @@ impl Place for FilePlace {
                 if !matches!(self.standing, Standing::Waiting(_)) {
                     return Ok(self.standing);
                 }
-                self.bell.take();
+                self.is_rung = self.bell.take();
+                if self.is_rung {
+                    self.pause = Duration::ZERO;
+                }
                 let pause = self.look().map_err(|errno| self.failed("wait", errno))?;
                 let now = self.core.clock.now();
-                if matches!(self.standing, Standing::Lost(_)) {
-                    self.core.mail.departed(&self.core.directory, self.ticket.key, false);
-                }
                 if !matches!(self.standing, Standing::Waiting(_)) || now >= until {
                     return Ok(self.standing);
                 }
@@ -326,7 +300,7 @@ impl Place for FilePlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let bucket = Arc::clone(&self.bucket);
-            self.leave_and_tell(bucket.lock())
+            self.leave_in(&mut bucket.lock())
         })
     }
 
@@ -335,8 +309,8 @@ impl Place for FilePlace {
             return None;
         }
         let bucket = Arc::clone(&self.bucket);
-        let state = bucket.lock_now()?;
-        Some(self.leave_and_tell(state))
+        let mut state = bucket.lock_now()?;
+        Some(self.leave_in(&mut state))
     }
 }
 

@@ -42,11 +42,9 @@ fn finds(core: &Core, place: &PlaceId) -> Result<bool> {
     let Some(ticket) = ticket else { return Ok(false) };
     let path = bucket.path(&ticket, &slot.encoded);
     let there = directory.exists(&path);
-    if there.map_err(|errno| fault("renew", format_args!("{}/{path}", directory.path), errno))? {
-        return Ok(true);
+    let there = there.map_err(|errno| fault("renew", format_args!("{}/{path}", directory.path), errno))?;
+    if !there {
+        state.depart(&slot.encoded, &ticket);
     }
-    state.depart(&slot.encoded, &ticket);
-    drop(state);
-    core.mail.departed(directory, ticket.key, false);
-    Ok(false)
+    Ok(there)
 }

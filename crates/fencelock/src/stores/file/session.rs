@@ -17,7 +17,6 @@ use super::fault::fault;
 use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::session_name;
-use super::mail::Mailbox;
 use super::platform::Interest;
 use super::renewal;
 use super::ticket::EncodedName;
@@ -52,7 +51,6 @@ pub(super) struct Core {
     #[cfg(test)]
     pub(super) looks: std::sync::atomic::AtomicU64,
     bell: Arc<Bell>,
-    pub(super) mail: Arc<Mailbox>,
 }
 
 /// The handle that the engine has.
@@ -89,7 +87,6 @@ impl Core {
             #[cfg(test)]
             looks: Default::default(),
             bell: Bell::new(),
-            mail: Mailbox::open(&directory, id),
             directory,
         }))
     }
@@ -156,7 +153,6 @@ impl Core {
     /// Ends the session as a crash would: nothing is cleaned up, the kernel drops the lock.
     pub(super) fn forsake(&self) {
         let _ = self.over.set(Loss::Closed);
-        self.mail.stop();
         self.directory.lives.disown(self.id);
         *self.file() = None;
         // Those in this process who wait behind its tickets are not told by the kernel.
@@ -169,7 +165,6 @@ impl Core {
     fn close(&self) -> Result<()> {
         let _ = self.over.set(Loss::Closed);
         let removed = self.remove_tickets();
-        self.mail.close(&self.directory);
         if self.file().is_some() {
             let name = session_name(self.id);
             let unlinked = rustix::fs::unlinkat(&self.directory.root.sessions, name.as_str(), AtFlags::empty());
@@ -234,17 +229,11 @@ impl Core {
         drop(withdrawn);
         // An `enter` looks at the withdrawn ones under this same lock.
         let mut state = bucket.lock();
-        let mut gone = None;
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
             let path = bucket.path(&ticket, &slot.encoded);
             let removed = self.directory.remove(&path);
             removed.map_err(|errno| fault("cancel", format_args!("{}/{path}", self.directory.path), errno))?;
             state.depart(&slot.encoded, &ticket);
-            gone = Some(ticket.key);
-        }
-        drop(state);
-        if let Some(key) = gone {
-            self.mail.departed(&self.directory, key, false);
         }
         Ok(())
     }

@@ -13,10 +13,9 @@ use super::directory::Directory;
 use super::files::READ_DIRECTORY;
 use super::layout::{BUCKETS, TEMPORARY};
 use super::lives::session_name;
-use super::mail::{mailbox_name, session_of_file};
 use super::platform;
 use super::show::modified;
-use super::ticket::Ticket;
+use super::ticket::{Ticket, parse_base32};
 use crate::kit::bucket;
 use crate::time::Moment;
 
@@ -97,9 +96,7 @@ impl Directory {
         janitor.next_bucket = 0;
         let left = std::mem::take(&mut janitor.left);
         for session in std::mem::take(&mut janitor.dead).difference(&left) {
-            for name in [mailbox_name(*session), session_name(*session)] {
-                let _ = rustix::fs::unlinkat(&self.root.sessions, name.as_str(), AtFlags::empty());
-            }
+            let _ = rustix::fs::unlinkat(&self.root.sessions, session_name(*session).as_str(), AtFlags::empty());
         }
         Ok(())
     }
@@ -112,11 +109,9 @@ impl Directory {
     /// at the same time do not all test the same ones.
     fn find_dead(&self, janitor: &mut Janitor) -> rustix::io::Result<()> {
         let mut sessions = Vec::new();
-        // A mailbox whose session file is gone is a dead session's as well.
-        platform::list(&self.root.sessions, |name| sessions.extend(session_of_file(name)))?;
+        platform::list(&self.root.sessions, |name| sessions.extend(parse_base32(name, 13)))?;
         sessions.retain(|session| !self.lives.is_own(*session));
         sessions.sort_unstable();
-        sessions.dedup();
         let tested = janitor.tested.unwrap_or_else(|| getrandom::u64().unwrap_or_default());
         let first = sessions.partition_point(|session| *session <= tested);
         sessions.rotate_left(first);

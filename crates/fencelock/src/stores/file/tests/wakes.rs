@@ -48,3 +48,102 @@ async fn a_reader_that_nobody_polls_any_more_holds_up_no_reader_behind_it() {
         granted(&mut left).await;
     }
 }
+
+/// The system's clock, on which nobody who sleeps wakes up.
+#[derive(Debug)]
+struct Endless;
+
+impl Clock for Endless {
+    fn now(&self) -> Moment {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn sleep_until(&self, _: Moment) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What ends the place of a holder.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Leave,
+    Withdrawal,
+    Close,
+    Break,
+    /// By hand; its next renewal misses it.
+    Removal,
+}
+
+/// One who holds a lock and one of another process who waits behind it, and hears of nothing but what it is told.
+struct Pair {
+    directory: TempDir,
+    holding: Client,
+    held: Box<dyn Place>,
+    /// Its session must live as long as its place.
+    _waiting: Client,
+    waiter: tokio::task::JoinHandle<Box<dyn Place>>,
+}
+
+impl Pair {
+    async fn meet(with_note: bool) -> Self {
+        let directory = directory();
+        let (near, far) = (store(&directory), store(&directory));
+        let (mut holding, mut waiting) = (Client::on(&near), Client::with_clock(&far, Arc::new(Endless)));
+        let held = holding.enter("job", Claim::MUTEX).await;
+        if with_note {
+            note(&near, &*held).await;
+        }
+        let mut place = waiting.enter("job", Claim::MUTEX).await;
+        let waiter = tokio::spawn(async move {
+            place.next(Moment::NEVER).await.unwrap();
+            place
+        });
+        while waiting.core.looks.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        Self { directory, holding, held, _waiting: waiting, waiter }
+    }
+
+    async fn end(&mut self, end: End) {
+        let session = &self.holding.session;
+        let id = self.held.id();
+        match end {
+            End::Leave => drop(self.held.leave().await.unwrap()),
+            End::Withdrawal => session.withdraw(&id.name, id.request).await.unwrap(),
+            End::Close => session.close().await.unwrap(),
+            End::Break => {
+                let store = store(&self.directory);
+                let by = Owner { client: 1, host: "here".to_owned(), pid: 1 };
+                let token = crate::token::FencingToken::new(token(&*self.held));
+                let (claim, reason, at) = (Claim::MUTEX, "a test".into(), SystemTime::now());
+                let order = Break { place: id, token, claim, owner: None, by, reason, at };
+                assert!(store.break_grant(&order).await.unwrap());
+            }
+            End::Removal => {
+                super::renewals::remove_ticket(&self.directory, &self.holding, &*self.held);
+                assert_eq!(session.renew(&[id]).await.unwrap().gone.len(), 1);
+            }
+        }
+    }
+}
+
+/// Writes a note on a lock that is held, which links to its ticket.
+async fn note(store: &FileStore, held: &dyn Place) {
+    let order = super::notes::order(held, token(held), Some(b"done"), None);
+    assert!(store.write_note(&order).await.unwrap());
+}
+
+#[tokio::test]
+async fn who_waits_is_told_in_whatever_way_the_place_ahead_ends() {
+    for end in [End::Leave, End::Withdrawal, End::Close, End::Break, End::Removal] {
+        for with_note in [false, true] {
+            let mut pair = Pair::meet(with_note).await;
+            pair.end(end).await;
+            token(&*pair.waiter.await.unwrap());
+        }
+    }
+}
