@@ -30,7 +30,7 @@ async fn main() -> Outcome {
     let mut services = (0..SERVICES).map(service).collect::<Result<Vec<_>, _>>()?;
     let client = Client::connect(&url).await?;
     for version in 1..=VERSIONS {
-        client.mutex(&name)?.try_run(async |guard| guard.write_note(version.to_string(), None).await).await?;
+        client.mutex(&name)?.run(async |guard| guard.write_note(version.to_string(), None).await).await??;
         // One file says that it was loaded, and one of each service that it has it.
         while fs::read_dir(&source)?.count() < version * (1 + SERVICES) {
             assert!(services.iter_mut().all(|one| one.try_wait().is_ok_and(|end| end.is_none_or(|end| end.success()))));
