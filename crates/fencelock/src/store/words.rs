@@ -46,11 +46,11 @@ impl fmt::Display for Presumption {
             Self::ServersAgree => "the servers hear each other in time and lose no transactions",
             Self::MemoryKept => "the server keeps its memory",
             Self::CommitsKept => "the server keeps what it committed",
-            Self::KeyStays => "nobody else touches the key",
-            Self::ClockSteady => "its clock does not jump ahead",
+            Self::KeyStays => "the key stays",
+            Self::ClockSteady => "no clock jumps",
             Self::NoConnectionBreaks => "no connection breaks (the user may not run INFO)",
-            Self::SameMasters => "all name the same independent masters",
-            Self::QuorumKept => "a quorum keeps the key",
+            Self::SameMasters => "independent masters",
+            Self::QuorumKept => "quorum kept",
             Self::ClockRates => "clocks go alike",
             Self::EndsAreHeard => "both ends hear of the connection's end",
             Self::NoTakeover => "no replica takes over",
@@ -166,7 +166,7 @@ pub enum Residue {
 impl fmt::Display for Residue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Buckets(count) => write!(f, "counters of {count} buckets"),
+            Self::Buckets(count) => write!(f, "{count} counters"),
             Self::NumberPerName => f.write_str("a number per name, for ever"),
             Self::RowPerName => f.write_str("a row per name, for ever"),
             Self::RowOfCrashed => f.write_str("the row of a crashed holder"),
