@@ -260,6 +260,7 @@ fn blocking_threads_exclude_each_other() {
         }
     });
     *counter += 1;
+    assert!(fencelock::flush(secs(180)));
     assert_eq!(store.census(), Default::default());
 }
 

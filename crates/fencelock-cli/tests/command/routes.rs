@@ -64,7 +64,8 @@ fn a_name_that_moves_is_held_in_its_old_store_and_in_its_new_one() {
     let json: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
     assert_eq!(told.len(), 4, "a name and a token for each lock: {told:?}");
     assert_eq!((&told[..2], told[3]), (&["pay/1", "pay/2"][..], json["contenders"][0]["token"].as_str().unwrap()));
-    for verb in [&["show", "pay/7"][..], &["acquire", "pay/7"], &["note", "pay/7"]] {
+    let pid = std::process::id().to_string();
+    for verb in [&["show", "pay/7"][..], &["acquire", "--pid", &pid, "pay/7"], &["note", "pay/7"]] {
         let (code, said) = ended(&mut fencelock(&place, verb));
         assert!(code == 64 && said.contains("moves the lock pay/7 from") && said.contains("--store"), "{said}");
     }

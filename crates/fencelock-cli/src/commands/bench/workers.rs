@@ -114,7 +114,7 @@ impl Worker {
                     self.over.store(true, Ordering::Relaxed);
                 }
             }
-            guard.release().await.map_err(fencelock::Error::from)?;
+            guard.release().await?;
         }
         Ok(sections)
     }

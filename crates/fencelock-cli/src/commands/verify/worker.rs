@@ -146,7 +146,7 @@ impl Worker {
                     grant.token = guard.token().map(|token| token.to_i64().cast_unsigned());
                     self.section(&guard, &grant).await?;
                     if let Err(error) = guard.release().await {
-                        self.failed(&Error::from(error), &grant)?;
+                        self.failed(&error, &grant)?;
                     }
                 }
                 Err(error) => {

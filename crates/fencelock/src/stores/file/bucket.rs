@@ -334,6 +334,7 @@ impl Directory {
     }
 
     /// How many links there are to what is at this path; 0 if nothing is there.
+    #[allow(clippy::unnecessary_cast, reason = "the count has another type on other processors")]
     pub(super) fn links(&self, path: &str) -> rustix::io::Result<u64> {
         #[cfg(test)]
         self.tickets_looked_for.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

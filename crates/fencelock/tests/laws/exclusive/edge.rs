@@ -186,8 +186,8 @@ fn an_acquire_dropped_together_with_its_client_leaves_nothing_once_flushed() {
             }
             drop(acquiring);
             drop((lock, client));
-            let census = store.census();
             assert!(fencelock::flush(secs(180)));
+            let census = store.census();
             assert_eq!((census.places, census.sessions), (1, 1));
         }
     });
