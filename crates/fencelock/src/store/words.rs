@@ -46,7 +46,7 @@ impl fmt::Display for Presumption {
             Self::ServersAgree => "the servers hear each other in time and lose no transactions",
             Self::MemoryKept => "the server keeps its memory",
             Self::CommitsKept => "the server keeps what it committed",
-            Self::KeyStays => "the key stays",
+            Self::KeyStays => "key stays",
             Self::ClockSteady => "no clock jumps",
             Self::NoConnectionBreaks => "no connection breaks (the user may not run INFO)",
             Self::SameMasters => "independent masters",
