@@ -57,7 +57,6 @@ const FORBIDDEN: &[Forbidden] = &[
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",
             "stores/redis/redlock/servers.rs",
-            "stores/file/mail.rs",
             "stores/file/watch.rs",
         ],
         fix: TASKS,

@@ -10,6 +10,7 @@ use futures_util::future::try_join_all;
 
 use super::StoreArguments;
 use super::r#break::holders;
+use super::note::spare_a_job;
 use super::run::Run;
 use super::several::Home;
 use crate::arguments;
@@ -77,6 +78,9 @@ pub(super) fn check_notes(homes: &[Home]) -> Outcome<()> {
 pub(super) async fn write_address(homes: &[Home], guard: &MultiGuard, address: Option<&str>) -> Outcome<()> {
     let write = async |home: &Home, guard: &fencelock::AnyGuard| {
         let (client, name) = (&home.client, guard.name());
+        if address.is_some() {
+            spare_a_job(client, name).await?;
+        }
         let held = holders(client, name).await?;
         let ours = held.iter().find(|holder| holder.owner.as_ref() == Some(client.owner()));
         // Who holds the lock sees to its loss.

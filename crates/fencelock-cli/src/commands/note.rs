@@ -99,16 +99,8 @@ impl Note {
 
     async fn write_with(&self, client: &Client, chosen: &Chosen) -> Outcome<()> {
         let value = self.set.as_deref().map(str::as_bytes);
-        let is_of_a_job = |note: &fencelock::inspect::Note| {
-            let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-            record.is_some_and(|record| record.get("job").is_some() && record.get("slot").is_some())
-        };
-        if value.is_some() && client.note(&self.name).await?.note.as_ref().is_some_and(is_of_a_job) {
-            let message = format!(
-                "the note on {0} says what became of a job's runs: `fencelock note {0} --delete` forgets them first",
-                self.name
-            );
-            return Err(Failure::new(code::USAGE, message));
+        if value.is_some() {
+            spare_a_job(client, &self.name).await?;
         }
         if let Some(holder) = self.held_around_us(client, chosen).await? {
             return Ok(client.write_note_under(&self.name, &holder, value, self.ttl).await?);
@@ -174,4 +166,19 @@ impl Shown {
             now: time(read.now),
         }
     }
+}
+
+/// Refuses to write over what says whether a job ran.
+pub(super) async fn spare_a_job(client: &Client, name: &Name) -> Outcome<()> {
+    let is_of_a_job = |note: &fencelock::inspect::Note| {
+        let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+        record.is_some_and(|record| record.get("job").is_some() && record.get("slot").is_some())
+    };
+    if client.note(name).await?.note.as_ref().is_some_and(is_of_a_job) {
+        let message = format!(
+            "the note on {name} says what became of a job's runs: `fencelock note {name} --delete` forgets them first"
+        );
+        return Err(Failure::new(code::USAGE, message));
+    }
+    Ok(())
 }

@@ -341,8 +341,14 @@ impl Run {
                 return Ok(Round::Ended(Ending::Code(0)));
             }
         };
-        if self.address.is_some() {
-            elect::write_address(homes, &guard, self.address.as_deref()).await?;
+        if self.address.is_some()
+            && let Err(failure) = elect::write_address(homes, &guard, self.address.as_deref()).await
+        {
+            if failure.code == code::USAGE {
+                return Err(failure);
+            }
+            // Leading goes on without it: an outage of that moment ends no candidacy.
+            say(format_args!("the address is not on the lock: {}", failure.message.unwrap_or_default()));
         }
         let mut told = Told::new(homes);
         let ended = self.hold(homes, (guard, run), signals, is_given_back, &mut told).await?;

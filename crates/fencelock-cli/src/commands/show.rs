@@ -9,7 +9,7 @@ use fencelock::inspect::{Page, Queue};
 use super::r#break::records;
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
-use crate::output::{Outcome, harmless, say};
+use crate::output::{Outcome, chain, harmless, say};
 use crate::show::{Everybody, Shown, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.
@@ -56,12 +56,16 @@ impl Show {
                 let queue = client.queue_page(&self.name, page).await;
                 let queue = queue.map_err(|error| error.with("store from", &chosen.origin));
                 let breaks = records(&client, &self.name).await;
-                let note = match client.capability().notes {
-                    true => client.note(&self.name).await.map(|read| read.note),
-                    false => Ok(None),
+                let note = match client.capability().notes && queue.is_ok() {
+                    // Who holds the lock is shown all the same.
+                    true => client.note(&self.name).await.map(|read| read.note).unwrap_or_else(|error| {
+                        say(format_args!("the note is not shown: {}", chain(&error)));
+                        None
+                    }),
+                    false => None,
                 };
-                super::farewell(&client, queue.is_err() || breaks.is_err() || note.is_err()).await;
-                (queue?, breaks?, note?)
+                super::farewell(&client, queue.is_err() || breaks.is_err()).await;
+                (queue?, breaks?, note)
             }
             None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new(), None),
         };

@@ -74,6 +74,10 @@ fn where_the_leader_is_reached_is_seen_by_everybody_while_it_leads() {
         let (code, said) = ended(&mut place.fencelock(&["elect", "leader", "--address", address, "--", "true"]));
         assert!(code == 64 && said.contains("--address"), "{said}");
     }
+    // Else a job would run twice in its slot.
+    assert_eq!(ended(&mut place.fencelock(&["run", "--once-per", "1d", "report", "--", "true"])).0, 0);
+    let (code, said) = ended(&mut place.fencelock(&["elect", "report", "--address", "x", "--", "touch", "ran"]));
+    assert!(code == 64 && said.contains("a job's runs") && !place.path("ran").exists(), "{said}");
     let plain = Place::with_store(shared().url_with("layout=plain"));
     let (code, said) = ended(&mut plain.fencelock(&["elect", "leader", "--address", "x", "--", "touch", "ran"]));
     assert!(code == 64 && said.contains("keeps no notes") && !plain.path("ran").exists(), "{said}");

@@ -53,20 +53,21 @@ impl Mutex {
     ///
     /// - Whoever waits elsewhere, in another client or by a lock of this one that is not sticky, has the kept lock given up, or the held one
     ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability) is
-    ///   [`Waiters::Told`](crate::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
-    ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's.
+    ///   [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
+    ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's. A try from elsewhere is refused while the lock is
+    ///   kept, and rings nobody: who only tries never gets a lock that is in constant use.
     /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
-    ///   store's queue. The `keep` that was given last counts. [`Mutex::max_waiters`] counts those in the store's queue.
+    ///   store's queue. A task goes there by itself 1 s before its limit, or after [`Retry::give_up_after`](crate::Retry) if it has none. The `keep` that was given last counts. [`Mutex::max_waiters`] counts those in the store's queue.
     /// - **All sections under one grant of the store have one fencing token**: nobody else had the lock in between. A resource that refuses older
     ///   tokens is safe; one that refuses the same token twice cannot be used. [`Client::break_grant`] ends that
     ///   grant, in whichever section it is.
     /// - A kept lock is renewed as a held one, and taken only while it is certainly held: one that was lost meanwhile is asked for anew.
     /// - Others see the client as the holder while it keeps the lock; the purpose ends in `(sticky, kept for 5s)`, where that fits into its 512 bytes.
-    ///   Observers hear of each section as of any grant, and nothing of the keeping.
-    /// - The lock of a client that is closed, or dropped, is given up.
+    ///   Observers hear of each section as of any grant, and nothing of the keeping but a release that fails. The purpose is the first section's.
+    /// - The lock of a client that is closed, or dropped, is given up. [`flush`](crate::flush) does not wait for a kept lock.
     ///
     /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::capability::Capability) is
-    /// [`Waiters::Unseen`](crate::Waiters): nobody would know that somebody waits.
+    /// [`Waiters::Unseen`](crate::capability::Waiters): nobody would know that somebody waits.
     ///
     /// ```
     /// use std::time::Duration;

@@ -93,9 +93,13 @@ impl Sticky {
         }
         match wait {
             Wait::No | Wait::For(Duration::ZERO) => None,
-            Wait::Forever => turn.acquire_owned().await.ok(),
-            Wait::For(limit) => {
-                let (clock, until) = (Arc::clone(&engine.clock), started.after(limit - LEAVE_TURNS.min(limit / 2)));
+            Wait::Forever | Wait::For(_) => {
+                let limit = match wait {
+                    Wait::For(limit) => limit - LEAVE_TURNS.min(limit / 2),
+                    // In an outage those whose turn it is fail one after the other, each after this time.
+                    _ => engine.retry.give_up_after,
+                };
+                let (clock, until) = (Arc::clone(&engine.clock), started.after(limit));
                 // Where timers are: the caller may have none.
                 let is_over = engine.spawner.run(async move {
                     clock.sleep_until(until).await;
@@ -132,9 +136,10 @@ impl Sticky {
         state.grants += 1;
         let grant = state.grants;
         state.current = Some(grant);
-        let watch = engine.spawner.spawn(watch(Arc::clone(self), grant, Arc::clone(engine), hold.waited_for()));
-        let before = state.watch.replace(watch.abort_handle());
         drop(state);
+        let keeping = Keeping { sticky: Arc::clone(self), grant };
+        let watch = engine.spawner.spawn(watch(keeping, Arc::clone(engine), hold.waited_for())).abort_handle();
+        let before = self.state().watch.replace(watch);
         before.into_iter().for_each(|watch| watch.abort());
         hold.retained_by(Box::new(Section::new(self, grant, turn)));
     }
@@ -207,15 +212,28 @@ impl fmt::Debug for Sticky {
     }
 }
 
-/// Gives the grant up when somebody else waits for it, or when it was kept long enough.
-async fn watch(sticky: Arc<Sticky>, grant: u64, engine: Arc<Engine>, waited_for: impl Future<Output = bool>) {
+/// A grant that may be kept as long as somebody watches it: where the runtime has ended, nobody does.
+struct Keeping {
+    sticky: Arc<Sticky>,
+    grant: u64,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.sticky.give_up(self.grant);
+    }
+}
+
+/// Ends when somebody else waits for the grant, or when it was kept long enough.
+async fn watch(keeping: Keeping, engine: Arc<Engine>, waited_for: impl Future<Output = bool>) {
+    let Keeping { sticky, grant } = &keeping;
     tokio::pin!(waited_for);
     let mut at = engine.clock.now().after(sticky.keep());
     loop {
         tokio::select! {
             biased;
-            _ = &mut waited_for => return sticky.give_up(grant),
-            () = engine.clock.sleep_until(at) => match sticky.due(grant, engine.clock.now()) {
+            _ = &mut waited_for => return,
+            () = engine.clock.sleep_until(at) => match sticky.due(*grant, engine.clock.now()) {
                 Some(next) => at = next,
                 None => return,
             },

@@ -109,7 +109,7 @@ impl<S> Router<S> {
     /// **Tokens**: [`MultiGuard::token`](super::MultiGuard::token) is the new store's, and the guards of
     /// [`MultiGuard::guards`](super::MultiGuard::guards) have both, the old one's first. Both rise from one holder of both to the next. In the first step
     /// only the old store's are ordered with those of programs without `migrate`, in the second only the new store's with those of programs that have
-    /// finished. Memory, `file:`, MariaDB and the layout `fair` of Redis number by the clock, so between them the new store's tokens are
+    /// finished. Memory, `file:`, the databases and the layout `fair` of Redis number by the clock, so between them the new store's tokens are
     /// ordered in both steps, as closely as the clocks of the stores agree. ZooKeeper's numbers are lower: a fence that has seen a clock's refuses them until it is
     /// set back. Where tokens matter and such stores are involved, stop the users of the name instead of moving it.
     ///

@@ -47,8 +47,9 @@ impl Workers {
         if io::stdin().lock().read(&mut [0; 8])? == 0 {
             return Err(Failure::silent(code::SOFTWARE));
         }
-        let sections = self.work(&client).await?;
-        farewell(&client, false).await;
+        let sections = self.work(&client).await;
+        farewell(&client, sections.is_err()).await;
+        let sections = sections?;
         Log { woken: wakes.0.load(Ordering::Relaxed), sections }.write(&self.log)?;
         Ok(0)
     }

@@ -24,18 +24,24 @@ impl Way {
             _ => (&*host, port),
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        // As the library has it: nothing is sent in the clear to other hosts unless somebody said so.
-        let is_here =
-            host.starts_with('/') || host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        // As the library has it: nothing is sent in the clear, to whichever of several hosts, unless somebody said so or all are here.
+        let is_here = |host: &str| {
+            let host =
+                host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
+            let host = host.trim_matches(['[', ']']);
+            host.starts_with('/') || host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        };
+        let is_here = is_here(&host) && url.authority().split(',').all(|host| host.is_empty() || is_here(host));
         let is_encrypted = !url.take("sslmode").map_or(is_here, |mode| mode == "disable");
         let credentials = url.credentials().unwrap_or_default().to_owned();
         let (user, password) = credentials.split_once(':').unwrap_or((&credentials, ""));
         let (user, password) =
             (url.take("user").unwrap_or(user.to_owned()), url.take("password").unwrap_or(password.to_owned()));
         let password = match url.take("password_file") {
-            Some(file) => {
-                std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?.trim_end().to_owned()
-            }
+            Some(file) => std::fs::read_to_string(&file)
+                .map_err(|error| format!("{file}: {error}"))?
+                .trim_end_matches(['\r', '\n'])
+                .to_owned(),
             None => password,
         };
         Ok(Self { host, port, user, password, is_encrypted })
@@ -48,9 +54,13 @@ mod tests {
 
     #[test]
     fn a_password_is_not_sent_in_the_clear_to_another_host() {
-        for url in ["mysql://u:p@203.0.113.1/x", "postgres://u:p@localhost/x?sslmode=verify-full"] {
+        for url in [
+            "mysql://u:p@203.0.113.1/x",
+            "postgres://u:p@localhost/x?sslmode=verify-full",
+            "postgres://u:p@localhost,203.0.113.1/x",
+        ] {
             let url = StoreUrl::parse(url).unwrap();
-            assert!(Way::of(&url, url.authority(), "socket", 1).unwrap().is_encrypted);
+            assert!(Way::of(&url, url.authority().split(',').next().unwrap(), "socket", 1).unwrap().is_encrypted);
         }
         for (url, host, port) in [
             ("mysql://u:p@localhost/x", "localhost", 7),

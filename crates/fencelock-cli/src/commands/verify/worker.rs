@@ -79,11 +79,13 @@ impl VerifyWorker {
             };
             working.spawn(worker.work());
         }
-        while let Some(ended) = working.join_next().await {
-            ended.map_err(|error| Failure::new(code::SOFTWARE, error.to_string()))??;
+        let mut all = Ok(());
+        while let (true, Some(ended)) = (all.is_ok(), working.join_next().await) {
+            all = ended.unwrap_or_else(|error| Err(Failure::new(code::SOFTWARE, error.to_string())));
         }
-        farewell(&client, false).await;
-        Ok(0)
+        drop(working);
+        farewell(&client, all.is_err()).await;
+        all.map(|()| 0)
     }
 
     fn name(&self, number: u32) -> Outcome<Name> {

@@ -98,6 +98,9 @@ impl Hold {
 /// How often a queue is looked at whose store says nothing better.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// So many looks in a row may fail.
+const MOST_FAILURES: u32 = 5;
+
 async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
     let interval = match engine.store.capability().waiters {
         Waiters::Looked(interval) => interval,
@@ -120,11 +123,11 @@ async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
             }
             Err(error) => {
                 tracing::debug!(name = %place.name, %error, "nobody knows whether somebody waits for a sticky lock");
-                // It is kept no longer where that will stay so.
-                if !error.is_retryable() {
+                // It is kept no longer where that will stay so: who waits may be there, and unseen.
+                failures += 1;
+                if !error.is_retryable() || failures > MOST_FAILURES {
                     return;
                 }
-                failures += 1;
                 engine.pause_after(failures).await;
             }
         }

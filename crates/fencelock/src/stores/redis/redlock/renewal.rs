@@ -59,12 +59,22 @@ impl Locks {
             }
         }
         if !lost.is_empty() {
-            let reasons = lost.iter().map(|place| inspect::broken(&self.servers, &self.state.dialect, place));
-            let reasons = join_all(reasons).await;
-            // What is left of them at a minority. Where it cannot be deleted, it stays for a ttl.
-            drop(self.delete("renew", lost.clone(), false).await);
+            let reasons = async {
+                let reasons = lost.iter().map(|place| inspect::broken(&self.servers, &self.state.dialect, place));
+                let reasons = join_all(reasons).await.into_iter().map(Result::unwrap_or_default).collect();
+                // What is left of them at a minority. Where it cannot be deleted, it stays for a ttl.
+                let portions = lost.chunks(LOCKS_PER_CALL);
+                join_all(portions.map(|portion| self.delete("renew", portion.to_vec(), false))).await;
+                reasons
+            };
+            let clock = &self.servers.clock;
+            // The locks that are still held wait for this renewal to be told as renewed.
+            let reasons: Vec<_> = tokio::select! {
+                biased;
+                reasons = reasons => reasons,
+                () = clock.sleep_until(clock.now().after(self.servers.grace)) => lost.iter().map(|_| None).collect(),
+            };
             for (place, reason) in lost.into_iter().zip(reasons) {
-                let reason = reason.unwrap_or_default();
                 if reason.is_none() {
                     renewal.gone.push((place.clone(), Loss::Removed));
                 }

@@ -27,7 +27,7 @@ pub(super) struct Servers {
     /// How long a server is waited for at most.
     patience: Duration,
     /// How long the rest is waited for once a majority has answered.
-    grace: Duration,
+    pub(super) grace: Duration,
     /// Where servers are asked; `None` for wherever somebody wants to know.
     tasks: Option<Tasks>,
     /// Which servers did not answer when somebody was last warned of that.

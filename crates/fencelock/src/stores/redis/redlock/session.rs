@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_core::future::BoxFuture;
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::AbortHandle;
 
@@ -195,9 +196,9 @@ impl Locks {
                 let mut attempts = self.attempts();
                 all.iter().for_each(|place| drop(attempts.insert(place.request, Latest::Leaving)));
             }
-            for portion in all.chunks(LOCKS_PER_CALL) {
-                self.delete("close session", portion.to_vec(), false).await?;
-            }
+            let portions = all.chunks(LOCKS_PER_CALL);
+            let closed = join_all(portions.map(|portion| self.delete("close session", portion.to_vec(), false))).await;
+            closed.into_iter().try_for_each(|deleted| deleted.map(drop))?;
         }
         lines.end(Loss::Closed);
         self.servers.links.iter().for_each(|link| link.hang_up());
