@@ -57,7 +57,8 @@ impl Mutex {
     ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's. A try from elsewhere is refused while the lock is
     ///   kept, and rings nobody: who only tries never gets a lock that is in constant use.
     /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
-    ///   store's queue. A task goes there by itself 1 s before its limit, or after [`Retry::give_up_after`](crate::Retry) if it has none. The `keep` that was given last counts. [`Mutex::max_waiters`] counts those in the store's queue.
+    ///   store's queue. A task goes there by itself 1 s before its limit, or when another one was told of an outage. The `keep` that was given
+    ///   last counts. [`Mutex::max_waiters`] counts those in the store's queue.
     /// - **All sections under one grant of the store have one fencing token**: nobody else had the lock in between. A resource that refuses older
     ///   tokens is safe; one that refuses the same token twice cannot be used. [`Client::break_grant`] ends that
     ///   grant, in whichever section it is.

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::Guard;
@@ -44,6 +45,7 @@ impl StickyLocks {
                 locks: Arc::downgrade(self),
                 keep: AtomicU64::new(0),
                 turn: Arc::new(Semaphore::new(1)),
+                outage: Notify::new(),
                 state: Mutex::default(),
             });
             locks.insert(name.clone(), Arc::downgrade(&sticky));
@@ -62,6 +64,8 @@ pub(crate) struct Sticky {
     keep: AtomicU64,
     /// Of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
+    /// The one whose turn it was met an outage: the others ask by themselves, else they would be told of it one after the other.
+    outage: Notify,
     state: Mutex<State>,
 }
 
@@ -88,29 +92,28 @@ impl Sticky {
     /// Waits for the turn; `None` when it is time to ask the store as anybody else.
     async fn turn(&self, engine: &Engine, wait: Wait, started: Moment) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.turn);
+        let outage = self.outage.notified();
         if let Ok(turn) = Arc::clone(&turn).try_acquire_owned() {
             return Some(turn);
         }
+        let is_over = async {
+            let Wait::For(limit) = wait else { return pending().await };
+            let (clock, until) = (Arc::clone(&engine.clock), started.after(limit - LEAVE_TURNS.min(limit / 2)));
+            // Where timers are: the caller may have none.
+            let waited = engine.spawner.run(async move {
+                clock.sleep_until(until).await;
+                Ok(())
+            });
+            drop(waited.await);
+        };
         match wait {
             Wait::No | Wait::For(Duration::ZERO) => None,
-            Wait::Forever | Wait::For(_) => {
-                let limit = match wait {
-                    Wait::For(limit) => limit - LEAVE_TURNS.min(limit / 2),
-                    // In an outage those whose turn it is fail one after the other, each after this time.
-                    _ => engine.retry.give_up_after,
-                };
-                let (clock, until) = (Arc::clone(&engine.clock), started.after(limit));
-                // Where timers are: the caller may have none.
-                let is_over = engine.spawner.run(async move {
-                    clock.sleep_until(until).await;
-                    Ok(())
-                });
-                tokio::select! {
-                    biased;
-                    turn = turn.acquire_owned() => turn.ok(),
-                    _ = is_over => None,
-                }
-            }
+            Wait::Forever | Wait::For(_) => tokio::select! {
+                biased;
+                turn = turn.acquire_owned() => turn.ok(),
+                () = outage => None,
+                () = is_over => None,
+            },
         }
     }
 
@@ -305,7 +308,11 @@ impl Lock {
             hold.tell_granted(waited);
             return Guard::of_acquired(hold, &Arc::downgrade(self.client.lifeline())).map(Guard::in_span);
         }
-        let guard = self.marked(sticky).in_store(claim, left(wait, waited)).await?;
+        let acquired = self.marked(sticky).in_store(claim, left(wait, waited)).await;
+        if acquired.as_ref().is_err_and(Error::is_outage) {
+            sticky.outage.notify_waiters();
+        }
+        let guard = acquired?;
         if let Some(hold) = guard.hold().upgrade() {
             sticky.begin(&hold, turn);
         }

@@ -312,3 +312,25 @@ fn readers_are_refused_by_a_kept_lock_as_by_a_held_one() {
         drop(readers.read().await.unwrap());
     });
 }
+
+#[test]
+fn an_outage_is_told_to_all_tasks_and_not_to_one_after_the_other() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        one.store.partition();
+        let tasks: Vec<_> = (0..10)
+            .map(|_| sticky(&one.client))
+            .map(|lock| tokio::spawn(async move { lock.acquire().await.map(drop) }))
+            .collect();
+        // Some three times what one of them tries for; one after the other they would take ten times as long.
+        for _ in 0..100 {
+            world.advance(secs(1)).await;
+        }
+        settle().await;
+        for task in tasks {
+            assert!(task.is_finished());
+            assert!(task.await.unwrap().unwrap_err().is_outage());
+        }
+    });
+}
