@@ -20,7 +20,7 @@ pub static KIND: Kind = Kind {
     variable: "FENCELOCK_TEST_POSTGRES",
     package: POSTGRESQL,
     options: "user=fencelock",
-    start: || Ok(Box::new(Server::start(Settings::default())?)),
+    start,
     namespace: database,
     shared: OnceLock::new(),
 };
@@ -32,10 +32,15 @@ pub static LIMITED: Kind = Kind {
     variable: "FENCELOCK_TEST_POSTGRES",
     package: POSTGRESQL,
     options: "user=fencelock",
-    start: || Ok(Box::new(Server::start(Settings::default())?)),
+    start,
     namespace: limited,
     shared: OnceLock::new(),
 };
+
+/// Nobody cuts the power in a test, and waiting for the disk is most of a test's time.
+fn start() -> io::Result<Box<dyn crate::server::Server>> {
+    Ok(Box::new(Server::start(Settings::default().with("fsync = off").with("full_page_writes = off"))?))
+}
 
 /// What [`LIMITED`] sets for every connection to its databases.
 pub const LIMITS: [(&str, &str); 5] = [
