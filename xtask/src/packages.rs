@@ -3,7 +3,7 @@
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
     CHROMIUM, CLOCK_SHIM, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO,
-    TERMINAL_PROGRAMS, ZOOKEEPER, ZOOKEEPER_COMMAND,
+    TERMINAL_PROGRAMS, ZOOKEEPER,
 };
 
 /// What the gate's tests run. Coreutils and a C linker are on every Debian that has Rust.
@@ -14,13 +14,11 @@ pub(crate) const GATE: &[Need] = &[
 ];
 
 /// The servers that the gate's tests start.
-pub(crate) const GATE_SERVERS: &[Package] =
-    &[ZOOKEEPER, ZOOKEEPER_COMMAND, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, CHROMIUM];
+pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, CHROMIUM];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
     ZOOKEEPER,
-    ZOOKEEPER_COMMAND,
     REDIS,
     POSTGRESQL,
     MARIADB,

@@ -26,7 +26,6 @@ pub use clock::CLOCK_SHIM;
 pub use network::Network;
 pub use packages::{
     CHROMIUM, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
-    ZOOKEEPER_COMMAND,
 };
 pub use ports::Port;
 pub use proxy::{Proxy, Way};

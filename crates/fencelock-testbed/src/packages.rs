@@ -21,10 +21,6 @@ pub const ZOOKEEPER: Package = Package {
     ],
 };
 
-/// ZooKeeper's own command, as people use it by hand.
-pub const ZOOKEEPER_COMMAND: Package =
-    Package { server: "zkCli.sh", files: &[("/usr/share/zookeeper/bin/zkCli.sh", "zookeeper")] };
-
 /// Redis, which is a Sentinel too when it is asked to.
 pub const REDIS: Package = Package {
     server: "Redis",

@@ -29,5 +29,4 @@ mod terminal;
 mod top;
 mod verify;
 mod zookeeper;
-mod zookeeper_by_hand;
 mod zookeeper_others;
