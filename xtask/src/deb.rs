@@ -2,7 +2,11 @@
 
 use std::fs;
 
+use crate::checks;
 use crate::shell::{self, Result, cargo, command, root};
+
+/// Built where there is none.
+const CARGO_DEB: &str = "3.8.0";
 
 /// Where what goes into the package is put; `Cargo.toml` of the command names it.
 const MADE: &str = "target/package-assets";
@@ -10,8 +14,9 @@ const MADE: &str = "target/package-assets";
 /// The shells, and the files that their completions are looked for in.
 const SHELLS: [(&str, &str); 3] = [("bash", "fencelock"), ("zsh", "_fencelock"), ("fish", "fencelock.fish")];
 
-/// Builds the command, lets it write its completions and its manual, and packs all of it with cargo-deb.
+/// Builds the command, lets it write its completions and its manual, packs all of it with cargo-deb, and lets lintian look at it.
 pub(crate) fn run(args: &[String]) -> Result {
+    checks::ensure_cargo("deb", CARGO_DEB)?;
     shell::run(&mut cargo(&["build", "--release", "--locked", "--package", "fencelock-cli"]))?;
     let (made, program) = (root().join(MADE), root().join("target/release/fencelock"));
     let failed = |error: std::io::Error| format!("{MADE}: {error}");
@@ -28,6 +33,12 @@ pub(crate) fn run(args: &[String]) -> Result {
         fs::write(made.join(file), script.stdout).map_err(failed)?;
     }
     let mut pack = cargo(&["deb", "--no-build", "--strip", "--locked", "--package", "fencelock-cli"]);
-    shell::run(pack.args(args))
-        .map_err(|fault| format!("{fault}; cargo install --locked cargo-deb, if it is not there"))
+    let packed = shell::output(pack.args(args))?;
+    let package = packed.trim();
+    println!("{package}");
+    if !shell::succeeds(command("lintian").arg("--version")) {
+        println!("NOT CHECKED: there is no lintian here");
+        return Ok(());
+    }
+    shell::run(command("lintian").args(["--fail-on", "error,warning", package]))
 }

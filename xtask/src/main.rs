@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb { name: "api", help: "writes down anew what users can name, in docs/api/", run: api::write },
     Verb { name: "docs", help: "writes the generated parts of the documents anew", run: programs::docs },
-    Verb { name: "deb", help: "packs the command for Debian, in target/debian/; needs cargo-deb", run: deb::run },
+    Verb { name: "deb", help: "packs the command for Debian, in target/debian/", run: deb::run },
     Verb { name: "servers", help: "starts every server that tests share, until Ctrl-C", run: servers::run },
     Verb { name: "bench", help: "<what>: measures; see crates/fencelock-bench", run: programs::bench },
     Verb { name: "interop", help: "plays with clients in other languages on the same locks", run: programs::interop },

@@ -106,3 +106,10 @@ fn the_workflows_are_yaml() {
         assert!(workflow.get("jobs").is_some_and(Value::is_mapping), "{path:?}");
     }
 }
+
+#[test]
+fn the_package_of_debian_has_this_version() {
+    let (_, changelog) = files("debian", &["changelog"]).swap_remove(0);
+    let version = concat!("fencelock (", env!("CARGO_PKG_VERSION"), "-1) ");
+    assert!(changelog.starts_with(version), "{version:?}: {changelog}");
+}
