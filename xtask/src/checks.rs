@@ -8,7 +8,6 @@ use crate::shell::{self, Result, cargo};
 /// The version that a fresh machine gets; another one that is there already is taken as it is.
 const CARGO_DENY: &str = "0.20.2";
 
-const LIBRARY: &str = "crates/fencelock/Cargo.toml";
 /// The document that says how many crates a small build has.
 const STORES: &str = "docs/stores.md";
 
@@ -17,15 +16,17 @@ pub(crate) fn clippy() -> Result {
     shell::run(&mut cargo(&args))
 }
 
-/// The library without any feature, and with each one alone; the command and the examples without the unstable one.
+/// What is published without any feature, and with each one alone; the command and the examples without the unstable one.
 pub(crate) fn features() -> Result {
-    let check = |features: &str| {
-        let args = ["clippy", "--package", "fencelock", "--no-default-features", "--features", features];
-        shell::run(cargo(&args).args(["--", "--deny", "warnings"]))
-    };
-    check("")?;
-    let manifest = shell::read(LIBRARY)?;
-    section(&manifest, "features").filter(|(name, _)| *name != "default").try_for_each(|(name, _)| check(name))?;
+    for package in published()? {
+        let check = |features: &str| {
+            let args = ["clippy", "--package", &package, "--no-default-features", "--features", features];
+            shell::run(cargo(&args).args(["--", "--deny", "warnings"]))
+        };
+        check("")?;
+        let manifest = shell::read(&format!("crates/{package}/Cargo.toml"))?;
+        section(&manifest, "features").filter(|(name, _)| *name != "default").try_for_each(|(name, _)| check(name))?;
+    }
     small_builds()?;
     // By themselves: what they use without `unstable-store` is what users have.
     let users = ["clippy", "--package", "fencelock-cli", "--package", "fencelock-examples", "--", "--deny", "warnings"];
@@ -104,7 +105,8 @@ pub(crate) fn oldest() -> Result {
     let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
     check(&[&all[..], &["--all-features"]].concat())?;
     // What stands in for TLS where it is left out. Every feature alone is a part of these two.
-    check(&["--package", "fencelock", "--no-default-features", "--features", "file,memory,redis,zookeeper"])
+    let plain = "file,memory,redis,zookeeper,postgres,mysql";
+    check(&["--package", "fencelock", "--no-default-features", "--features", plain])
 }
 
 pub(crate) fn rustdoc() -> Result {
