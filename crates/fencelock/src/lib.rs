@@ -106,9 +106,10 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The example of the README is compiled and run.
+/// The examples of both READMEs are compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 /// Those of the documents, too.
