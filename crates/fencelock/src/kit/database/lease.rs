@@ -1,5 +1,5 @@
-//! A session of our own layout, which is a row of the database: it is opened once and gone on with on each new connection, renewed, and
-//! looked after until it ends.
+//! A session of our own layout. The session is a row of the database: a client opens it once, resumes it on each new connection, and renews
+//! it until its end.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::{Capability, Liveness, Loss, Opening, Order, Pace, PlaceId, To
 /// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
 const PART: u32 = 3;
 
-/// What our own layout promises in every database, but for its name, its certainty and what stays behind.
+/// The capability of our own layout in every database. Each store sets name, presumptions and residue.
 pub(crate) const FAIR: Capability = Capability {
     store: "",
     layout: "",
@@ -33,7 +33,7 @@ pub(crate) const FAIR: Capability = Capability {
     permits: true,
     notes: true,
     waiters: Waiters::Looked(Duration::from_millis(100)),
-    // Who waits looks when the lease of a holder may be over.
+    // A waiter looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     same_as: &[],
@@ -42,12 +42,12 @@ pub(crate) const FAIR: Capability = Capability {
     blocking: false,
 };
 
-/// What a session is besides its places.
+/// A session without its places.
 pub(crate) struct Lease {
-    /// Drawn at random, and a secret: whoever knows it can give up its places.
+    /// A random number, and a secret: whoever knows the number can give up the session's places.
     pub(crate) session: u64,
     pub(crate) opening: Opening,
-    /// Which bucket is cleared up next.
+    /// The bucket that is cleared up next.
     swept: AtomicU16,
     sweep: Notify,
 }
@@ -59,7 +59,7 @@ impl Lease {
         Ok(Self { session, opening, swept, sweep: Notify::new() })
     }
 
-    /// Has some of what the dead left be cleared away.
+    /// Wakes the sweeper, which clears away some places of dead sessions.
     pub(crate) fn tidy_up(&self) {
         self.sweep.notify_one();
     }
@@ -71,24 +71,24 @@ pub(crate) fn random() -> Result<u64> {
     })
 }
 
-/// What such a session asks of its server besides what every session does.
+/// The requests of such a session, besides those of every session.
 pub(crate) trait Leased: Served {
     /// How many places are given up at once.
     const AT_ONCE: usize;
 
     fn lease(&self) -> &Lease;
 
-    /// Opens the session, or goes on with it: its epoch, 0 where it is over.
+    /// Opens or resumes the session. Returns the epoch, 0 if the session is over.
     fn open(&self, connection: &Connection<Self>, is_new: bool) -> impl Future<Output = Result<u64>> + Send;
 
-    /// The places that the server has of it, with their numbers, but for those of these requests.
+    /// The session's places at the server, with their numbers, without the places of the requests in `known`.
     fn unknown(
         &self,
         connection: &Connection<Self>,
         known: &[u64],
     ) -> impl Future<Output = Result<Vec<(PlaceId, u64)>>> + Send;
 
-    /// How these places stand, which have these numbers.
+    /// The standing of the places in `asked`, whose numbers are `seqs`.
     fn ask_to_look(
         &self,
         connection: &Connection<Self>,
@@ -96,24 +96,25 @@ pub(crate) trait Leased: Served {
         seqs: &[Vec<u64>],
     ) -> impl Future<Output = Result<Look>> + Send;
 
-    /// Prolongs it: which grants somebody broke besides those of these numbers; `None` where it is over.
+    /// Renews the session. Returns the broken grants whose numbers are not in `heard`; `None` if the session is over.
     fn ask_to_renew(
         &self,
         connection: &Connection<Self>,
         heard: &[u64],
     ) -> impl Future<Output = Result<Option<Vec<Broken>>>> + Send;
 
-    /// A connection of its own, for a request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
+    /// A separate connection for a request that may wait for another program's transaction. On a shared connection all requests behind it
+    /// would wait too.
     fn apart(&self) -> impl Future<Output = Result<Arc<Connection<Self>>>> + Send;
 
-    /// Clears away what the dead left in some buckets from this one on: where to go on.
+    /// Clears away places of dead sessions in some buckets, beginning with `from`. Returns the next bucket.
     fn clear_up(&self, connection: &Connection<Self>, from: u16) -> impl Future<Output = Result<u16>> + Send;
 
-    /// Ends it.
+    /// Ends the session.
     fn end(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Opens a session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
+/// Opens a session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older connection.
 pub(crate) async fn open_or_resume<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
     let hub = session.hub();
     if hub.over() != Over::No {
@@ -131,8 +132,8 @@ pub(crate) async fn open_or_resume<S: Leased>(session: &S, connection: &Connecti
     if is_new { Ok(()) } else { reconcile(session, connection).await }
 }
 
-/// What the server knows of the session after a crash or a failover may be older than what it said: a place that was given up may be there
-/// again, and one that was granted may be missing.
+/// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place that was given up
+/// may be back, and a granted place may be missing.
 async fn reconcile<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
     let hub = session.hub();
     let known: Vec<u64> = hub.by_name().into_values().flatten().map(|id| id.number).collect();
@@ -166,15 +167,15 @@ async fn leave_all<S: Leased>(
     Ok(())
 }
 
-/// How places of a session stand.
+/// Asks for the standing of places of a session.
 pub(crate) async fn look<S: Leased>(session: &S, connection: &Connection<S>, asked: &Places) -> Result<Look> {
     let seq = |id| session.hub().seq(id).unwrap_or(0);
     let seqs: Vec<Vec<u64>> = asked.iter().map(|(_, ids)| ids.iter().map(|id| seq(*id)).collect()).collect();
     session.ask_to_look(connection, asked, &seqs).await
 }
 
-/// Prolongs a session: whether it lives. The same is asked a while later on another connection: on the first one, a request may wait for
-/// somebody else's transaction.
+/// Renews a session. Returns whether the session lives. Without an answer after a while, the renewal is sent on a second connection as well:
+/// on the first connection a request may wait for another program's transaction.
 pub(crate) async fn renew<S: Leased>(
     session: &S,
     connection: &Connection<S>,
@@ -186,7 +187,7 @@ pub(crate) async fn renew<S: Leased>(
         opening.clock.sleep_until(opening.clock.now().after(opening.patience() / PART)).await;
         match session.apart().await {
             Ok(connection) => session.ask_to_renew(&connection, &heard).await,
-            // Then the first one is the only hope.
+            // Only the first connection can bring an answer then.
             Err(_) => future::pending().await,
         }
     };
@@ -233,12 +234,12 @@ pub(crate) fn chores<S: Leased>(session: &Arc<S>, connection: &Arc<Connection<S>
     })
 }
 
-/// In what time to look, as servers say it: a count of milliseconds, none for a number below 0.
+/// The time until the next look, from the server's number: milliseconds, `None` for a number below 0.
 pub(crate) fn look_in(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }
 
-/// How the places of one name stand that have these numbers, by what servers say of each: 0 granted, 1 waiting, 2 missing.
+/// The standing of one name's places, whose numbers are `seqs`. The server says for each place: 0 granted, 1 waiting, 2 missing.
 pub(crate) fn looked(number: i64, seqs: &[u64], mut stands: impl Iterator<Item = i64>) -> Option<Looked> {
     let place = |seq: &u64| {
         Some(match stands.next()? {
@@ -250,7 +251,7 @@ pub(crate) fn looked(number: i64, seqs: &[u64], mut stands: impl Iterator<Item =
     Some(Looked { look_in: look_in(number), places: seqs.iter().map(place).collect::<Option<_>>()? })
 }
 
-/// What servers answer to `enter`: a number that says what comes behind it.
+/// Reads the answer to `enter`. The first number is the kind of answer.
 pub(crate) fn entered(answer: &[i64]) -> Option<Enter> {
     let claim = |number: &i64| u32::try_from(*number).ok();
     Some(match answer {

@@ -1,6 +1,6 @@
-//! What stores over databases have in common: for whom a connection is made, and how locks of others are reached; in `lease.rs` a session
-//! of our own layout, in `session_locks.rs` locks of others that last as long as a connection, in
-//! `url.rs` what their URLs say in the same words.
+//! Code that the stores over databases share. This file has the user of a connection and the way to a server that has none of our tables.
+//! `lease.rs` has the session of our own layout, `session_locks.rs` other programs' locks that last as long as a connection, `url.rs` the
+//! options of URLs.
 
 pub(crate) mod lease;
 pub(crate) mod session_locks;
@@ -16,22 +16,22 @@ use crate::error::Result;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::Opening;
 
-/// What is done on a connection besides requests, until it ends. Chores hold the connection weakly, or it would never be closed.
+/// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// Who a connection is made for: a session, or somebody who looks at locks.
+/// The user of a connection: a session, or a reader of queues and names.
 pub(crate) trait User<C>: Send + Sync {
-    /// Says the first words on a new connection, whose server is fit by then and has all that of ours is needed.
+    /// Sends the first requests on a new connection. The server has been checked by then, and has the tables that the user needs.
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 
-    /// Something was told on the connection of this number.
+    /// The server sent a message that no request asked for, on the connection of this number.
     fn heard(&self, _connection: u64, _message: &[u8]) {}
 
     /// The connection of this number ended.
     fn disconnected(&self, _connection: u64) {}
 }
 
-/// A user who says and hears nothing.
+/// A user that sends and receives nothing of its own.
 pub(crate) struct Nobody;
 
 impl<C: Send + Sync + 'static> User<C> for Nobody {
@@ -40,12 +40,12 @@ impl<C: Send + Sync + 'static> User<C> for Nobody {
     }
 }
 
-/// How a database is reached by those who need nothing of ours there.
+/// The way to a database for layouts that need none of our tables.
 pub(crate) trait Reach: Dial + Sized {
     type Config: fmt::Debug + Send + Sync + 'static;
 
-    /// A way for `user`, whose session is opened with `opening`; without one it only looks. `silence` stands for how long a connection may
-    /// be silent.
+    /// A way for `user`, whose session is opened with `opening`; a user without `opening` only reads. A connection that is silent for
+    /// `silence` while it owes an answer is given up.
     fn reach(
         config: &Arc<Self::Config>,
         user: Arc<dyn User<Self::Connection>>,

@@ -1,6 +1,6 @@
-//! Locks of others that the memory of a database server keeps for as long as a connection lasts. A session has one connection and never
-//! another: its end is the end of the session and of every lock. A store brings its statements ([`SessionLocks`]). Lines and tries are
-//! `try_again/`.
+//! Other programs' locks that a database server keeps in its memory for as long as a connection lasts. A session has one connection in its
+//! life: the end of the connection is the end of the session and of every lock. A store brings the statements ([`SessionLocks`]). Lines and
+//! tries are in `try_again/`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -30,7 +30,7 @@ use crate::time::Moment;
 const ONLY_MUTEXES: &str =
     "locks of the server's sessions are taken as mutexes here: readers, writers and permits need `layout=fair`";
 
-/// What every such layout promises.
+/// The capability that all such layouts have.
 pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
     Capability {
         liveness: Liveness::Session,
@@ -41,38 +41,38 @@ pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
     }
 }
 
-/// A holder, or one who waits, as the server tells of it: it knows no more of whom its session serves than what that says of itself.
+/// A holder or a waiter, as the server lists it. The server knows of a session only what the session's program says of itself.
 pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contender {
     let owner = Some(Owner::new(id.client, who, 0));
     let foreign = Some(Foreign { what: "a session of the server", waits: Waits::Yes });
     Contender { owner, grant: is_granted.then(|| Grant::new(None)), foreign, ..Contender::new(id, Claim::MUTEX) }
 }
 
-/// What requests are sent on.
+/// The connection that requests are sent on.
 pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
 
-/// Locks of sessions, as one server is asked about them.
+/// The statements of one server for locks of sessions.
 pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     type Dial: Reach;
-    /// What the server knows a lock by.
+    /// The server's key of a lock.
     type Key: Clone + Eq + Hash + Send + Sync;
 
-    /// What these locks are called.
+    /// The word for these locks in messages.
     const KIND: &'static str;
 
     fn capability(&self) -> &'static Capability;
 
     fn key(&self, operation: &'static str, name: &Name) -> Result<Self::Key>;
 
-    /// Has the server end a session that is silent for this ttl, and never sooner, as its holders count on that. Says which process of the
-    /// server is behind the connection.
+    /// Has the server end a session that is silent for this ttl, and never sooner: holders count on the ttl. Returns the number of the
+    /// server's process behind the connection.
     fn begin(&self, connection: &OnWire<Self>, ttl: Duration) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Which process of the server is behind the connection now.
+    /// The number of the server's process that is behind the connection now.
     fn process(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Takes a lock that is free. `is_in_doubt` says that this session may have it, as no answer came to a former try: it is not to be taken
-    /// twice, which would need a second release.
+    /// Takes a lock that is free. `is_in_doubt` says that this session may have the lock already, because a former try had no answer. The lock
+    /// is not taken twice, which would need a second release.
     fn take(
         &self,
         connection: &OnWire<Self>,
@@ -81,7 +81,7 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         is_in_doubt: bool,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives up a lock: whether the session had it.
+    /// Gives up a lock. Returns whether the session had the lock.
     fn give_up(
         &self,
         connection: &OnWire<Self>,
@@ -89,19 +89,19 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         key: &Self::Key,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Notices the end of a connection while anything is held, where its driver does not.
+    /// Notices the end of a connection while a lock is held, for drivers that do not.
     fn watch(_: Weak<OnWire<Self>>, _: Arc<Member<Asking<Self>>>) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Who has the lock, and who waits where the server tells.
+    /// The holder of the lock, and the waiters if the server lists them.
     fn contenders(
         &self,
         connection: &OnWire<Self>,
         key: &Self::Key,
     ) -> impl Future<Output = Result<Vec<Contender>>> + Send;
 
-    /// The names that can be told from the locks that are taken.
+    /// The names of the locks that are taken, as far as their keys tell names.
     fn names(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<Vec<Name>>> + Send;
 }
 
@@ -121,13 +121,13 @@ impl<L: SessionLocks> fmt::Debug for Locks<L> {
     }
 }
 
-/// What the server is asked for one session.
+/// The requests of one session.
 pub(crate) struct Asking<L: SessionLocks> {
     locks: Arc<L>,
     opening: Opening,
-    /// Which process of the server is behind the connection.
+    /// The number of the server's process behind the connection.
     process: AtomicU64,
-    /// Whose each lock is in this session: it has been asked for, and was not refused. A session that has a lock could take it again.
+    /// For each key, the request that asked for the lock and was not refused. The server would let this session take a lock twice.
     taken: Mutex<HashMap<L::Key, RequestId>>,
 }
 
@@ -140,7 +140,7 @@ impl<L: SessionLocks> Asking<L> {
         self.taken().is_empty()
     }
 
-    /// The key of this place, if it may be the server's word that the place has it.
+    /// The key of this place, if the lock may be this place's at the server.
     fn key_of(&self, operation: &'static str, place: &PlaceId) -> Result<Option<L::Key>> {
         let key = self.locks.key(operation, &place.name)?;
         Ok((self.taken().get(&key) == Some(&place.request)).then_some(key))
@@ -162,7 +162,7 @@ impl<L: SessionLocks> Asks for Asking<L> {
         let operation = if is_new { "enter" } else { "next" };
         let (key, id) = (self.locks.key(operation, &due.place.name)?, due.place.request);
         let is_in_doubt = match self.taken().entry(key.clone()) {
-            // Another place of this session has it, perhaps under another name.
+            // Another place of this session has the lock, perhaps under another name.
             MapEntry::Occupied(other) if *other.get() != id => {
                 return Ok((Tried::Busy(None), self.opening.clock.now()));
             }
@@ -184,7 +184,7 @@ impl<L: SessionLocks> Asks for Asking<L> {
         Ok((if taken? { Tried::Granted(None) } else { Tried::Busy(None) }, sent))
     }
 
-    /// The locks last as long as the connection, so its answer is that of all of them, unless it is with another process of the server.
+    /// The locks last as long as the connection, so one answer on it renews all locks, unless another process of the server answers.
     async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
         let is_same = self.locks.process(connection).await? == self.process.load(Ordering::Acquire);
         let is_lost = |place: &PlaceId| Ok::<_, Error>(!is_same || self.key_of("renew", place)?.is_none());
@@ -210,7 +210,7 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
     fn greet(self: Arc<Self>, connection: Arc<OnWire<L>>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             let member = &self.0;
-            // Nothing that was granted on another connection is there on this one.
+            // No lock that was granted on another connection is there on this one.
             member.lines.alive("connect")?;
             if member.is_open() {
                 member.lines.end(Loss::Expired);
@@ -251,7 +251,7 @@ impl<L: SessionLocks> Server for Locks<L> {
         let asking = Asking { locks, opening: opening.clone(), process: AtomicU64::new(0), taken };
         let member = Member::new(asking, opening, trying, events);
         let user = Arc::new(SessionUser(Arc::clone(&member)));
-        // Giving it up costs every lock, so it is not given up before they are over anyway.
+        // Giving the connection up costs every lock, so that is done only when the locks are over anyway.
         let silence = member.opening.ttl * 2 / 3;
         let link = L::Dial::reach(&self.config, user, Some(&member.opening), Some(silence));
         Ok((member, link))

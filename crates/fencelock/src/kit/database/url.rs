@@ -1,14 +1,14 @@
-//! What the URLs of databases say in the same words: who connects, and whether what is sent is encrypted.
+//! Options that the URLs of all databases have: the user, and whether connections are encrypted.
 
 use crate::error::{Error, Result};
 use crate::kit::address::HostPort;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
 
-/// How a store says that its URL is wrong.
+/// Makes a store's error about its URL.
 pub(crate) type Bad = fn(&'static str) -> Error;
 
-/// Takes user and password, before the host or as options, and `password_file`. Without a user it says `unnamed`.
+/// Takes user and password, before the host or as options, and `password_file`. A URL without a user is the error `unnamed`.
 pub(crate) fn login(url: &mut StoreUrl, bad: Bad, unnamed: &'static str) -> Result<(String, Option<Secret>)> {
     let given = [url.take("user"), url.take("password")];
     let before = url.credentials().map(|before| before.split_once(':').unwrap_or((before, "")));
@@ -37,8 +37,8 @@ fn one_of(before: &str, option: Option<String>, bad: Bad) -> Result<Option<Strin
     }
 }
 
-/// Whether connections are to be encrypted, and the server's name verified: unless all servers are on this host, or somebody said
-/// otherwise. A socket file never is.
+/// Whether connections are encrypted, and the server's name verified. The default is yes, unless all servers are on this host. Connections to
+/// a socket file are never encrypted.
 pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socket: bool) -> Result<bool> {
     let is_wanted = match url.take("sslmode").as_deref() {
         None => !is_here,
@@ -58,7 +58,7 @@ pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socke
 }
 
 impl HostPort {
-    /// Whether what is sent there stays on this host.
+    /// Whether the address is on this host.
     pub(crate) fn is_here(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }

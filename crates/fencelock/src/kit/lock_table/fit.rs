@@ -1,9 +1,9 @@
-//! Whether the lock table that is there can be used, as far as that is the same on every server.
+//! Checks of a lock table that are the same on every server.
 
 use super::{Kind, LockTable};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The shortest column that has room for what a holder is known by.
+/// The shortest column that has room for a holder's UUID.
 const HOLDER_LENGTH: i64 = 36;
 
 const NO_TABLE: &str = "the database has no such lock table: make it with `fencelock migrate` or with this statement, or name the one that there is (options `table` and `columns`)";
@@ -12,20 +12,20 @@ const NO_COLUMN: &str =
 const NO_KEY: &str = "nothing keeps two rows of one key out of the lock table, so two clients would hold one lock: the column of the key must be unique by itself, in its whole length";
 const NO_ROOM: &str = "the column has no room for what a holder is known by, a UUID of 36 characters";
 
-/// A column as it is there.
+/// A column of the table.
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// The name of its type.
+    /// The name of the column's type.
     pub(crate) kind: String,
-    /// The longest text that it takes, in characters; `None` for any.
+    /// The longest text that the column takes, in characters; `None` for any.
     pub(crate) longest: Option<i64>,
-    /// The digits behind the second that it keeps.
+    /// How many digits of a second the column keeps.
     pub(crate) digits: u32,
-    /// What keeps two rows with one value in it out.
+    /// The unique index of this column alone.
     pub(crate) unique: Option<String>,
 }
 
-/// How a server speaks of tables.
+/// How tables are written in one server's SQL.
 pub(crate) struct Words {
     pub(crate) quoted: fn(&str) -> String,
     /// Whether names of columns are the same whatever their letters' case.
@@ -34,11 +34,11 @@ pub(crate) struct Words {
     pub(crate) texts: &'static [&'static str],
     /// The types that a holder may have besides.
     pub(crate) holders: &'static [&'static str],
-    /// What is said of other ones.
+    /// The error for columns of other types.
     pub(crate) no_text: &'static str,
 }
 
-/// The columns of a table that can be used, if their times can.
+/// The columns of a table that passed the checks, all but the checks of its times.
 pub(crate) struct Fit<'a> {
     pub(crate) key: &'a Column,
     pub(crate) holder: &'a Column,
@@ -52,7 +52,7 @@ impl Words {
         of.name.iter().map(|part| (self.quoted)(part)).collect::<Vec<_>>().join(".")
     }
 
-    /// The statement that makes it, for types of these parameters: of key, holder and end, and of ShedLock's holder and times.
+    /// The statement that makes the table. `tutorial` has the types of key, holder and end; `shedlock` those of key, holder and times.
     pub(crate) fn ddl(&self, of: &LockTable, tutorial: [&str; 3], shedlock: [&str; 3], rest: &str) -> String {
         let columns: Vec<String> = of.columns.iter().map(|column| (self.quoted)(column)).collect();
         let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };
@@ -79,17 +79,17 @@ impl LockTable {
         Error::new(kind, "connect", message).with("table", self.name.join("."))
     }
 
-    /// The error of a table that is not there, which this statement makes.
+    /// The error for a missing table, with the statement that makes the table.
     pub(crate) fn missing(&self, statement: &str) -> Error {
         self.refuse(ErrorKind::Layout, NO_TABLE).with("statement", statement)
     }
 
-    /// An error about a column of it.
+    /// An error about a column of this table.
     pub(crate) fn refuse_column(&self, column: &Column, message: &'static str) -> Error {
         self.refuse(ErrorKind::Layout, message).with("column", &column.name).with("type", &column.kind)
     }
 
-    /// Looks for its columns among those that are there, and refuses a table with which two clients could hold one lock.
+    /// Finds the columns that the URL names among the table's, and refuses a table with which two clients could hold one lock.
     pub(crate) fn fit<'a>(&self, there: &'a [Column], words: &Words) -> Result<Fit<'a>> {
         let find = |name: &String| {
             let missing = || {
@@ -124,8 +124,7 @@ impl LockTable {
 }
 
 impl Column {
-    /// How many microseconds are to be added to a time, so that none that a column with fewer digits cuts or rounds is earlier than it was
-    /// meant.
+    /// How many microseconds to add to a time, so that a column of fewer digits, which cuts or rounds, never keeps an earlier time.
     pub(crate) fn unit(&self) -> Option<u32> {
         (self.digits < 6).then(|| 10_u32.pow(6 - self.digits))
     }

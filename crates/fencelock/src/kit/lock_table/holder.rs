@@ -1,9 +1,9 @@
-//! What a holder is known by in a column of text or of UUIDs.
+//! The UUID of a holder, in a column of text or of UUIDs.
 
 use crate::store::RequestId;
 
-/// The UUID of a request: of version 8, which leaves its bits to whoever makes it. Nobody knows it who cannot read the table, as the
-/// client's number in it is random.
+/// The UUID of a request, of version 8, whose bits are free. Only readers of the table know the UUID, because it contains the client's random
+/// number.
 pub(crate) fn holder(id: RequestId) -> String {
     let first = id.client >> 16;
     let second = 0x8000 | (id.client >> 4 & 0xfff);
@@ -20,7 +20,7 @@ pub(crate) fn holder(id: RequestId) -> String {
 /// The bits of the number of a request.
 const NUMBER: u64 = (1 << 58) - 1;
 
-/// The request whose UUID this is; `None` for what another program wrote.
+/// The request of this UUID; `None` for another program's text.
 pub(crate) fn request(text: &str) -> Option<RequestId> {
     let digits: String = text.split('-').collect();
     let bits =

@@ -1,5 +1,6 @@
-//! Lock tables of others: a row is a lock, and the client that finds it missing or expired has it. Which table is meant, what a holder is
-//! known by, and what is seen of one are here; a store brings its statements ([`Rows`]). Sessions, lines and tries are `kit/try_again/`.
+//! Lock tables of other programs: a row is a lock, and a client that finds the row missing or expired takes the lock. This room has the
+//! options of the table, the text that holders are known by, and what `show` tells of a holder. A store brings the statements ([`Rows`]).
+//! Sessions, lines and tries are in `kit/try_again/`.
 
 mod fit;
 mod holder;
@@ -53,7 +54,7 @@ fn common(store: &'static str) -> Capability {
     }
 }
 
-/// How much of what ShedLock writes as its holder is shown, in characters.
+/// How many characters of ShedLock's `locked_by` are shown.
 const SHOWN: usize = 64;
 /// The longest name that servers keep whole.
 const NAME_MOST: usize = 63;
@@ -64,29 +65,29 @@ const OPTIONS: [&str; 3] = ["table", "columns", "zone"];
 const NOT_OF_TABLES: &str =
     "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
 
-/// Which program's table it is.
+/// The program that the table is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of tutorials: a row that is there and has not expired is a lock that is held.
+    /// Tutorials' table: a row that has not expired is a lock that is held.
     Tutorial,
-    /// ShedLock's, whose rows stay. A lock is held for so long at least, whenever it is released.
+    /// ShedLock's table, whose rows stay. A lock is held for at least `at_least`, however early the release.
     ShedLock { at_least: Duration },
 }
 
-/// A lock table, as a URL names it.
+/// A lock table, as a URL describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct LockTable {
     pub(crate) kind: Kind,
-    /// Its name, with that of its schema before it if one was given.
+    /// The name of the table, behind the name of its schema if the URL gives one.
     pub(crate) name: Vec<String>,
     /// The columns of key, holder and end, and of ShedLock's beginning.
     pub(crate) columns: Vec<String>,
-    /// In which time zone the others write times without one.
+    /// The time zone of the times that other programs write without a zone.
     pub(crate) zone: Option<String>,
 }
 
 impl LockTable {
-    /// Takes what a URL of this layout says of a lock table; `None` for a layout without one.
+    /// Takes the options of a lock table from a URL; `None` for a layout without a lock table.
     pub(crate) fn take(url: &mut StoreUrl, layout: Option<&str>, bad: Bad) -> Result<Option<Self>> {
         let at_least = url.take_ms("lock_at_least_for_ms")?;
         if at_least.is_some() && layout != Some("shedlock") {
@@ -128,8 +129,8 @@ impl LockTable {
         }
     }
 
-    /// Who holds the lock, and for how many milliseconds it does. What a holder of a tutorial's lock is known by is not shown: whoever has
-    /// it can end the lock. ShedLock's is mostly the name of its host.
+    /// The holder of the lock, for the `left` milliseconds that its row is valid. The holder's value in a tutorial's table is not shown:
+    /// whoever knows the value can end the lock. ShedLock's value is mostly the name of a host.
     pub(crate) fn contender(&self, by: &str, left: Option<i64>) -> Contender {
         let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
         let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));
@@ -148,7 +149,7 @@ impl LockTable {
     }
 }
 
-/// Names with `between` between them, none twice.
+/// Splits names at `between`; `None` if one of them is no name, or two columns have one name.
 fn names(text: &str, between: char) -> Option<Vec<String>> {
     let names: Vec<String> = text.split(between).map(str::to_owned).collect();
     let is_name = |name: &String| !name.is_empty() && name.len() <= NAME_MOST && !name.contains(char::is_control);

@@ -1,4 +1,4 @@
-//! The rows of a lock table: what a server is asked about them, for a session and for those who look.
+//! The rows of a lock table: the requests of sessions and of readers.
 
 use std::fmt;
 use std::future::Future;
@@ -21,15 +21,15 @@ use crate::time::Moment;
 
 const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
 
-/// How many rows one request for names looks at.
+/// How many rows one request for names reads.
 const NAMES_PER_CALL: i64 = 1000;
 
 const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
-/// What requests are sent on.
+/// The connection that requests are sent on.
 pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
 
-/// The rows of a lock table, as one server is asked about them.
+/// The statements of one server for the rows of a lock table.
 pub(crate) trait Rows: Send + Sync + 'static {
     type Dial: Reach;
 
@@ -43,7 +43,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
     /// Looks at the table that is there, and refuses one with which two clients could hold one lock.
     fn meet(&self, connection: &OnWire<Self>, only_looks: bool) -> impl Future<Output = Result<()>> + Send;
 
-    /// Makes the row of this key ours for so many milliseconds, if it is missing, has expired or is ours.
+    /// Takes the row, a key and a holder, for `ttl_ms` milliseconds, if the row is missing, has expired or is this holder's.
     fn take(
         &self,
         connection: &OnWire<Self>,
@@ -52,7 +52,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
         ttl_ms: i64,
     ) -> impl Future<Output = Result<Tried>> + Send;
 
-    /// Prolongs those of these rows that are ours and have not expired: which they are.
+    /// Renews the rows, keys and holders, that have not expired. Returns for each row whether it was renewed.
     fn renew(
         &self,
         connection: &OnWire<Self>,
@@ -60,7 +60,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
         ttl_ms: i64,
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
-    /// Gives up those of these rows that are ours: how many there were.
+    /// Gives up the rows, keys and holders. Returns how many of the rows were there.
     fn leave(
         &self,
         connection: &OnWire<Self>,
@@ -68,14 +68,14 @@ pub(crate) trait Rows: Send + Sync + 'static {
         rows: (Vec<&str>, Vec<String>),
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// By whom the row of this key is held, if it is, and for how many milliseconds unless it is for ever.
+    /// The holder of the row of this key, if the row is held, and the milliseconds until its end; `None` for a row without an end.
     fn held(
         &self,
         connection: &OnWire<Self>,
         key: &str,
     ) -> impl Future<Output = Result<Option<(String, Option<i64>)>>> + Send;
 
-    /// The next keys behind `from`, so many at most, and whether the row of each is held.
+    /// At most `most` keys behind `from`, each with whether its row is held.
     fn keys(
         &self,
         connection: &OnWire<Self>,
@@ -100,7 +100,7 @@ impl<R: Rows> fmt::Debug for Tables<R> {
     }
 }
 
-/// What the server is asked for one session.
+/// The requests of one session.
 struct Asking<R> {
     rows: Arc<R>,
     opening: Opening,
@@ -173,7 +173,7 @@ impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
     }
 }
 
-/// Somebody who only looks.
+/// A user that only reads.
 struct Reader<R>(Arc<R>);
 
 impl<R: Rows> User<OnWire<R>> for Reader<R> {
@@ -184,7 +184,7 @@ impl<R: Rows> User<OnWire<R>> for Reader<R> {
 
 impl<R: Rows> Server for Tables<R> {
     type Asks = Asking<R>;
-    /// The last key that was looked at.
+    /// The last key of the page before.
     type Listed = String;
 
     fn capability(&self) -> &Capability {
@@ -217,7 +217,7 @@ impl<R: Rows> Server for Tables<R> {
         let keys = self.table.keys(connection, &from, NAMES_PER_CALL).await?;
         let held = keys.iter().filter(|(key, is_held)| *is_held && key.starts_with(prefix));
         let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
-        // A key that is no text is shown as another one: where that begins no later page, there is none.
+        // A key that is no UTF-8 is shown as another text. A page that would begin where this one did is not asked for.
         Ok((names, keys.into_iter().next_back().map(|(key, _)| key).filter(|last| *last != from)))
     }
 }
