@@ -5,6 +5,8 @@ use mysql_async::{DriverError, Error as AnyError, ServerError};
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
+const UNKNOWN_LOGIN: &str = "the account logs in by a method that this release does not know: it knows mysql_native_password and caching_sha2_password, and neither ed25519 nor parsec";
+
 /// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &AnyError) -> Error {
     fault_of(operation, error, &|_| None)
@@ -21,6 +23,11 @@ pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn
             .with("error", format_args!("{} ({})", said.code, cut(said.state.clone()))),
         error => happened(error).of(operation).with("cause", cut(error.to_string())),
     }
+}
+
+/// The error of a connection to an account that logs in by a method that the driver was built without.
+pub(super) fn unknown_login() -> Error {
+    refused(ErrorKind::Denied, UNKNOWN_LOGIN).of("connect")
 }
 
 /// The error of a request that was not sent, for the connection had ended.
@@ -46,7 +53,7 @@ fn meant(said: &ServerError) -> Meaning {
         }
         (1045 | 1698, _) => refused(
             Denied,
-            "the server refused the user, the password, or this host (an account is a user and the host that it comes from)",
+            "the server refused the user, the password, this host (an account is a user and the host that it comes from), or a connection without TLS",
         ),
         (1044, _) => refused(Denied, "the user may not use this database, or there is none of that name"),
         (1133 | 1410 | 1396, _) => refused(Config, "there is no account of that name"),
@@ -72,9 +79,8 @@ fn meant(said: &ServerError) -> Meaning {
         }
         (1021 | 1114 | 1041 | 1037 | 1038, _) => passing(Exhausted, "the server's disk or memory is full"),
         (1129, _) => passing(Denied, "the server blocks this host after many broken connections (FLUSH HOSTS)"),
-        (3159 | 1251 | 1524, _) => {
-            refused(Denied, "the server asks for TLS, or for a way to prove who we are that this release does not know")
-        }
+        (3159, _) => refused(Denied, "the server asks for TLS: say sslmode=verify-full"),
+        (1251 | 1524, _) => refused(Denied, UNKNOWN_LOGIN),
         (1317 | 1028 | 3024 | 1969, _) => ended("somebody ended the request at the server"),
         (1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 | 4031, _) => {
             ended("the server ended the connection")
@@ -98,7 +104,7 @@ fn happened(error: &AnyError) -> Meaning {
             DriverError::UnknownAuthPlugin { .. }
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::CleartextPluginDisabled,
-        ) => denied("the server asks for a way to prove who we are that this release does not know"),
+        ) => denied(UNKNOWN_LOGIN),
         AnyError::Io(said) if ["certificate", "TLS"].iter().any(|word| said.to_string().contains(word)) => passing(
             ErrorKind::Unreachable,
             "no TLS connection: the server's certificate is not trusted, or the server speaks no TLS",
