@@ -13,7 +13,7 @@ use super::Chores;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket::first_to_clear;
 use crate::kit::served::{
-    Broken, Connection, Enter, Look, Looked, Over, Places, REPAIR, Seen, Served, portions, repair,
+    Broken, Connection, Enter, Look, Looked, Over, PlacesByName, REPAIR, Seen, Served, portions, repair,
 };
 use crate::queue::Claim;
 use crate::store::{Capability, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens, Waiters};
@@ -92,7 +92,7 @@ pub(crate) trait Leased: Served {
     fn ask_to_look(
         &self,
         connection: &Connection<Self>,
-        asked: &Places,
+        asked: &PlacesByName,
         seqs: &[Vec<u64>],
     ) -> impl Future<Output = Result<Look>> + Send;
 
@@ -116,37 +116,37 @@ pub(crate) trait Leased: Served {
 
 /// Opens a session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older connection.
 pub(crate) async fn open_or_resume<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
-    let hub = session.hub();
-    if hub.over() != Over::No {
+    let places = session.places();
+    if places.over() != Over::No {
         return Ok(());
     }
     let sent = session.lease().opening.clock.now();
-    let is_new = hub.epoch() == 0;
+    let is_new = places.epoch() == 0;
     let epoch = session.open(connection, is_new).await?;
     if epoch == 0 {
-        hub.end(Over::There, Loss::Expired);
+        places.end(Over::There, Loss::Expired);
         return Ok(());
     }
-    hub.raise(epoch);
-    hub.confirm(sent);
+    places.raise(epoch);
+    places.confirm(sent);
     if is_new { Ok(()) } else { reconcile(session, connection).await }
 }
 
 /// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place that was given up
 /// may be back, and a granted place may be missing.
 async fn reconcile<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
-    let hub = session.hub();
-    let known: Vec<u64> = hub.by_name().into_values().flatten().map(|id| id.number).collect();
+    let places = session.places();
+    let known: Vec<u64> = places.by_name().into_values().flatten().map(|id| id.number).collect();
     let unknown = session.unknown(connection, &known).await?;
     if let Some((PlaceId { name, .. }, _)) = unknown.first() {
         let count = unknown.len();
         tracing::warn!(%name, count, "locks that were given up came back with the server, and are given up again");
     }
     leave_all(session, connection, unknown.into_iter().map(|(place, seq)| (place, Some(seq))).collect()).await?;
-    for held in portions(hub.held()) {
+    for held in portions(places.held()) {
         let look = look(session, connection, &held).await?;
-        let places = held.iter().flat_map(|(_, ids)| ids).zip(look.names.iter().flat_map(|name| &name.places));
-        places.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| hub.missing(*id));
+        let seen = held.iter().flat_map(|(_, ids)| ids).zip(look.names.iter().flat_map(|name| &name.places));
+        seen.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| places.missing(*id));
     }
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn leave_all<S: Leased>(
     for some in places.chunks(S::AT_ONCE) {
         let given_up = some.iter().map(async |(place, seq)| {
             session.leave(connection, place, *seq).await?;
-            session.hub().forget(place.request);
+            session.places().forget(place.request);
             Ok::<_, Error>(())
         });
         future::try_join_all(given_up).await?;
@@ -168,8 +168,8 @@ async fn leave_all<S: Leased>(
 }
 
 /// Asks for the standing of places of a session.
-pub(crate) async fn look<S: Leased>(session: &S, connection: &Connection<S>, asked: &Places) -> Result<Look> {
-    let seq = |id| session.hub().seq(id).unwrap_or(0);
+pub(crate) async fn look<S: Leased>(session: &S, connection: &Connection<S>, asked: &PlacesByName) -> Result<Look> {
+    let seq = |id| session.places().seq(id).unwrap_or(0);
     let seqs: Vec<Vec<u64>> = asked.iter().map(|(_, ids)| ids.iter().map(|id| seq(*id)).collect()).collect();
     session.ask_to_look(connection, asked, &seqs).await
 }
@@ -197,27 +197,27 @@ pub(crate) async fn renew<S: Leased>(
         told = once_more => told?,
     };
     let Some(broken) = told else { return Ok(false) };
-    broken.into_iter().for_each(|broken| session.hub().told_broken(broken));
+    broken.into_iter().for_each(|broken| session.places().told_broken(broken));
     Ok(true)
 }
 
 /// Ends a session and all of its places.
 pub(crate) async fn close<S: Leased>(session: &S, connection: &Connection<S>) -> Result<()> {
-    let hub = session.hub();
-    let mut places = Vec::new();
-    for (name, ids) in hub.by_name() {
-        places.extend(ids.into_iter().map(|request| (PlaceId { name: name.clone(), request }, hub.seq(request))));
+    let places = session.places();
+    let mut left = Vec::new();
+    for (name, ids) in places.by_name() {
+        left.extend(ids.into_iter().map(|request| (PlaceId { name: name.clone(), request }, places.seq(request))));
     }
-    leave_all(session, connection, places).await?;
+    leave_all(session, connection, left).await?;
     session.end(connection).await
 }
 
 /// Looks after the waiting places of a session, and clears away what dead sessions left, until the connection ends.
 pub(crate) fn chores<S: Leased>(session: &Arc<S>, connection: &Arc<Connection<S>>) -> Chores {
     let (weak, eye, sweeper) = (Arc::downgrade(connection), Arc::clone(session), Arc::clone(session));
-    let (hub, clock) = (Arc::clone(session.hub()), Arc::clone(&session.lease().opening.clock));
-    let look = async move |connection: &Connection<S>, asked: &Places| look(&*eye, connection, asked).await;
-    let repair = repair(weak.clone(), hub, clock, look);
+    let (places, clock) = (Arc::clone(session.places()), Arc::clone(&session.lease().opening.clock));
+    let look = async move |connection: &Connection<S>, asked: &PlacesByName| look(&*eye, connection, asked).await;
+    let repair = repair(weak.clone(), places, clock, look);
     let clear_up = async move {
         let lease = sweeper.lease();
         loop {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::{Chores, Nobody, Reach, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND, Wire};
+use crate::kit::try_again::{Asks, TryAgainSession, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
@@ -90,7 +90,7 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Notices the end of a connection while a lock is held, for drivers that do not.
-    fn watch(_: Weak<OnWire<Self>>, _: Arc<Member<Asking<Self>>>) -> impl Future<Output = ()> + Send {
+    fn watch(_: Weak<OnWire<Self>>, _: Arc<TryAgainSession<Asking<Self>>>) -> impl Future<Output = ()> + Send {
         async {}
     }
 
@@ -204,23 +204,23 @@ impl<L: SessionLocks> Asks for Asking<L> {
 }
 
 /// A session as its one connection sees it.
-struct SessionUser<L: SessionLocks>(Arc<Member<Asking<L>>>);
+struct SessionUser<L: SessionLocks>(Arc<TryAgainSession<Asking<L>>>);
 
 impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
     fn greet(self: Arc<Self>, connection: Arc<OnWire<L>>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
-            let member = &self.0;
+            let session = &self.0;
             // No lock that was granted on another connection is there on this one.
-            member.lines.alive("connect")?;
-            if member.is_open() {
-                member.lines.end(Loss::Expired);
-                return member.lines.alive("connect").map(|()| None);
+            session.places.alive("connect")?;
+            if session.is_open() {
+                session.places.end(Loss::Expired);
+                return session.places.alive("connect").map(|()| None);
             }
-            let sent = member.opening.clock.now();
-            let process = member.asks.locks.begin(&connection, member.opening.ttl).await?;
-            member.asks.process.store(process, Ordering::Release);
-            member.confirm(sent);
-            let chores = join(member.tries(&connection), L::watch(Arc::downgrade(&connection), Arc::clone(member)));
+            let sent = session.opening.clock.now();
+            let process = session.asks.locks.begin(&connection, session.opening.ttl).await?;
+            session.asks.process.store(process, Ordering::Release);
+            session.confirm(sent);
+            let chores = join(session.tries(&connection), L::watch(Arc::downgrade(&connection), Arc::clone(session)));
             let chores: Chores = Box::pin(async move { ((), ()) = chores.await });
             Ok(Some(chores))
         })
@@ -228,7 +228,7 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
 
     fn disconnected(&self, _: u64) {
         if self.0.is_open() {
-            self.0.lines.end(Loss::Expired);
+            self.0.places.end(Loss::Expired);
         }
     }
 }
@@ -241,20 +241,20 @@ impl<L: SessionLocks> Server for Locks<L> {
         self.locks.capability()
     }
 
-    fn member(
+    fn session(
         &self,
         opening: Opening,
         events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
+    ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
         let trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: L::KIND };
         let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());
         let asking = Asking { locks, opening: opening.clone(), process: AtomicU64::new(0), taken };
-        let member = Member::new(asking, opening, trying, events);
-        let user = Arc::new(SessionUser(Arc::clone(&member)));
+        let session = TryAgainSession::new(asking, opening, trying, events);
+        let user = Arc::new(SessionUser(Arc::clone(&session)));
         // Giving the connection up costs every lock, so that is done only when the locks are over anyway.
-        let silence = member.opening.ttl * 2 / 3;
-        let link = L::Dial::reach(&self.config, user, Some(&member.opening), Some(silence));
-        Ok((member, link))
+        let silence = session.opening.ttl * 2 / 3;
+        let link = L::Dial::reach(&self.config, user, Some(&session.opening), Some(silence));
+        Ok((session, link))
     }
 
     fn reader(&self) -> Arc<Reconnect<L::Dial>> {

@@ -13,7 +13,7 @@ use super::holder::holder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::kit::try_again::{Asks, Member, Server, Tried, Try, TryAgainStore, Trying, Wire};
+use crate::kit::try_again::{Asks, Server, Tried, Try, TryAgainSession, TryAgainStore, Trying, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, SessionEvent, Store};
@@ -152,7 +152,7 @@ impl<R: Rows> Asks for Asking<R> {
 }
 
 /// A session as its connections see it.
-struct SessionUser<R: Rows>(Arc<Member<Asking<R>>>);
+struct SessionUser<R: Rows>(Arc<TryAgainSession<Asking<R>>>);
 
 impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
     fn greet(self: Arc<Self>, connection: Arc<OnWire<R>>) -> BoxFuture<'static, Result<Option<Chores>>> {
@@ -162,14 +162,14 @@ impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
             if !self.0.is_open() {
                 self.0.confirm(sent);
             }
-            self.0.lines.connected();
+            self.0.places.connected();
             Ok(Some(self.0.tries(&connection)))
         })
     }
 
     fn disconnected(&self, _: u64) {
-        self.0.lines.disconnected();
-        self.0.lines.doubt();
+        self.0.places.disconnected();
+        self.0.places.doubt();
     }
 }
 
@@ -191,16 +191,16 @@ impl<R: Rows> Server for Tables<R> {
         self.table.capability()
     }
 
-    fn member(
+    fn session(
         &self,
         opening: Opening,
         events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking<R>>>, Arc<Reconnect<R::Dial>>)> {
+    ) -> Result<(Arc<TryAgainSession<Asking<R>>>, Arc<Reconnect<R::Dial>>)> {
         let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
-        let member = Member::new(asking, opening, TRYING, events);
-        let user = Arc::new(SessionUser(Arc::clone(&member)));
-        let link = R::Dial::reach(&self.config, user, Some(&member.opening), None);
-        Ok((member, link))
+        let session = TryAgainSession::new(asking, opening, TRYING, events);
+        let user = Arc::new(SessionUser(Arc::clone(&session)));
+        let link = R::Dial::reach(&self.config, user, Some(&session.opening), None);
+        Ok((session, link))
     }
 
     fn reader(&self) -> Arc<Reconnect<R::Dial>> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::hub::due;
 use super::place::ServedPlace;
+use super::places::due;
 use super::{Core, Enter, Over, Served};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::own_places::over;
@@ -14,7 +14,8 @@ const TRIES: usize = 8;
 
 pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
     core.alive("enter")?;
-    let (slot, was_sent_before) = core.member.hub().begin(&entry.name, entry.id, core.member.bucket_of(&entry.name));
+    let (slot, was_sent_before) =
+        core.session.places().begin(&entry.name, entry.id, core.session.bucket_of(&entry.name));
     let (mut again, mut overtaken) = (was_sent_before, 0);
     while overtaken < TRIES {
         let reply = match ask(core, &entry, std::mem::replace(&mut again, true)).await {
@@ -22,34 +23,34 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
             Err(error) => {
                 // A request that certainly did nothing need not be withdrawn. Of one that was sent before, this says nothing.
                 if !was_sent_before && error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
-                    core.member.hub().forget(entry.id);
+                    core.session.places().forget(entry.id);
                 }
                 return Err(error);
             }
         };
         match reply {
-            Enter::Granted(grant) => core.member.hub().granted(&slot, grant),
+            Enter::Granted(grant) => core.session.places().granted(&slot, grant),
             Enter::Waiting { seq, ahead, look_in } => {
                 let due = due(core.link.clock.now(), look_in);
-                core.member.hub().waits(&slot, seq, ahead, due);
+                core.session.places().waits(&slot, seq, ahead, due);
             }
             Enter::Busy => {
-                core.member.hub().forget(entry.id);
+                core.session.places().forget(entry.id);
                 return Ok(Entered::Busy);
             }
             Enter::Conflict(claim) => {
-                core.member.hub().forget(entry.id);
+                core.session.places().forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
             // Each time a thousand of the dead are gone, so this ends.
             Enter::Again => continue,
             Enter::Stale(epoch) => {
-                core.member.hub().raise(epoch);
+                core.session.places().raise(epoch);
                 overtaken += 1;
                 continue;
             }
             Enter::Gone => {
-                core.member.hub().end(Over::There, Loss::Expired);
+                core.session.places().end(Over::There, Loss::Expired);
                 return Err(over("enter"));
             }
         }
@@ -63,5 +64,5 @@ async fn ask<S: Served>(core: &Core<S>, entry: &Entry, again: bool) -> Result<En
     let connection = core.link.connection().await?;
     // Connecting may have told that it is over.
     core.alive("enter")?;
-    core.member.enter(&connection, entry, again).await
+    core.session.enter(&connection, entry, again).await
 }

@@ -7,9 +7,9 @@
 
 mod answers;
 mod enter;
-mod hub;
 mod messages;
 mod place;
+mod places;
 mod repair;
 mod session;
 mod slot;
@@ -19,11 +19,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn};
-pub(crate) use self::hub::{HeldIn, Hub, Over, REPAIR};
 #[cfg(test)]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
-pub(crate) use self::repair::{Places, portions, repair};
+pub(crate) use self::places::{HeldIn, Over, Places, REPAIR};
+pub(crate) use self::repair::{PlacesByName, portions, repair};
 pub(crate) use self::store::{ServedStore, Server};
 use super::reconnect::{Dial, Reconnect};
 use crate::error::Result;
@@ -38,7 +38,7 @@ pub(crate) trait Served: Send + Sync + 'static {
     type Dial: Dial;
 
     /// What it knows of its own places.
-    fn hub(&self) -> &Arc<Hub>;
+    fn places(&self) -> &Arc<Places>;
 
     /// The bucket of a name.
     fn bucket_of(&self, name: &Name) -> u16;
@@ -89,7 +89,7 @@ pub(crate) trait Served: Send + Sync + 'static {
         place: &PlaceId,
     ) -> impl Future<Output = Result<Withdrawn>> + Send;
 
-    /// Prolongs the session and all that it holds: whether it lives. The hub is told what was broken or lost; the server need not tell
+    /// Prolongs the session and all that it holds: whether it lives. Its places are told what was broken or lost; the server need not tell
     /// again of the broken grants that are `known`.
     fn renew(
         &self,
@@ -116,7 +116,7 @@ pub(crate) trait Served: Send + Sync + 'static {
     /// Has some of what the dead left be cleared away, soon. Nobody waits for it.
     fn tidy_up(&self);
 
-    /// Ends the session and all of its places. The hub forgets what was given up: it is not asked for again when this is cut off and tried
+    /// Ends the session and all of its places. What was given up is forgotten: it is not asked for again when this is cut off and tried
     /// once more.
     fn close(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
 }
@@ -127,5 +127,5 @@ pub(crate) type Connection<S> = <<S as Served>::Dial as Dial>::Connection;
 /// What a session and its places share.
 pub(crate) struct Core<S: Served> {
     pub(crate) link: Arc<Reconnect<S::Dial>>,
-    pub(crate) member: Arc<S>,
+    pub(crate) session: Arc<S>,
 }

@@ -47,7 +47,7 @@ impl<S: Served> ServedPlace<S> {
             // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
             poll_fn(|cx| {
                 let news = slot.poll_news(cx);
-                let alone = !core.link.is_connected() || core.member.hub().over() != Over::No;
+                let alone = !core.link.is_connected() || core.session.places().over() != Over::No;
                 if alone { Poll::Ready(()) } else { news }
             })
             .await;
@@ -55,20 +55,20 @@ impl<S: Served> ServedPlace<S> {
     }
 
     async fn give_up(&self) -> Result<Left> {
-        let hub = self.core.member.hub();
-        if hub.over() == Over::There {
+        let places = self.core.session.places();
+        if places.over() == Over::There {
             return Ok(Left::AlreadyGone);
         }
         let connection = self.core.link.connection().await?;
-        let was_there = self.core.member.leave(&connection, &self.slot.place, self.slot.seq()).await?;
-        hub.left(&self.slot);
+        let was_there = self.core.session.leave(&connection, &self.slot.place, self.slot.seq()).await?;
+        places.left(&self.slot);
         Ok(if was_there { Left::Released } else { Left::AlreadyGone })
     }
 }
 
 impl<S: Served> Drop for ServedPlace<S> {
     fn drop(&mut self) {
-        self.core.member.hub().dropped(&self.slot);
+        self.core.session.places().dropped(&self.slot);
     }
 }
 
@@ -78,7 +78,7 @@ impl<S: Served> Place for ServedPlace<S> {
     }
 
     fn standing(&self) -> Standing {
-        self.core.member.hub().cause().map_or_else(|| self.slot.standing(), Standing::Lost)
+        self.core.session.places().cause().map_or_else(|| self.slot.standing(), Standing::Lost)
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
@@ -87,7 +87,7 @@ impl<S: Served> Place for ServedPlace<S> {
             tokio::select! {
                 biased;
                 settled = self.settle() => return settled,
-                over = core.member.wait_until(&*core.link.clock, until) => over?,
+                over = core.session.wait_until(&*core.link.clock, until) => over?,
             }
             Ok(self.standing())
         })
@@ -100,7 +100,7 @@ impl<S: Served> Place for ServedPlace<S> {
             self.core.alive("downgrade")?;
             let seq = self.slot.seq().ok_or_else(gone)?;
             let connection = self.core.link.connection().await?;
-            match self.core.member.lighten(&connection, place, seq, claim).await? {
+            match self.core.session.lighten(&connection, place, seq, claim).await? {
                 Lightened::Done => Ok(()),
                 Lightened::Missing => Err(gone()),
             }
@@ -112,6 +112,6 @@ impl<S: Served> Place for ServedPlace<S> {
     }
 
     fn leave_now(&mut self) -> Option<Result<Left>> {
-        if self.core.member.is_at_hand() { self.give_up().now_or_never() } else { None }
+        if self.core.session.is_at_hand() { self.give_up().now_or_never() } else { None }
     }
 }

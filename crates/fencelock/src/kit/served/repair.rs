@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::answers::Look;
-use super::hub::{Hub, REPAIR};
+use super::places::{Places, REPAIR};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::store::RequestId;
@@ -15,31 +15,31 @@ const NAMES: usize = 64;
 /// How many places one request asks for, so that no server takes long over it.
 pub(crate) const PLACES_PER_CALL: usize = 256;
 
-/// Places of one session, by name.
-pub(crate) type Places = Vec<(Name, Vec<RequestId>)>;
+/// PlacesByName of one session, by name.
+pub(crate) type PlacesByName = Vec<(Name, Vec<RequestId>)>;
 
 /// Looks at all waiting places once, since messages may have been lost before this connection, and from then on at each
 /// when it is due. Ends with the connection. `look` asks the server.
 pub(crate) async fn repair<C: Send + Sync>(
     connection: Weak<C>,
-    hub: Arc<Hub>,
+    places: Arc<Places>,
     clock: Arc<dyn Clock>,
-    look: impl AsyncFn(&C, &Places) -> Result<Look>,
+    look: impl AsyncFn(&C, &PlacesByName) -> Result<Look>,
 ) {
     let mut all = true;
     loop {
-        match hub.due(clock.now(), all) {
+        match places.due(clock.now(), all) {
             Err(next) => {
                 all = false;
                 tokio::select! {
                     biased;
-                    () = hub.rung() => {}
+                    () = places.rung() => {}
                     () = clock.sleep_until(next) => {}
                 }
             }
             Ok(names) => {
                 let Some(connection) = connection.upgrade() else { return };
-                if look_at(&*connection, &hub, &*clock, names, &look).await {
+                if look_at(&*connection, &places, &*clock, names, &look).await {
                     all = false;
                 } else {
                     // The connection is at its end, or the server refuses for a while.
@@ -54,15 +54,15 @@ pub(crate) async fn repair<C: Send + Sync>(
 /// Says whether the server answered. What is wrong with one name is of no consequence for the others.
 async fn look_at<C>(
     connection: &C,
-    hub: &Hub,
+    places: &Places,
     clock: &dyn Clock,
     names: HashMap<Name, Vec<RequestId>>,
-    look: &impl AsyncFn(&C, &Places) -> Result<Look>,
+    look: &impl AsyncFn(&C, &PlacesByName) -> Result<Look>,
 ) -> bool {
     let mut requests = portions(names);
     while let Some(request) = requests.pop() {
         match look(connection, &request).await {
-            Ok(look) => hub.looked(&request, look, clock.now()),
+            Ok(look) => places.looked(&request, look, clock.now()),
             Err(error) if error.kind() == ErrorKind::Unreachable => {
                 tracing::debug!(%error, "waiting places could not be looked at");
                 return false;
@@ -70,7 +70,7 @@ async fn look_at<C>(
             Err(_) if request.len() > 1 => requests.extend(request.into_iter().map(|name| vec![name])),
             Err(error) => {
                 tracing::warn!(%error, name = ?request.first().map(|(name, _)| name), "places could not be looked at");
-                hub.put_off(&request, clock.now().after(REPAIR));
+                places.put_off(&request, clock.now().after(REPAIR));
             }
         }
     }
@@ -78,8 +78,8 @@ async fn look_at<C>(
 }
 
 /// Requests of a bounded size for these places.
-pub(crate) fn portions(names: HashMap<Name, Vec<RequestId>>) -> Vec<Places> {
-    let mut portions: Vec<Places> = Vec::new();
+pub(crate) fn portions(names: HashMap<Name, Vec<RequestId>>) -> Vec<PlacesByName> {
+    let mut portions: Vec<PlacesByName> = Vec::new();
     let mut room = 0;
     for (name, ids) in names {
         for ids in ids.chunks(PLACES_PER_CALL) {

@@ -17,55 +17,55 @@ use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId,
 impl<S: Served> Core<S> {
     /// Refuses what only a living session can do.
     pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.member.hub().over() {
+        match self.session.places().over() {
             Over::No => Ok(()),
             Over::Here | Over::There => Err(over(operation)),
         }
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        let hub = self.member.hub();
+        let places = self.session.places();
         // Nothing takes effect in a session that the server has no more.
-        if hub.over() != Over::There {
+        if places.over() != Over::There {
             let connection = self.link.connection().await?;
             let place = PlaceId { name: name.clone(), request: id };
-            let withdrawn = self.member.withdraw(&connection, &place).await?;
-            withdrawn.epoch.into_iter().for_each(|epoch| hub.raise(epoch));
+            let withdrawn = self.session.withdraw(&connection, &place).await?;
+            withdrawn.epoch.into_iter().for_each(|epoch| places.raise(epoch));
         }
-        hub.forget(id);
+        places.forget(id);
         Ok(())
     }
 
-    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
-        let hub = self.member.hub();
+    async fn renew(&self, asked: &dyn PlaceList) -> Result<Renewal> {
+        let places = self.session.places();
         let connection = self.link.connection().await?;
         let sent = self.link.clock.now();
         self.alive("renew")?;
-        let known = hub.broken();
-        let lives = self.member.renew(&connection, &known).await;
+        let known = places.broken();
+        let lives = self.session.renew(&connection, &known).await;
         // Whatever became of it: its answer is not waited for.
-        self.member.tidy_up();
+        self.session.tidy_up();
         if !lives? {
-            hub.end(Over::There, Loss::Expired);
+            places.end(Over::There, Loss::Expired);
             return Err(over("renew"));
         }
-        hub.confirm(sent);
-        hub.acknowledged(&known);
-        Ok(Renewal { gone: hub.gone(places), ..Renewal::at(sent) })
+        places.confirm(sent);
+        places.acknowledged(&known);
+        Ok(Renewal { gone: places.gone(asked), ..Renewal::at(sent) })
     }
 
     /// Asks again on each further connection, since messages may have been lost before it.
     async fn waited_for(&self, place: &PlaceId) -> Result<()> {
         loop {
             self.alive("look")?;
-            let Some(slot) = self.member.hub().slot(place.request) else { return Ok(()) };
+            let Some(slot) = self.session.places().slot(place.request) else { return Ok(()) };
             let Some(seq) = slot.seq() else { return Ok(()) };
             let connection = self.link.connection().await?;
             slot.change(|state| {
                 state.rung = None;
                 false
             });
-            if self.member.watch(&connection, place, seq).await? {
+            if self.session.watch(&connection, place, seq).await? {
                 return Ok(());
             }
             drop(connection);
@@ -77,12 +77,12 @@ impl<S: Served> Core<S> {
     }
 
     async fn close(&self) -> Result<()> {
-        let hub = self.member.hub();
-        if hub.over() != Over::There {
+        let places = self.session.places();
+        if places.over() != Over::There {
             let connection = self.link.connection().await?;
             // The server may have told meanwhile that there is nothing to close; closing is repeatable.
-            self.member.close(&connection).await?;
-            hub.close();
+            self.session.close(&connection).await?;
+            places.close();
         }
         self.link.hang_up();
         Ok(())
@@ -93,7 +93,7 @@ pub(super) struct ServedSession<S: Served>(pub(super) Arc<Core<S>>);
 
 impl<S: Served> Session for ServedSession<S> {
     fn over(&self) -> Option<Loss> {
-        self.0.member.hub().cause()
+        self.0.session.places().cause()
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
@@ -101,7 +101,7 @@ impl<S: Served> Session for ServedSession<S> {
     }
 
     fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        if self.0.member.is_at_hand() { enter(&self.0, Arc::clone(entry)).now_or_never() } else { None }
+        if self.0.session.is_at_hand() { enter(&self.0, Arc::clone(entry)).now_or_never() } else { None }
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -113,7 +113,7 @@ impl<S: Served> Session for ServedSession<S> {
     }
 
     fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
-        if self.0.member.tells_of_waiters() { Some(Box::pin(self.0.waited_for(place))) } else { None }
+        if self.0.session.tells_of_waiters() { Some(Box::pin(self.0.waited_for(place))) } else { None }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -10,7 +10,7 @@ use futures_util::stream;
 use tokio::sync::mpsc;
 
 use super::session::ServedSession;
-use super::{Connection, Core, Hub, Over, Served};
+use super::{Connection, Core, Over, Places, Served};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
 use crate::name::Name;
@@ -21,17 +21,17 @@ use crate::store::{
 /// What such a store asks its server about queues, and how it gets there.
 pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     /// A session.
-    type Member: Served;
+    type Session: Served;
     /// How far names were listed.
     type Listed: Default + Send;
 
     fn capability(&self) -> &Capability;
 
     /// A session that is not open yet, and the way on which its first connection opens it.
-    fn member(&self, opening: Opening, hub: Hub) -> Result<MemberOnLink<Self>>;
+    fn session(&self, opening: Opening, places: Places) -> Result<SessionOnLink<Self>>;
 
     /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
-    fn learned(&self, _member: &Self::Member) -> Option<Arc<Capability>> {
+    fn learned(&self, _session: &Self::Session) -> Option<Arc<Capability>> {
         None
     }
 
@@ -76,17 +76,17 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A session, and its way to the server.
-pub(crate) type MemberOnLink<S> = (Arc<<S as Server>::Member>, Arc<Link<S>>);
+pub(crate) type SessionOnLink<S> = (Arc<<S as Server>::Session>, Arc<Link<S>>);
 /// The way to the server.
-pub(crate) type Link<S> = Reconnect<<<S as Server>::Member as Served>::Dial>;
+pub(crate) type Link<S> = Reconnect<<<S as Server>::Session as Served>::Dial>;
 /// What requests are sent on.
-pub(crate) type Wire<S> = Connection<<S as Server>::Member>;
+pub(crate) type Wire<S> = Connection<<S as Server>::Session>;
 
 /// The store.
 pub(crate) struct ServedStore<S: Server> {
     server: S,
     /// The session opened last: queues are looked at on its connection.
-    newest: Mutex<Weak<Core<S::Member>>>,
+    newest: Mutex<Weak<Core<S::Session>>>,
     /// On what queues are looked at when there is no session.
     reader: Mutex<Option<Arc<Link<S>>>>,
 }
@@ -102,21 +102,21 @@ impl<S: Server> ServedStore<S> {
         Self { server, newest: Mutex::default(), reader: Mutex::default() }
     }
 
-    fn newest(&self) -> MutexGuard<'_, Weak<Core<S::Member>>> {
+    fn newest(&self) -> MutexGuard<'_, Weak<Core<S::Session>>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn open(&self, opening: Opening) -> Result<Opened> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let ttl = opening.ttl;
-        let (member, link) = self.server.member(opening, Hub::new(sender))?;
+        let (session, link) = self.server.session(opening, Places::new(sender))?;
         link.connection().await?;
-        if member.hub().over() != Over::No {
+        if session.places().over() != Over::No {
             let message = "the session was over as soon as it was open";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
-        let (confirmed, capability) = (member.hub().confirmed(), self.server.learned(&member));
-        let core = Arc::new(Core { link, member });
+        let (confirmed, capability) = (session.places().confirmed(), self.server.learned(&session));
+        let core = Arc::new(Core { link, session });
         *self.newest() = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: Arc::new(ServedSession(core)), events, ttl: Some(ttl), confirmed, capability })

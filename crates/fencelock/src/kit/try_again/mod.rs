@@ -5,8 +5,8 @@
 //! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
 
 mod channels;
-mod lines;
-mod member;
+mod handle;
+mod places;
 mod session;
 mod store;
 
@@ -14,8 +14,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::lines::{Begun, Lines, Next, Try, Work};
-pub(crate) use self::member::{Member, Wire};
+pub(crate) use self::places::{Begun, Next, Places, Try, Work};
+pub(crate) use self::session::{TryAgainSession, Wire};
 pub(crate) use self::store::{Server, TryAgainStore};
 use super::reconnect::Dial;
 use crate::error::{Error, ErrorKind, Result};
@@ -130,7 +130,7 @@ pub(crate) trait Asks: Send + Sync + 'static {
     }
 
     /// Has releases be told, and told no more, as `work` says.
-    fn hear(&self, _connection: &Wire<Self>, _lines: &Lines, _work: &Work) -> impl Future<Output = ()> + Send {
+    fn hear(&self, _connection: &Wire<Self>, _places: &Places, _work: &Work) -> impl Future<Output = ()> + Send {
         async {}
     }
 }

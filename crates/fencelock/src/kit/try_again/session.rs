@@ -1,288 +1,111 @@
-//! A session of a layout without a queue, and its places.
+//! What lives as long as a session does, on whichever connection, and the tries for those who wait.
 
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use futures_core::future::BoxFuture;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
 
-use super::lines::{Begun, Next, Try};
-use super::{Asks, Member, Tried, Wire};
-use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::kit::reconnect::Reconnect;
-use crate::name::Name;
-use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
+use super::places::{Places, Work};
+use super::{Asks, Trying};
+use crate::error::Result;
+use crate::kit::reconnect::Dial;
+use crate::store::{Loss, Opening, PlaceId, SessionEvent};
 use crate::time::Moment;
 
-/// How many locks one request renews or gives up; the requests for all of them are on their way at once.
-const LOCKS_PER_CALL: usize = 256;
+/// What requests of a session are sent on.
+pub(crate) type Wire<A> = <<A as Asks>::Dial as Dial>::Connection;
 
-/// What a session and its places share.
-pub(super) struct Core<A: Asks> {
-    pub(super) link: Arc<Reconnect<A::Dial>>,
-    pub(super) member: Arc<Member<A>>,
+/// What lives as long as a session does. Nothing in the server stands for the session itself.
+pub(crate) struct TryAgainSession<A> {
+    pub(crate) asks: A,
+    pub(crate) opening: Opening,
+    pub(crate) places: Places,
+    /// Before the newest request was sent by which the session counts as living; 0 before it is open.
+    confirmed: AtomicU64,
 }
 
-impl<A: Asks> Core<A> {
-    async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
-        self.member.alive("enter")?;
-        let said = self.member.asks.check(entry)?;
-        let place = PlaceId { name: entry.name.clone(), request: entry.id };
-        let is_new = match self.member.lines.begin(entry, &said) {
-            Begun::First => true,
-            Begun::Again => false,
-            Begun::Behind if !entry.wait => {
-                self.member.lines.forget(entry.id);
-                return Ok(Entered::Busy);
-            }
-            Begun::Known | Begun::Behind => return Ok(self.place(place)),
-            Begun::Other => return Err(self.other_kind("lock of another kind in this client")),
-        };
-        let due = Try { place, claim: entry.claim, said: said.into() };
-        let (tried, sent) = match self.ask(&due, is_new).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                if is_new && error.outcome() == Outcome::NotApplied {
-                    self.member.lines.forget(entry.id);
-                }
-                return Err(error);
-            }
-        };
-        if let Tried::Other(kind) = &tried {
-            self.member.lines.forget(entry.id);
-            return Err(self.other_kind(kind));
+impl<A: Asks> TryAgainSession<A> {
+    pub(crate) fn new(
+        asks: A,
+        opening: Opening,
+        trying: Trying,
+        events: mpsc::UnboundedSender<SessionEvent>,
+    ) -> Arc<Self> {
+        Arc::new(Self { asks, opening, places: Places::new(trying, events), confirmed: AtomicU64::new(0) })
+    }
+
+    /// Before the newest request was sent by which the session counts as living; at 0 it was never open.
+    pub(crate) fn confirmed(&self) -> Moment {
+        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.confirmed().as_nanos() != 0
+    }
+
+    pub(crate) fn confirm(&self, sent: Moment) {
+        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Refuses what only a living session can do. One that was not renewed for its ttl holds nothing any more.
+    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
+        if self.is_open() && self.opening.clock.now() >= self.confirmed().after(self.opening.ttl) {
+            self.places.end(Loss::Expired);
         }
-        let now = self.link.clock.now();
-        let is_busy = !matches!(tried, Tried::Granted(_));
-        if is_busy && !entry.wait {
-            self.member.lines.forget(entry.id);
-            return Ok(Entered::Busy);
-        }
-        self.member.lines.answered(entry.id, Ok(tried), (sent, self.member.opening.ttl), now);
-        Ok(self.place(due.place))
+        self.places.alive(operation)
     }
 
-    fn other_kind(&self, kind: &str) -> Error {
-        self.member.lines.trying().other_kind("enter", kind)
-    }
-
-    fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
-        Entered::In(Box::new(TryAgainPlace { core: Arc::clone(self), place, is_troubled: false }))
-    }
-
-    /// Asks the server, and says when what it granted was sent.
-    async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
-        let connection = self.link.connection().await?;
-        // Connecting may have told that it is over.
-        self.member.alive("enter")?;
-        self.member.asks.take(&connection, due, is_new).await
-    }
-
-    /// Gives up one place by its value; says whether it was there.
-    async fn leave(&self, place: &PlaceId) -> Result<bool> {
-        let lines = &self.member.lines;
-        if matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
-            return Ok(false);
-        }
-        let was_there = if lines.leaves(place.request) {
-            let connection = self.link.connection().await?;
-            match lines.next_after(place) {
-                Some(next) => self.pass(&connection, place, next).await? > 0,
-                None => self.member.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,
-            }
-        } else {
-            true
-        };
-        lines.forget(place.request);
-        Ok(was_there)
-    }
-
-    /// Makes a writer's place a reader's.
-    async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
-        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
-        self.member.alive("lighten")?;
-        let lines = &self.member.lines;
-        let (had, said) = lines.held_as(place.request).ok_or_else(gone)?;
-        if had == claim {
-            return Ok(());
-        }
-        if !self.member.asks.lighten(&*self.link.connection().await?, place, claim, &said).await? {
-            return Err(gone());
-        }
-        lines.lightened(place.request, claim);
-        Ok(())
-    }
-
-    /// Leaves, and tries for the next one of the line with the same request.
-    async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
-        let (clock, ttl) = (&self.link.clock, self.member.opening.ttl);
-        let sent = clock.now();
-        let passed = self.member.asks.pass(connection, place, &next).await?;
-        let follower = next.place.clone();
-        // Without a grant it is due as soon as this place is forgotten.
-        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, ttl), clock.now()) {
-            self.member.give_back(connection, &[follower]).await;
-        }
-        Ok(passed.0)
-    }
-
-    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
-        self.member.alive("renew")?;
-        let connection = self.link.connection().await?;
-        let (sent, ttl) = (self.link.clock.now(), self.member.opening.ttl);
-        self.member.alive("renew")?;
-        let (held, gone) = self.member.lines.held_of(places.all());
-        let mut renewal = Renewal::at(sent);
-        renewal.gone = gone.into_iter().map(|place| (place, Loss::Removed)).collect();
-        let mut portions: Vec<&[PlaceId]> = held.chunks(LOCKS_PER_CALL).collect();
-        if portions.is_empty() {
-            portions.push(&[]);
-        }
-        let asks = &self.member.asks;
-        let calls = portions.into_iter().map(async |portion| {
-            let lost = asks.renew(&connection, portion).await?;
-            Ok::<_, Error>((portion, lost))
-        });
-        let mut lost = Vec::new();
-        for (portion, indices) in try_join_all(calls).await? {
-            for (index, place) in portion.iter().enumerate() {
-                if indices.binary_search(&index).is_ok() {
-                    lost.push(place);
-                } else {
-                    self.member.lines.is_valid_until(place.request, sent.after(ttl));
-                    renewal.valid.push((place.clone(), sent.after(ttl)));
-                }
-            }
-        }
-        // Lost they are, whether or not the server says by whose will.
-        let reasons = lost.iter().map(|place| {
-            let token = self.member.lines.token(place.request);
-            asks.broken(&connection, place, token)
-        });
-        for (place, reason) in lost.iter().zip(join_all(reasons).await) {
-            let reason = match reason {
-                Ok(reason) => reason,
-                // Asked again, with the next try to renew, which finds the same ones lost.
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(name = %place.name, %error, "a lock is gone, and nobody can say whether it was broken");
-                    None
-                }
-            };
-            if reason.is_none() {
-                renewal.gone.push(((*place).clone(), Loss::Removed));
-            }
-            self.member.lines.lost(place, reason);
-        }
-        self.member.confirm(sent);
-        Ok(renewal)
-    }
-
-    async fn close(&self) -> Result<()> {
-        let lines = &self.member.lines;
-        let all = lines.close();
-        if !all.is_empty() && !matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
-            let connection = self.link.connection().await?;
-            let asks = &self.member.asks;
-            let calls = all.chunks(LOCKS_PER_CALL).map(|portion| asks.leave(&connection, "close session", portion));
-            try_join_all(calls).await?;
-        }
-        lines.end(Loss::Closed);
-        self.link.hang_up();
-        Ok(())
-    }
-}
-
-pub(super) struct TryAgainSession<A: Asks>(pub(super) Arc<Core<A>>);
-
-impl<A: Asks> Session for TryAgainSession<A> {
-    fn over(&self) -> Option<Loss> {
-        self.0.member.lines.over()
-    }
-
-    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        Box::pin(async move { self.0.enter(&entry).await })
-    }
-
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.0.leave(&PlaceId { name: name.clone(), request: id }).await.map(drop) })
-    }
-
-    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        Box::pin(self.0.renew(places))
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.0.close())
-    }
-}
-
-struct TryAgainPlace<A: Asks> {
-    core: Arc<Core<A>>,
-    place: PlaceId,
-    /// The caller was told of an outage, and is to be told of its end.
-    is_troubled: bool,
-}
-
-impl<A: Asks> TryAgainPlace<A> {
-    /// Waits for news. The session tries; somebody has to be connected for that.
-    async fn settle(&mut self) -> Result<Standing> {
-        loop {
-            self.core.member.alive("next")?;
-            match self.standing() {
-                Standing::Waiting(_) => {}
-                settled => return Ok(settled),
-            }
-            if !self.core.link.is_connected() {
-                self.is_troubled = true;
-                self.core.link.connection().await?;
-                continue;
-            }
-            if std::mem::take(&mut self.is_troubled) {
-                return Ok(self.standing());
-            }
-            let (core, id) = (&self.core, self.place.request);
-            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
-            poll_fn(|cx| {
-                let news = core.member.lines.poll_news(id, cx);
-                if core.link.is_connected() { news } else { Poll::Ready(Ok(())) }
-            })
-            .await?;
-        }
-    }
-}
-
-impl<A: Asks> Place for TryAgainPlace<A> {
-    fn id(&self) -> PlaceId {
-        self.place.clone()
-    }
-
-    fn standing(&self) -> Standing {
-        self.core.member.lines.standing(self.place.request)
-    }
-
-    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
-        let clock = Arc::clone(&self.core.link.clock);
+    /// Tries for those who are first in their lines, when they are due, until the connection ends.
+    pub(crate) fn tries(self: &Arc<Self>, connection: &Arc<Wire<A>>) -> BoxFuture<'static, ()> {
+        let (weak, session) = (Arc::downgrade(connection), Arc::clone(self));
         Box::pin(async move {
-            tokio::select! {
-                biased;
-                settled = self.settle() => return settled,
-                () = clock.sleep_until(until) => {}
+            loop {
+                // First, so that nobody is marked as tried for whom nothing is sent.
+                let Some(connection) = Weak::upgrade(&weak) else { return };
+                match session.places.due(session.opening.clock.now()) {
+                    Ok(work) => session.do_it(work, &connection).await,
+                    Err(next) => {
+                        drop(connection);
+                        tokio::select! {
+                            biased;
+                            () = session.places.rung() => {}
+                            () = session.opening.clock.sleep_until(next) => {}
+                        }
+                    }
+                }
             }
-            Ok(self.standing())
         })
     }
 
-    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.core.lighten(&self.place, claim))
+    /// What is due, side by side.
+    async fn do_it(&self, work: Work, connection: &Wire<A>) {
+        let clock = &*self.opening.clock;
+        let tries = async {
+            let answers =
+                join_all(work.tries.iter().map(async |due| (due, self.asks.take(connection, due, false).await)));
+            let mut unwanted = Vec::new();
+            for (due, tried) in answers.await {
+                let (tried, sent) = match tried {
+                    Ok((tried, sent)) => (Ok(tried), sent),
+                    Err(error) => (Err(error), clock.now()),
+                };
+                if self.places.answered(due.place.request, tried, (sent, self.opening.ttl), clock.now()) {
+                    unwanted.push(due.place.clone());
+                }
+            }
+            if !unwanted.is_empty() {
+                self.give_back(connection, &unwanted).await;
+            }
+        };
+        tokio::join!(tries, self.asks.hear(connection, &self.places, &work));
     }
 
-    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
-        Box::pin(async move {
-            let was_there = self.core.leave(&self.place).await?;
-            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
-        })
+    /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.
+    pub(super) async fn give_back(&self, connection: &Wire<A>, places: &[PlaceId]) {
+        if let Err(error) = self.asks.leave(connection, "withdraw", places).await {
+            tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free when its ttl is over");
+        }
     }
 }

@@ -9,8 +9,8 @@ use futures_core::stream::BoxStream;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-use super::session::{Core, TryAgainSession};
-use super::{Asks, Member, Wire};
+use super::handle::{Core, SessionHandle};
+use super::{Asks, TryAgainSession, Wire};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
 use crate::name::Name;
@@ -26,7 +26,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     fn capability(&self) -> &Capability;
 
     /// A session that is not open yet, and the way on which its first connection opens it.
-    fn member(&self, opening: Opening, events: mpsc::UnboundedSender<SessionEvent>) -> Result<MemberOnLink<Self>>;
+    fn session(&self, opening: Opening, events: mpsc::UnboundedSender<SessionEvent>) -> Result<SessionOnLink<Self>>;
 
     /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
     fn learned(&self, _asks: &Self::Asks) -> Option<Arc<Capability>> {
@@ -63,7 +63,7 @@ fn no_records(operation: &'static str) -> Error {
 }
 
 /// A session, and its way to the server.
-pub(crate) type MemberOnLink<S> = (Arc<Member<<S as Server>::Asks>>, Arc<Link<S>>);
+pub(crate) type SessionOnLink<S> = (Arc<TryAgainSession<<S as Server>::Asks>>, Arc<Link<S>>);
 /// The way to the server.
 pub(crate) type Link<S> = Reconnect<<<S as Server>::Asks as Asks>::Dial>;
 /// What requests are sent on.
@@ -92,18 +92,18 @@ impl<S: Server> TryAgainStore<S> {
     async fn open(&self, opening: Opening) -> Result<Opened> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let ttl = opening.ttl;
-        let (member, link) = self.server.member(opening, sender)?;
+        let (session, link) = self.server.session(opening, sender)?;
         link.connection().await?;
-        let (confirmed, capability) = (member.confirmed(), self.server.learned(&member.asks));
-        let core = Arc::new(Core { link, member });
+        let (confirmed, capability) = (session.confirmed(), self.server.learned(&session.asks));
+        let core = Arc::new(Core { link, session });
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: Arc::new(TryAgainSession(core)), events, ttl: Some(ttl), confirmed, capability })
+        Ok(Opened { session: Arc::new(SessionHandle(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
     async fn connection(&self) -> Result<Arc<OnWire<S>>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(core) = newest.filter(|core| core.member.lines.over().is_none()) {
+        if let Some(core) = newest.filter(|core| core.session.places.over().is_none()) {
             return core.link.connection().await;
         }
         let reader = {

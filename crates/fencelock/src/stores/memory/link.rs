@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::Hub;
+use crate::kit::served::Places;
 use crate::store::RequestId;
 use crate::time::{Clock, Moment};
 
@@ -39,9 +39,9 @@ impl Shared {
         let answer = look(&mut state, now);
         let news = std::mem::take(&mut state.news);
         drop(state);
-        for (link, hub, news) in news {
+        for (link, places, news) in news {
             if let Some(link) = link.upgrade() {
-                link.tell(&hub, news);
+                link.tell(&places, news);
             }
         }
         answer
@@ -49,7 +49,7 @@ impl Shared {
 }
 
 /// What a session is told.
-pub(super) type News = Box<dyn FnOnce(&Hub) + Send>;
+pub(super) type News = Box<dyn FnOnce(&Places) + Send>;
 /// What a request does once it arrives.
 type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
@@ -109,7 +109,7 @@ pub(super) struct Faults {
     pub(super) renewal_delay: Duration,
     pub(super) scripts: Vec<(Operation, Script)>,
     /// What the client's sessions are told once it is healed.
-    unheard: Vec<(Arc<Hub>, News)>,
+    unheard: Vec<(Arc<Places>, News)>,
 }
 
 /// What happens to the next request of one kind.
@@ -139,7 +139,7 @@ impl Link {
         if !is_cut {
             let unheard = std::mem::take(&mut faults.unheard);
             drop(faults);
-            unheard.into_iter().for_each(|(hub, news)| news(&hub));
+            unheard.into_iter().for_each(|(places, news)| news(&places));
             self.healed.notify_waiters();
         }
         changed
@@ -165,14 +165,14 @@ impl Link {
     }
 
     /// Tells a session of the client, once it is not cut off.
-    fn tell(&self, hub: &Arc<Hub>, news: News) {
+    fn tell(&self, places: &Arc<Places>, news: News) {
         if self.is_scripted() {
             let mut faults = self.faults();
             if faults.cut || faults.crashed {
-                return faults.unheard.push((Arc::clone(hub), news));
+                return faults.unheard.push((Arc::clone(places), news));
             }
         }
-        news(hub);
+        news(places);
     }
 
     /// Sends one request: applies it to the store, unless a fault is scripted for it.

@@ -5,8 +5,8 @@
 
 mod clock;
 mod link;
-mod member;
 mod notes;
+mod session;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ use futures_core::stream::BoxStream;
 pub use self::clock::VirtualClock;
 pub use self::link::{DelayedRequest, Operation};
 use self::link::{Link, Script, Shared};
-use self::member::{Member, Way};
+use self::session::{MemorySession, Way};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
-use crate::kit::served::{Hub, ServedStore, Server};
+use crate::kit::served::{Places, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, PlaceId,
@@ -180,7 +180,7 @@ pub struct Census {
     pub sessions: usize,
     /// Names that anything is kept for.
     pub names: usize,
-    /// Places, of holders and waiters.
+    /// PlacesByName, of holders and waiters.
     pub places: usize,
 }
 
@@ -281,26 +281,26 @@ impl fmt::Debug for Memory {
 
 impl Memory {
     /// Without a limit of its own: what a client sends that is cut off hangs until it is healed or its caller gives up.
-    fn way(&self, member: Option<Arc<Member>>, clock: Arc<dyn Clock>) -> Arc<Reconnect<Way>> {
-        Reconnect::new(Way { link: Arc::clone(&self.0), member }, clock, Duration::MAX)
+    fn way(&self, session: Option<Arc<MemorySession>>, clock: Arc<dyn Clock>) -> Arc<Reconnect<Way>> {
+        Reconnect::new(Way { link: Arc::clone(&self.0), session }, clock, Duration::MAX)
     }
 }
 
 impl Server for Memory {
-    type Member = Member;
+    type Session = MemorySession;
     type Listed = ();
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
     }
 
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Reconnect<Way>>)> {
+    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<MemorySession>, Arc<Reconnect<Way>>)> {
         if opening.ttl.is_zero() {
             return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
         }
         let clock = Arc::clone(&opening.clock);
-        let member = Arc::new(Member::new(&self.0, opening, hub));
-        Ok((Arc::clone(&member), self.way(Some(member), clock)))
+        let session = Arc::new(MemorySession::new(&self.0, opening, places));
+        Ok((Arc::clone(&session), self.way(Some(session), clock)))
     }
 
     fn reader(&self) -> Arc<Reconnect<Way>> {

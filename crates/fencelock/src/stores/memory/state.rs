@@ -8,7 +8,7 @@ use super::link::{Held, Link, News};
 use super::notes::Notes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::clock_number;
-use crate::kit::served::{Broken, Enter, Hub, Lightened, Over};
+use crate::kit::served::{Broken, Enter, Lightened, Over, Places};
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
@@ -63,16 +63,16 @@ struct Record {
     owner: Owner,
     ttl: Duration,
     deadline: Moment,
-    hub: Arc<Hub>,
+    places: Arc<Places>,
     link: Weak<Link>,
 }
 
 /// What a session is told, and over which link.
-type Told = (Weak<Link>, Arc<Hub>, News);
+type Told = (Weak<Link>, Arc<Places>, News);
 
 impl Record {
-    fn told(&self, news: impl FnOnce(&Hub) + Send + 'static) -> Told {
-        (Weak::clone(&self.link), Arc::clone(&self.hub), Box::new(news))
+    fn told(&self, news: impl FnOnce(&Places) + Send + 'static) -> Told {
+        (Weak::clone(&self.link), Arc::clone(&self.places), Box::new(news))
     }
 }
 
@@ -93,15 +93,22 @@ impl StoreState {
         }
     }
 
-    pub(super) fn open(&mut self, owner: Owner, ttl: Duration, now: Moment, hub: Arc<Hub>, link: Weak<Link>) -> u64 {
+    pub(super) fn open(
+        &mut self,
+        owner: Owner,
+        ttl: Duration,
+        now: Moment,
+        places: Arc<Places>,
+        link: Weak<Link>,
+    ) -> u64 {
         self.last_session += 1;
         let deadline = now.after(ttl);
         self.next_expiry = self.next_expiry.min(deadline);
-        self.sessions.insert(self.last_session, Record { owner, ttl, deadline, hub, link });
+        self.sessions.insert(self.last_session, Record { owner, ttl, deadline, places, link });
         self.last_session
     }
 
-    fn tell(&mut self, session: u64, news: impl FnOnce(&Hub) + Send + 'static) {
+    fn tell(&mut self, session: u64, news: impl FnOnce(&Places) + Send + 'static) {
         self.news.extend(self.sessions.get(&session).map(|record| record.told(news)));
     }
 
@@ -134,8 +141,8 @@ impl StoreState {
     /// Ends a session and everything that hangs on it.
     pub(super) fn end(&mut self, session: u64, why: Loss) {
         if why != Loss::Closed {
-            self.tell(session, move |hub| {
-                hub.end(Over::There, why);
+            self.tell(session, move |places| {
+                places.end(Over::There, why);
             });
         }
         if self.sessions.remove(&session).is_none() {
@@ -181,7 +188,7 @@ impl StoreState {
         let answer = line.entered(number);
         let watched = line.tickets.front().filter(|front| !granted && front.is_watched);
         if let Some((session, id)) = watched.map(|front| (front.session, front.id)) {
-            self.tell(session, move |hub| hub.told_waited_for(id));
+            self.tell(session, move |places| places.told_waited_for(id));
         }
         Ok(answer)
     }
@@ -221,7 +228,7 @@ impl StoreState {
             ticket.since = since;
             let (id, number) = (ticket.id, ticket.number);
             let record = self.sessions.get(&ticket.session);
-            self.news.extend(record.map(|record| record.told(move |hub| hub.told_granted(id, number))));
+            self.news.extend(record.map(|record| record.told(move |places| places.told_granted(id, number))));
         }
     }
 
@@ -267,7 +274,7 @@ impl StoreState {
         let of_any_session = (place.request, 0)..=(place.request, u64::MAX);
         let Some(((id, session), (_, number))) = self.places.range(of_any_session).next() else { return false };
         let (id, session, number, place) = (*id, *session, *number, place.clone());
-        self.tell(session, move |hub| hub.told_removed(place, number));
+        self.tell(session, move |places| places.told_removed(place, number));
         self.take_out(id, session)
     }
 
@@ -281,7 +288,7 @@ impl StoreState {
             return self.breaks.contains(&order);
         };
         let (id, reason) = (place.request, Arc::clone(&order.reason));
-        self.tell(session, move |hub| hub.told_broken(Broken { place, grant, reason }));
+        self.tell(session, move |places| places.told_broken(Broken { place, grant, reason }));
         if self.breaks.len() >= BREAKS {
             self.breaks.pop_front();
         }

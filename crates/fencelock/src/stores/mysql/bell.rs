@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::connection::{Connection, column};
 use super::link::patient;
-use super::member::Member;
+use super::session::MysqlSession;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::lease::{Lease, look};
 use crate::kit::own_places::over;
@@ -69,12 +69,12 @@ impl Bell {
 }
 
 /// Listens while places of the session wait. Ends with `main`, the connection of the session.
-pub(super) async fn listen(session: Arc<Member>, main: Weak<Connection>) {
+pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
     let (bell, clock) = (&session.bell, &session.lease.opening.clock);
     bell.hears.store(false, Ordering::SeqCst);
     loop {
         bell.wanted.notified().await;
-        while session.hub.is_waiting() && !bell.is_deaf() {
+        while session.places.is_waiting() && !bell.is_deaf() {
             let heard = hear(&session, &main).await;
             bell.hears.store(false, Ordering::SeqCst);
             if let Err(error) = heard {
@@ -89,8 +89,8 @@ pub(super) async fn listen(session: Arc<Member>, main: Weak<Connection>) {
     }
 }
 
-async fn hear(session: &Member, main: &Weak<Connection>) -> Result<()> {
-    let (bell, hub, Lease { opening, session: number, .. }) = (&session.bell, &session.hub, &session.lease);
+async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
+    let (bell, places, Lease { opening, session: number, .. }) = (&session.bell, &session.places, &session.lease);
     let ear = patient(&session.config, opening, SLEEP).await?;
     if !may_ring(&ear, bell, main).await? {
         bell.deaf.store(true, Ordering::SeqCst);
@@ -123,7 +123,7 @@ async fn hear(session: &Member, main: &Weak<Connection>) -> Result<()> {
         }
         if told == mark {
             // Who waited a moment ago soon waits again: it stays for one more sleep.
-            match hub.is_waiting() {
+            match places.is_waiting() {
                 true => continue,
                 false => return Ok(()),
             }
@@ -131,9 +131,9 @@ async fn hear(session: &Member, main: &Weak<Connection>) -> Result<()> {
         mark = told;
         bell.rings.fetch_add(1, Ordering::SeqCst);
         bell.hears.store(true, Ordering::SeqCst);
-        for asked in portions(hub.waiting()) {
+        for asked in portions(places.waiting()) {
             let look = look(session, &main, &asked).await?;
-            hub.looked(&asked, look, opening.clock.now());
+            places.looked(&asked, look, opening.clock.now());
         }
     }
 }

@@ -10,9 +10,9 @@ mod fault;
 mod get_lock;
 mod layout;
 mod link;
-mod member;
 mod notes;
 mod schema;
+mod session;
 mod setup;
 mod show;
 mod tables;
@@ -26,8 +26,8 @@ use futures_core::future::BoxFuture;
 use self::connection::Connection;
 use self::layout::Layout;
 use self::link::{Link, apart, link};
-use self::member::Member;
 pub use self::schema::{Migration, Schema};
+use self::session::MysqlSession;
 use self::show::Listed;
 use self::url::Config;
 #[allow(unused_imports, reason = "a build without TLS does not need it")]
@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::kit::database::lease::FAIR;
 use crate::kit::database::{Nobody, User, session_locks};
 use crate::kit::lock_table;
-use crate::kit::served::{Hub, ServedStore, Server};
+use crate::kit::served::{Places, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Presumption, Queue, RequestId, Residue, Store,
@@ -91,18 +91,18 @@ impl fmt::Debug for Mysql {
 }
 
 impl Server for Mysql {
-    type Member = Member;
+    type Session = MysqlSession;
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
     }
 
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
-        let member = Arc::new(Member::new(Arc::clone(&self.0), opening, hub)?);
-        let user = Arc::clone(&member) as Arc<dyn User<Connection>>;
-        let link = link(&self.0, user, Some(&member.lease.opening));
-        Ok((member, link))
+    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<MysqlSession>, Arc<Link>)> {
+        let session = Arc::new(MysqlSession::new(Arc::clone(&self.0), opening, places)?);
+        let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
+        let link = link(&self.0, user, Some(&session.lease.opening));
+        Ok((session, link))
     }
 
     fn reader(&self) -> Arc<Link> {

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use mysql_async::{Row, Value};
 
 use super::connection::{Connection, column, strange};
-use super::member::kept;
+use super::session::kept;
 use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 use super::connection::Connection;
-use super::member::Member;
+use super::session::PostgresSession;
 use super::setup::{meet, our_schema};
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
@@ -55,11 +55,11 @@ pub(super) struct Dialler {
 }
 
 /// A way for a session, or for somebody who only looks.
-pub(super) fn link(config: &Arc<Config>, member: Option<Arc<Member>>) -> Arc<Link> {
-    let purpose = if member.is_some() { Purpose::Locks } else { Purpose::Looks };
-    let mut dialler = dialler(config, purpose, member.as_deref().map(|member| &member.lease.opening));
-    if let Some(member) = member {
-        dialler.user = member;
+pub(super) fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
+    let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
+    let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.lease.opening));
+    if let Some(session) = session {
+        dialler.user = session;
     }
     dialler.link()
 }

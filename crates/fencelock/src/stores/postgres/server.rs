@@ -8,12 +8,12 @@ use tokio_postgres::Row;
 
 use super::connection::{Connection, strange, value};
 use super::link::{Link, Purpose, apart, link};
-use super::member::{Member, kept_waiting};
 use super::notes;
+use super::session::{PostgresSession, kept_waiting};
 use super::{CAPABILITY, Postgres};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
-use crate::kit::served::{Hub, Server};
+use crate::kit::served::{Places, Server};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
@@ -35,16 +35,16 @@ impl Default for Listed {
 }
 
 impl Server for Postgres {
-    type Member = Member;
+    type Session = PostgresSession;
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
     }
 
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<Member>, Arc<Link>)> {
-        let member = Arc::new(Member::new(Arc::clone(&self.0), opening, hub)?);
-        Ok((Arc::clone(&member), link(&self.0, Some(member))))
+    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<PostgresSession>, Arc<Link>)> {
+        let session = Arc::new(PostgresSession::new(Arc::clone(&self.0), opening, places)?);
+        Ok((Arc::clone(&session), link(&self.0, Some(session))))
     }
 
     fn reader(&self) -> Arc<Link> {

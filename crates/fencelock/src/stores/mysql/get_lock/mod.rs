@@ -15,7 +15,7 @@ use super::link::Dialler;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::session_locks::{Asking, SessionLocks, contender, least};
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::try_again::Member;
+use crate::kit::try_again::TryAgainSession;
 use crate::name::Name;
 use crate::store::{Capability, Contender, Peer, Presumption, RequestId};
 
@@ -105,12 +105,12 @@ impl SessionLocks for Keys {
     }
 
     /// Asks for nothing again and again: a request without an answer is how the end of a connection is noticed.
-    async fn watch(connection: Weak<Connection>, member: Arc<Member<Asking<Self>>>) {
-        let clock = &member.opening.clock;
+    async fn watch(connection: Weak<Connection>, session: Arc<TryAgainSession<Asking<Self>>>) {
+        let clock = &session.opening.clock;
         loop {
             clock.sleep_until(clock.now().after(LOOK)).await;
             let Some(connection) = connection.upgrade() else { return };
-            if !member.asks.holds_nothing() {
+            if !session.asks.holds_nothing() {
                 // Its failure ends the connection, which is told by that.
                 let _ = connection.simple("renew", "DO 0").await;
             }

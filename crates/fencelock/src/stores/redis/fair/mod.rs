@@ -16,7 +16,7 @@ use self::inspect::Listed;
 use self::layout::{LAYOUT_NAME, Layout};
 use self::session::{FairSession, Reader};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Hub, REPAIR, ServedStore, Server};
+use crate::kit::served::{Places, REPAIR, ServedStore, Server};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
@@ -63,25 +63,25 @@ impl fmt::Debug for Fair {
 }
 
 impl Server for Fair {
-    type Member = FairSession;
+    type Session = FairSession;
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
     }
 
-    fn member(&self, opening: Opening, hub: Hub) -> Result<(Arc<FairSession>, Arc<Link>)> {
+    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<FairSession>, Arc<Link>)> {
         let session = getrandom::u64().map_err(|error| {
             Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
         })?;
-        let member = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, hub));
-        let user = Arc::clone(&member) as Arc<dyn LinkUser>;
-        let link = link(&self.config, user, Some(&member.opening));
-        Ok((member, link))
+        let session = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, places));
+        let user = Arc::clone(&session) as Arc<dyn LinkUser>;
+        let link = link(&self.config, user, Some(&session.opening));
+        Ok((session, link))
     }
 
-    fn learned(&self, member: &FairSession) -> Option<Arc<Capability>> {
-        (!member.sees_restarts()).then(|| Arc::new(without_info(&CAPABILITY)))
+    fn learned(&self, session: &FairSession) -> Option<Arc<Capability>> {
+        (!session.sees_restarts()).then(|| Arc::new(without_info(&CAPABILITY)))
     }
 
     fn reader(&self) -> Arc<Link> {

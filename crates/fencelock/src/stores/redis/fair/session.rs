@@ -12,7 +12,7 @@ use super::layout::{Layout, VERSION};
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::served::{Enter, HeldIn, Hub, Lightened, Over, Places, Served, Withdrawn, portions, repair};
+use crate::kit::served::{Enter, HeldIn, Lightened, Over, Places, PlacesByName, Served, Withdrawn, portions, repair};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
@@ -72,18 +72,18 @@ pub(super) struct FairSession {
     /// Drawn at random.
     pub(super) session: u64,
     pub(super) opening: Opening,
-    pub(super) hub: Arc<Hub>,
+    pub(super) places: Arc<Places>,
     pub(super) janitor: Arc<Janitor>,
     restarts: RestartWatch,
 }
 
 impl FairSession {
-    pub(super) fn new(layout: Arc<Layout>, session: u64, opening: Opening, hub: Hub) -> Self {
+    pub(super) fn new(layout: Arc<Layout>, session: u64, opening: Opening, places: Places) -> Self {
         Self {
             layout,
             session,
             opening,
-            hub: Arc::new(hub),
+            places: Arc::new(places),
             janitor: Arc::new(Janitor::new(session)),
             restarts: RestartWatch::default(),
         }
@@ -96,35 +96,35 @@ impl FairSession {
     /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: the session ends.
     /// It also ends where nobody may ask whether the server was started anew.
     fn end_if_restarted(&self, server: &Server, connection: &Connection) {
-        let ago = self.opening.clock.now().since(self.hub.confirmed());
-        let Some(loss) = self.restarts.met(server, ago).filter(|_| self.hub.epoch() != 0) else { return };
+        let ago = self.opening.clock.now().since(self.places.confirmed());
+        let Some(loss) = self.restarts.met(server, ago).filter(|_| self.places.epoch() != 0) else { return };
         tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
-        self.hub.end(Over::Here, loss);
+        self.places.end(Over::Here, loss);
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
     async fn open_or_resume(&self, connection: &Connection) -> Result<()> {
-        if self.hub.over() != Over::No {
+        if self.places.over() != Over::No {
             return Ok(());
         }
         let sent = self.opening.clock.now();
-        if self.hub.epoch() == 0 {
+        if self.places.epoch() == 0 {
             let open = scripts::open(&self.layout, self.session, self.opening.ttl, &self.opening.owner);
             match connection.run("open session", &open).await? {
-                Open::Opened(epoch) => self.hub.raise(epoch),
+                Open::Opened(epoch) => self.places.raise(epoch),
                 Open::Layout(found) => return Err(unknown_layout(found)),
             }
         } else {
             let resume = scripts::resume(&self.layout, self.session, self.opening.ttl);
             match connection.run("resume session", &resume).await? {
-                Some(epoch) => self.hub.raise(epoch),
+                Some(epoch) => self.places.raise(epoch),
                 None => {
-                    self.hub.end(Over::There, Loss::Expired);
+                    self.places.end(Over::There, Loss::Expired);
                     return Ok(());
                 }
             }
         }
-        self.hub.confirm(sent);
+        self.places.confirm(sent);
         Ok(())
     }
 
@@ -132,11 +132,11 @@ impl FairSession {
     async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[(PlaceId, u64)]) -> Result<bool> {
         let renew = scripts::renew(&self.layout, self.session, self.opening.ttl, held, known);
         let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
-        broken.into_iter().for_each(|broken| self.hub.told_broken(broken));
+        broken.into_iter().for_each(|broken| self.places.told_broken(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
                 tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "The server lost a key of locks that were held. Their holders are told.");
-                self.hub.lost_bucket(*held, lost.born);
+                self.places.lost_bucket(*held, lost.born);
             }
         }
         Ok(true)
@@ -144,7 +144,7 @@ impl FairSession {
 
     /// Gives up these places, and the session with the last of them. What was given up is not asked for again when this is cut off and
     /// tried once more.
-    async fn give_up(&self, connection: &Connection, mut left: Vec<Places>) -> Result<()> {
+    async fn give_up(&self, connection: &Connection, mut left: Vec<PlacesByName>) -> Result<()> {
         let last = left.pop().unwrap_or_default();
         for batch in left.chunks(CLOSES) {
             future::try_join_all(batch.iter().map(|portion| self.give_up_portion(connection, portion, false))).await?;
@@ -161,7 +161,7 @@ impl FairSession {
     ) -> Result<()> {
         let close = scripts::close(&self.layout, self.session, portion, last);
         match connection.run("close session", &close).await {
-            Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.hub.forget(*id)),
+            Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.places.forget(*id)),
             // The script went on with the other names.
             Err(error) if error.kind() == ErrorKind::Layout => {
                 tracing::warn!(%error, "Some locks of a session that closes cannot be released, because their keys are not whole.");
@@ -176,10 +176,10 @@ impl FairSession {
         let weak = Arc::downgrade(connection);
         let clear_up = clear_up(weak.clone(), Arc::clone(&self.layout), Arc::clone(&self.janitor));
         let (layout, session) = (Arc::clone(&self.layout), self.session);
-        let look = async move |connection: &Connection, asked: &Places| {
+        let look = async move |connection: &Connection, asked: &PlacesByName| {
             connection.run("look", &scripts::look(&layout, session, asked, false)).await
         };
-        let repair = repair(weak, Arc::clone(&self.hub), Arc::clone(&self.opening.clock), look);
+        let repair = repair(weak, Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
         Box::pin(async move {
             future::join(repair, clear_up).await;
         })
@@ -189,8 +189,8 @@ impl FairSession {
 impl Served for FairSession {
     type Dial = Dialler;
 
-    fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     fn bucket_of(&self, name: &Name) -> u16 {
@@ -199,7 +199,7 @@ impl Served for FairSession {
 
     /// The script looks whether the request is there already, in any case.
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
-        connection.run("enter", &scripts::enter(&self.layout, self.session, self.hub.epoch(), entry)).await
+        connection.run("enter", &scripts::enter(&self.layout, self.session, self.places.epoch(), entry)).await
     }
 
     async fn leave(&self, connection: &Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
@@ -217,7 +217,7 @@ impl Served for FairSession {
     }
 
     async fn renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
-        let held = self.hub.held_in();
+        let held = self.places.held_in();
         let mut portions: Vec<&[HeldIn]> = held.chunks(BUCKETS_PER_CALL).collect();
         if portions.is_empty() {
             portions.push(&[]);
@@ -240,7 +240,7 @@ impl Served for FairSession {
     }
 
     async fn close(&self, connection: &Connection) -> Result<()> {
-        self.give_up(connection, portions(self.hub.by_name())).await
+        self.give_up(connection, portions(self.places.by_name())).await
     }
 }
 
@@ -261,22 +261,22 @@ impl LinkUser for FairSession {
         Box::pin(async move {
             self.end_if_restarted(server, connection);
             self.open_or_resume(connection).await?;
-            self.hub.connected(connection.number);
+            self.places.connected(connection.number);
             Ok(Some(self.chores(connection)))
         })
     }
 
     fn received(&self, connection: u64, _channel: &[u8], message: &[u8]) {
-        self.hub.heard(connection, message);
+        self.places.heard(connection, message);
     }
 
     fn disconnected(&self, connection: u64) {
-        self.hub.disconnected(connection);
+        self.places.disconnected(connection);
     }
 
     /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
     fn demoted(&self) {
-        if self.hub.end(Over::Here, Loss::Demoted) {
+        if self.places.end(Over::Here, Loss::Demoted) {
             tracing::warn!(loss = %Loss::Demoted, "The session and its locks are lost.");
         }
     }

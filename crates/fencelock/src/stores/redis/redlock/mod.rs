@@ -26,7 +26,7 @@ use super::plain;
 use super::try_again::{Dialect, Held, Marks, Ours, Reader, WAKE_BOUND};
 use super::wire::{Config, LinkUser, link};
 use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::kit::try_again::Lines;
+use crate::kit::try_again::Places;
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Peer, Presumption, Queue, RequestId,
@@ -168,8 +168,8 @@ impl Redlock {
         }
         let (sender, mut events) = mpsc::unbounded_channel();
         let dialect = Arc::clone(&self.dialect);
-        let lines = Lines::new(dialect.trying(), sender);
-        let state = Arc::new(SessionState::new(dialect, opening, self.times, lines, self.servers.len()));
+        let places = Places::new(dialect.trying(), sender);
+        let state = Arc::new(SessionState::new(dialect, opening, self.times, places, self.servers.len()));
         let opening = &state.opening;
         let links = self.servers.iter().enumerate().map(|(index, config)| {
             let user = ServerUser { state: Arc::clone(&state), index };
@@ -188,7 +188,7 @@ impl Redlock {
 
     fn view(&self) -> View {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(locks) = newest.filter(|locks| locks.state.lines.over().is_none()) {
+        if let Some(locks) = newest.filter(|locks| locks.state.places.over().is_none()) {
             return View::Session(locks);
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);

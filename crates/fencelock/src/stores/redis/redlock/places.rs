@@ -39,7 +39,7 @@ impl RedlockPlace {
             let (locks, id) = (&self.locks, self.place.request);
             // Registered first and looked around then: the end of the connections or the session wakes us afterwards.
             poll_fn(|cx| {
-                let news = locks.state.lines.poll_news(id, cx);
+                let news = locks.state.places.poll_news(id, cx);
                 if locks.servers.is_connected() { news } else { Poll::Ready(Ok(())) }
             })
             .await?;
@@ -53,7 +53,7 @@ impl Place for RedlockPlace {
     }
 
     fn standing(&self) -> Standing {
-        self.locks.state.lines.standing(self.place.request)
+        self.locks.state.places.standing(self.place.request)
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {

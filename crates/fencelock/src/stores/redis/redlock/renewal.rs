@@ -34,7 +34,7 @@ impl Locks {
     pub(super) async fn renew(self: &Arc<Self>, places: &dyn PlaceList) -> Result<Renewal> {
         self.state.alive("renew")?;
         let sent = self.servers.clock.now();
-        let (held, mut gone) = self.state.lines.held_of(places.all());
+        let (held, mut gone) = self.state.places.held_of(places.all());
         let mut attempts = Vec::new();
         for place in held {
             match self.newest(place.request) {
@@ -51,7 +51,7 @@ impl Locks {
         for (attempt, outcome) in attempts.iter().zip(outcomes) {
             match outcome {
                 Outcome::Confirmed => {
-                    self.state.lines.is_valid_until(attempt.place.request, end);
+                    self.state.places.is_valid_until(attempt.place.request, end);
                     renewal.valid.push((attempt.place.clone(), end));
                 }
                 Outcome::Lost => lost.push(attempt.place.clone()),
@@ -78,7 +78,7 @@ impl Locks {
                 if reason.is_none() {
                     renewal.gone.push((place.clone(), Loss::Removed));
                 }
-                self.state.lines.lost(&place, reason);
+                self.state.places.lost(&place, reason);
             }
         }
         self.state.confirm(sent);

@@ -84,7 +84,7 @@ impl Locks {
     }
 
     fn forget(&self, id: RequestId) {
-        self.state.lines.forget(id);
+        self.state.places.forget(id);
         self.attempts().remove(&id);
     }
 
@@ -97,11 +97,11 @@ impl Locks {
         }
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
         let said: Arc<str> = said(entry, &self.state.opening.owner)?.into();
-        let is_new = match self.state.lines.begin(entry, &said) {
+        let is_new = match self.state.places.begin(entry, &said) {
             Begun::First => true,
             Begun::Again => false,
             Begun::Behind if !entry.wait => {
-                self.state.lines.forget(entry.id);
+                self.state.places.forget(entry.id);
                 return Ok(Entered::Busy);
             }
             // Every claim is a mutex's.
@@ -126,7 +126,7 @@ impl Locks {
             self.forget(entry.id);
             return Ok(Entered::Busy);
         }
-        self.state.lines.answered(entry.id, Ok(tried), (sent, self.state.validity()), self.servers.clock.now());
+        self.state.places.answered(entry.id, Ok(tried), (sent, self.state.validity()), self.servers.clock.now());
         Ok(self.place(place))
     }
 
@@ -143,8 +143,8 @@ impl Locks {
             Err(error) => (Err(error), self.servers.clock.now()),
         };
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
-        self.state.lines.answered(id, tried, (sent, self.state.validity()), self.servers.clock.now());
-        if is_granted && !matches!(self.state.lines.standing(id), Standing::Granted(_)) {
+        self.state.places.answered(id, tried, (sent, self.state.validity()), self.servers.clock.now());
+        if is_granted && !matches!(self.state.places.standing(id), Standing::Granted(_)) {
             // It was given up just before it was tried for.
             let _ = self.leave(&place).await;
         }
@@ -152,13 +152,13 @@ impl Locks {
 
     /// Gives up one place at all servers; says whether it was there.
     pub(super) async fn leave(&self, place: &PlaceId) -> Result<bool> {
-        let lines = &self.state.lines;
-        if matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
+        let places = &self.state.places;
+        if matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
             return Ok(false);
         }
-        let was_granted = !matches!(lines.standing(place.request), Standing::Waiting(_));
+        let was_granted = !matches!(places.standing(place.request), Standing::Waiting(_));
         let mut was_there = true;
-        if lines.leaves(place.request) {
+        if places.leaves(place.request) {
             // What is under way for it is not kept from here on.
             self.attempts().insert(place.request, Latest::Leaving);
             let most = self.delete("leave", vec![place.clone()], was_granted).await?;
@@ -189,9 +189,9 @@ impl Locks {
     }
 
     async fn close(&self) -> Result<()> {
-        let lines = &self.state.lines;
-        let all = lines.close();
-        if !all.is_empty() && !matches!(lines.over(), Some(Loss::Expired | Loss::Closed)) {
+        let places = &self.state.places;
+        let all = places.close();
+        if !all.is_empty() && !matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
             {
                 let mut attempts = self.attempts();
                 all.iter().for_each(|place| drop(attempts.insert(place.request, Latest::Leaving)));
@@ -200,7 +200,7 @@ impl Locks {
             let closed = join_all(portions.map(|portion| self.delete("close session", portion.to_vec(), false))).await;
             closed.into_iter().try_for_each(|deleted| deleted.map(drop))?;
         }
-        lines.end(Loss::Closed);
+        places.end(Loss::Closed);
         self.servers.links.iter().for_each(|link| link.hang_up());
         Ok(())
     }
@@ -225,7 +225,7 @@ async fn tries_for(locks: Weak<Locks>, state: Arc<SessionState>) {
         let next = {
             // First, so that nobody is marked as tried for whom nothing is sent.
             let Some(locks) = locks.upgrade() else { return };
-            match state.lines.due(state.opening.clock.now()) {
+            match state.places.due(state.opening.clock.now()) {
                 Ok(work) => {
                     under_way.extend(work.tries.into_iter().map(|due| Arc::clone(&locks).try_for(due)));
                     continue;
@@ -236,7 +236,7 @@ async fn tries_for(locks: Weak<Locks>, state: Arc<SessionState>) {
         tokio::select! {
             biased;
             Some(()) = under_way.next() => {}
-            () = state.lines.rung() => {}
+            () = state.places.rung() => {}
             () = state.opening.clock.sleep_until(next) => {}
         }
     }
@@ -246,7 +246,7 @@ pub(super) struct RedlockSession(pub(super) Arc<Locks>);
 
 impl Session for RedlockSession {
     fn over(&self) -> Option<Loss> {
-        self.0.state.lines.over()
+        self.0.state.places.over()
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {

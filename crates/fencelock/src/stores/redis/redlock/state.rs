@@ -11,7 +11,7 @@ use super::Times;
 use super::attempt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::try_again::Lines;
+use crate::kit::try_again::Places;
 use crate::store::{Loss, Opening};
 use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
@@ -22,7 +22,7 @@ pub(super) struct SessionState {
     pub(super) dialect: Arc<Dialect>,
     pub(super) opening: Opening,
     pub(super) times: Times,
-    pub(super) lines: Lines,
+    pub(super) places: Places,
     /// Before the newest request was sent by which the session counts as living; 0 before it is open.
     confirmed: AtomicU64,
     met: Mutex<Vec<Met>>,
@@ -40,9 +40,9 @@ struct Met {
 }
 
 impl SessionState {
-    pub(super) fn new(dialect: Arc<Dialect>, opening: Opening, times: Times, lines: Lines, servers: usize) -> Self {
+    pub(super) fn new(dialect: Arc<Dialect>, opening: Opening, times: Times, places: Places, servers: usize) -> Self {
         let met = Mutex::new((0..servers).map(|_| Met::default()).collect());
-        Self { dialect, opening, times, lines, confirmed: AtomicU64::new(0), met }
+        Self { dialect, opening, times, places, confirmed: AtomicU64::new(0), met }
     }
 
     fn servers(&self) -> MutexGuard<'_, Vec<Met>> {
@@ -85,9 +85,9 @@ impl SessionState {
     pub(super) fn alive(&self, operation: &'static str) -> Result<()> {
         let confirmed = self.confirmed();
         if confirmed.as_nanos() != 0 && self.opening.clock.now() >= confirmed.after(self.ttl()) {
-            self.lines.end(Loss::Expired);
+            self.places.end(Loss::Expired);
         }
-        self.lines.alive(operation)
+        self.places.alive(operation)
     }
 
     /// Whether every server that was met tells its `run_id`.
@@ -150,7 +150,7 @@ impl LinkUser for ServerUser {
                 let server = connection.server_name();
                 tracing::warn!("Redis {server} was started anew, or is another server. It has no vote for a while.");
                 // A renewal tells which locks it forgot.
-                state.lines.doubt();
+                state.places.doubt();
             }
             // Noted first and compared then: of two that are greeted at once, one at least sees the other.
             state.is_another(self.index, server)?;
@@ -161,12 +161,12 @@ impl LinkUser for ServerUser {
     }
 
     fn disconnected(&self, _: u64) {
-        self.state.lines.disconnected();
+        self.state.places.disconnected();
     }
 
     /// Another server decides from now on in its place, and may not know of what this one granted.
     fn demoted(&self) {
-        self.state.lines.doubt();
+        self.state.places.doubt();
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {

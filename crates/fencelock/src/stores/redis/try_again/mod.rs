@@ -16,7 +16,7 @@ use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
 use crate::error::Result;
 pub(super) use crate::kit::try_again::WAKE_BOUND;
-use crate::kit::try_again::{Member, Server, TryAgainStore};
+use crate::kit::try_again::{Server, TryAgainSession, TryAgainStore};
 use crate::name::Name;
 use crate::store::{Break, Capability, Opening, Page, Queue, SessionEvent, Store};
 
@@ -53,17 +53,17 @@ impl Server for OneServer {
         self.dialect.capability
     }
 
-    fn member(
+    fn session(
         &self,
         opening: Opening,
         events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<Member<Asking>>, Arc<Link>)> {
+    ) -> Result<(Arc<TryAgainSession<Asking>>, Arc<Link>)> {
         let (dialect, trying) = (Arc::clone(&self.dialect), self.dialect.trying());
         let asking = Asking { dialect, opening: opening.clone(), restarts: RestartWatch::default() };
-        let member = Member::new(asking, opening, trying, events);
-        let user = Arc::new(SessionUser(Arc::clone(&member))) as Arc<dyn LinkUser>;
-        let link = link(&self.config, user, Some(&member.opening));
-        Ok((member, link))
+        let session = TryAgainSession::new(asking, opening, trying, events);
+        let user = Arc::new(SessionUser(Arc::clone(&session))) as Arc<dyn LinkUser>;
+        let link = link(&self.config, user, Some(&session.opening));
+        Ok((session, link))
     }
 
     fn learned(&self, asking: &Asking) -> Option<Arc<Capability>> {

@@ -10,7 +10,7 @@ use super::dialect::{Dialect, said};
 use super::inspect;
 use crate::error::Result;
 use crate::kit::fault::Meaning;
-use crate::kit::try_again::{Asks, Lines, Member, Next, Tried, Try, Work};
+use crate::kit::try_again::{Asks, Next, Places, Tried, Try, TryAgainSession, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
@@ -96,28 +96,28 @@ impl Asks for Asking {
         inspect::broken(connection, &self.dialect, place, token).await
     }
 
-    async fn hear(&self, connection: &Connection, lines: &Lines, work: &Work) {
+    async fn hear(&self, connection: &Connection, places: &Places, work: &Work) {
         let clock = &self.opening.clock;
         // First, as what somebody waits for again may be among them. One that is heard for no reason costs a message for each release,
         // and nothing else.
         join_all(work.ignore.iter().map(async |channel| drop(connection.unsubscribe(channel).await))).await;
         join_all(work.listen.iter().map(|(name, claim)| async move {
             let Some(channel) = self.dialect.channel(name, *claim) else { return };
-            if let Some(before) = lines.will_hear(name, &channel, *claim, clock.now()) {
+            if let Some(before) = places.will_hear(name, &channel, *claim, clock.now()) {
                 let _ = connection.unsubscribe(&before).await;
             }
             let subscribed = connection.subscribe(&channel).await;
             if let Err(error) = &subscribed {
                 tracing::warn!(%error, %name, "Cannot subscribe to the channel of this lock. It is tried every 0.5 to 1.5 s instead.");
             }
-            lines.hears(name, subscribed.is_ok(), clock.now());
+            places.hears(name, subscribed.is_ok(), clock.now());
         }))
         .await;
     }
 }
 
 /// A session as the wire sees it.
-pub(super) struct SessionUser(pub(super) Arc<Member<Asking>>);
+pub(super) struct SessionUser(pub(super) Arc<TryAgainSession<Asking>>);
 
 impl LinkUser for SessionUser {
     fn scripts(&self) -> Vec<&'static Script> {
@@ -140,7 +140,7 @@ impl LinkUser for SessionUser {
             let loss = self.0.asks.restarts.met(server, sent.since(confirmed));
             if let Some(loss) = loss.filter(|_| self.0.is_open()) {
                 tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
-                self.0.lines.end(loss);
+                self.0.places.end(loss);
             }
             if !self.0.is_open() {
                 // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
@@ -151,24 +151,24 @@ impl LinkUser for SessionUser {
                 }
                 self.0.confirm(sent);
             }
-            self.0.lines.connected();
+            self.0.places.connected();
             Ok(Some(self.0.tries(connection)))
         })
     }
 
     fn received(&self, _: u64, channel: &[u8], _: &[u8]) {
-        self.0.lines.heard(channel);
+        self.0.places.heard(channel);
     }
 
     /// A holder asks at once whether its locks are still there: the server may have been started anew.
     fn disconnected(&self, _: u64) {
-        self.0.lines.disconnected();
-        self.0.lines.doubt();
+        self.0.places.disconnected();
+        self.0.places.doubt();
     }
 
     /// Another server decides from now on, and may not know of what this one granted.
     fn demoted(&self) {
-        self.0.lines.end(Loss::Demoted);
+        self.0.places.end(Loss::Demoted);
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {

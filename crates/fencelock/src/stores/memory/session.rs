@@ -10,23 +10,23 @@ use super::link::{Link, Operation, Tag, unanswered};
 use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Dial;
-use crate::kit::served::{Enter, Hub, Lightened, Served, Withdrawn};
+use crate::kit::served::{Enter, Lightened, Places, Served, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
 use crate::time::{Clock, Moment};
 
 /// A session. The store numbers it when it opens.
-pub(super) struct Member {
+pub(super) struct MemorySession {
     link: Arc<Link>,
     opening: Opening,
-    hub: Arc<Hub>,
+    places: Arc<Places>,
     number: OnceLock<u64>,
 }
 
-impl Member {
-    pub(super) fn new(link: &Arc<Link>, opening: Opening, hub: Hub) -> Self {
-        Self { link: Arc::clone(link), opening, hub: Arc::new(hub), number: OnceLock::new() }
+impl MemorySession {
+    pub(super) fn new(link: &Arc<Link>, opening: Opening, places: Places) -> Self {
+        Self { link: Arc::clone(link), opening, places: Arc::new(places), number: OnceLock::new() }
     }
 
     async fn open(&self) -> Result<()> {
@@ -34,11 +34,13 @@ impl Member {
             return Ok(());
         }
         let (owner, ttl, sent) = (self.opening.owner.clone(), self.opening.ttl, self.opening.clock.now());
-        let (hub, link) = (Arc::clone(&self.hub), Arc::downgrade(&self.link));
-        let number =
-            self.link.send(Operation::Open, None, move |state, now| Ok(state.open(owner, ttl, now, hub, link))).await?;
+        let (places, link) = (Arc::clone(&self.places), Arc::downgrade(&self.link));
+        let number = self
+            .link
+            .send(Operation::Open, None, move |state, now| Ok(state.open(owner, ttl, now, places, link)))
+            .await?;
         let _ = self.number.set(number);
-        self.hub.confirm(sent);
+        self.places.confirm(sent);
         Ok(())
     }
 
@@ -52,11 +54,11 @@ impl Member {
     }
 }
 
-impl Served for Member {
+impl Served for MemorySession {
     type Dial = Way;
 
-    fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     fn bucket_of(&self, _: &Name) -> u16 {
@@ -136,7 +138,7 @@ impl Served for Member {
 /// The way to the store: a connection is the client's link, on which its session is opened first.
 pub(super) struct Way {
     pub(super) link: Arc<Link>,
-    pub(super) member: Option<Arc<Member>>,
+    pub(super) session: Option<Arc<MemorySession>>,
 }
 
 impl Dial for Way {
@@ -144,8 +146,8 @@ impl Dial for Way {
 
     fn dial(&self, _: u64) -> BoxFuture<'_, Result<Arc<Link>>> {
         Box::pin(async move {
-            if let Some(member) = &self.member {
-                member.open().await?;
+            if let Some(session) = &self.session {
+                session.open().await?;
             }
             Ok(Arc::clone(&self.link))
         })

@@ -6,7 +6,7 @@ use crate::store::Standing;
 const AHEAD: Option<Ahead> = Some(Ahead { holders: 1, waiters: 0 });
 
 struct Heard {
-    hub: Hub,
+    places: Places,
     events: mpsc::UnboundedReceiver<SessionEvent>,
 }
 
@@ -14,24 +14,24 @@ impl Heard {
     /// A session whose first connection is the one of the moment.
     fn new() -> Self {
         let (sender, events) = mpsc::unbounded_channel();
-        let hub = Hub::new(sender);
-        hub.connected(1);
-        Self { hub, events }
+        let places = Places::new(sender);
+        places.connected(1);
+        Self { places, events }
     }
 
     fn begin(&self, number: u64) -> Arc<Slot> {
-        self.hub.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5).0
+        self.places.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5).0
     }
 
     fn waits(&self, number: u64, seq: u64) -> Arc<Slot> {
         let slot = self.begin(number);
-        self.hub.waits(&slot, seq, AHEAD, Moment::from_nanos(10));
+        self.places.waits(&slot, seq, AHEAD, Moment::from_nanos(10));
         slot
     }
 
     /// The message that this place was granted this number.
     fn granted(&self, connection: u64, slot: &Slot, seq: u64) {
-        self.hub.heard(connection, format!("n job\ng {} {seq}", slot.place.request).as_bytes());
+        self.places.heard(connection, format!("n job\ng {} {seq}", slot.place.request).as_bytes());
     }
 }
 
@@ -48,7 +48,7 @@ fn a_message_with_the_number_of_the_place_is_the_grant() {
     let slot = heard.waits(1, 7);
     heard.granted(1, &slot, 7);
     assert_eq!(token(slot.standing()), Some(7));
-    assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "a holder is looked at like a waiter");
+    assert_eq!(heard.places.due(Moment::NEVER, true), Err(Moment::NEVER), "a holder is looked at like a waiter");
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_message_with_another_number_or_of_an_older_connection_is_nothing() {
     let heard = Heard::new();
     let slot = heard.waits(1, 7);
     heard.granted(1, &slot, 6);
-    heard.hub.disconnected(1);
+    heard.places.disconnected(1);
     heard.granted(1, &slot, 7);
-    heard.hub.connected(2);
+    heard.places.connected(2);
     heard.granted(1, &slot, 7);
     assert_eq!(slot.standing(), Standing::Waiting(AHEAD));
     heard.granted(2, &slot, 7);
@@ -72,8 +72,8 @@ fn a_message_that_overtakes_the_answer_counts_once_that_tells_the_number() {
     heard.granted(1, &right, 7);
     heard.granted(1, &wrong, 7);
     assert_eq!(right.standing(), Standing::Waiting(None));
-    heard.hub.waits(&right, 7, AHEAD, Moment::NEVER);
-    heard.hub.waits(&wrong, 8, AHEAD, Moment::NEVER);
+    heard.places.waits(&right, 7, AHEAD, Moment::NEVER);
+    heard.places.waits(&wrong, 8, AHEAD, Moment::NEVER);
     assert_eq!(token(right.standing()), Some(7));
     assert_eq!(wrong.standing(), Standing::Waiting(AHEAD));
 }
@@ -86,7 +86,7 @@ fn a_look_never_takes_back_what_a_message_told_since() {
     let look = |seen| Look { alive: true, names: vec![Looked { look_in: None, places: vec![seen] }] };
     heard.granted(1, &slot, 7);
     for seen in [Seen::Waiting(7, None), Seen::Missing] {
-        heard.hub.looked(&asked, look(seen), Moment::from_nanos(20));
+        heard.places.looked(&asked, look(seen), Moment::from_nanos(20));
         assert_eq!(token(slot.standing()), Some(7), "{seen:?}");
     }
 }
@@ -96,13 +96,13 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
     let heard = Heard::new();
     let slot = heard.waits(1, 7);
     let asked = [(slot.place.name.clone(), vec![slot.place.request])];
-    assert_eq!(heard.hub.due(Moment::from_nanos(9), false), Err(Moment::from_nanos(10)));
-    assert_eq!(heard.hub.due(Moment::from_nanos(10), false).unwrap().len(), 1);
+    assert_eq!(heard.places.due(Moment::from_nanos(9), false), Err(Moment::from_nanos(10)));
+    assert_eq!(heard.places.due(Moment::from_nanos(10), false).unwrap().len(), 1);
     for (look_in, next) in [(None, REPAIR), (Some(REPAIR * 2), REPAIR), (Some(REPAIR / 2), REPAIR / 2)] {
         let looked = Looked { look_in, places: vec![Seen::Waiting(7, None)] };
         let now = Moment::from_nanos(20);
-        heard.hub.looked(&asked, Look { alive: true, names: vec![looked] }, now);
-        assert_eq!(heard.hub.due(now, false), Err(now.after(next)));
+        heard.places.looked(&asked, Look { alive: true, names: vec![looked] }, now);
+        assert_eq!(heard.places.due(now, false), Err(now.after(next)));
     }
 }
 
@@ -110,19 +110,19 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
 fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     let mut heard = Heard::new();
     let slot = heard.begin(1);
-    heard.hub.granted(&slot, 7);
+    heard.places.granted(&slot, 7);
     let broken = || Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() };
-    heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
-    heard.hub.told_broken(broken());
+    heard.places.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+    heard.places.told_broken(broken());
     let grant = GrantId { place: slot.place.clone(), token: FencingToken::new(7) };
     assert_eq!(heard.events.try_recv(), Ok(SessionEvent::Broken(grant, "stuck".into())));
     assert!(heard.events.try_recv().is_err(), "a break is told twice");
     let places = [slot.place.clone()];
-    assert_eq!(heard.hub.gone(&places), [(slot.place.clone(), Loss::Broken)]);
-    let known = heard.hub.broken();
+    assert_eq!(heard.places.gone(&places), [(slot.place.clone(), Loss::Broken)]);
+    let known = heard.places.broken();
     assert_eq!(known, [(slot.place.clone(), 7)]);
-    heard.hub.acknowledged(&known);
-    assert!(heard.hub.broken().is_empty());
+    heard.places.acknowledged(&known);
+    assert!(heard.places.broken().is_empty());
 }
 
 #[test]
@@ -130,17 +130,17 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
     let heard = Heard::new();
     let (granted, waits) = (heard.begin(1), heard.begin(2));
     for slot in [&granted, &waits] {
-        heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+        heard.places.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
     }
-    heard.hub.granted(&granted, 7);
-    heard.hub.waits(&waits, 7, AHEAD, Moment::NEVER);
+    heard.places.granted(&granted, 7);
+    heard.places.waits(&waits, 7, AHEAD, Moment::NEVER);
     for slot in [&granted, &waits] {
         assert_eq!(slot.standing(), Standing::Lost(Loss::Broken));
         let place = slot.place.clone();
         let places = [place.clone()];
-        assert_eq!(heard.hub.gone(&places), [(place, Loss::Broken)]);
+        assert_eq!(heard.places.gone(&places), [(place, Loss::Broken)]);
     }
-    assert_eq!(heard.hub.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
+    assert_eq!(heard.places.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
 }
 
 #[test]
@@ -148,27 +148,27 @@ fn the_break_of_an_earlier_grant_of_a_request_without_an_answer_is_not_that_of_a
     let heard = Heard::new();
     let (granted, waits) = (heard.begin(1), heard.begin(2));
     for slot in [&granted, &waits] {
-        heard.hub.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
+        heard.places.heard(1, format!("n job\nb {} 7 stuck", slot.place.request).as_bytes());
     }
-    heard.hub.granted(&granted, 8);
-    heard.hub.waits(&waits, 9, AHEAD, Moment::NEVER);
+    heard.places.granted(&granted, 8);
+    heard.places.waits(&waits, 9, AHEAD, Moment::NEVER);
     assert_eq!(granted.seq(), Some(8));
     assert_eq!(waits.standing(), Standing::Waiting(AHEAD));
     // Both are grants that the server goes on telling of, and each is known by itself.
-    heard.hub.heard(1, format!("n job\nb {} 8 again", granted.place.request).as_bytes());
+    heard.places.heard(1, format!("n job\nb {} 8 again", granted.place.request).as_bytes());
     assert_eq!(granted.standing(), Standing::Lost(Loss::Broken));
-    heard.hub.acknowledged(&[(granted.place.clone(), 7)]);
-    assert!(heard.hub.broken().contains(&(granted.place.clone(), 8)));
+    heard.places.acknowledged(&[(granted.place.clone(), 7)]);
+    assert!(heard.places.broken().contains(&(granted.place.clone(), 8)));
 }
 
 #[test]
 fn a_place_that_is_gone_is_forgotten_with_whoever_waited_for_it_and_another_is_not() {
     let heard = Heard::new();
     let (gone, there) = (heard.waits(1, 7), heard.waits(2, 8));
-    heard.hub.heard(1, format!("n job\nb {} 7 stuck", gone.place.request).as_bytes());
-    heard.hub.dropped(&gone);
-    heard.hub.dropped(&there);
-    let kept: Vec<_> = heard.hub.by_name().into_values().flatten().collect();
+    heard.places.heard(1, format!("n job\nb {} 7 stuck", gone.place.request).as_bytes());
+    heard.places.dropped(&gone);
+    heard.places.dropped(&there);
+    let kept: Vec<_> = heard.places.by_name().into_values().flatten().collect();
     assert_eq!(kept, [there.place.request]);
 }
 
@@ -176,8 +176,8 @@ fn a_place_that_is_gone_is_forgotten_with_whoever_waited_for_it_and_another_is_n
 fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
     let mut heard = Heard::new();
     let slot = heard.begin(1);
-    heard.hub.granted(&slot, 8);
-    heard.hub.told_broken(Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() });
+    heard.places.granted(&slot, 8);
+    heard.places.told_broken(Broken { place: slot.place.clone(), grant: 7, reason: "stuck".into() });
     assert_eq!(token(slot.standing()), Some(8));
     assert!(heard.events.try_recv().is_err());
 }
@@ -185,11 +185,11 @@ fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
 #[test]
 fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_told_once() {
     let mut heard = Heard::new();
-    heard.hub.disconnected(1);
-    heard.hub.disconnected(1);
-    heard.hub.end(Over::Here, Loss::Restarted);
-    heard.hub.end(Over::There, Loss::Expired);
+    heard.places.disconnected(1);
+    heard.places.disconnected(1);
+    heard.places.end(Over::Here, Loss::Restarted);
+    heard.places.end(Over::There, Loss::Expired);
     let told: Vec<_> = std::iter::from_fn(|| heard.events.try_recv().ok()).collect();
     assert_eq!(told, [SessionEvent::Doubtful, SessionEvent::Over]);
-    assert_eq!((heard.hub.over(), heard.hub.cause()), (Over::There, Some(Loss::Restarted)));
+    assert_eq!((heard.places.over(), heard.places.cause()), (Over::There, Some(Loss::Restarted)));
 }

@@ -13,31 +13,31 @@ use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::bucket_of;
 use crate::kit::database::lease::{self, Lease, Leased, entered, looked, random};
 use crate::kit::database::{Chores, User};
-use crate::kit::served::{Broken, Enter, Hub, Lightened, Look, Places, Served, Withdrawn};
+use crate::kit::served::{Broken, Enter, Lightened, Look, Places, PlacesByName, Served, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Opening, PlaceId, RequestId};
 
 /// A session. Numbers of the server are signed: what is above 2^63 is below zero there, and nobody counts on their order.
-pub(super) struct Member {
+pub(super) struct PostgresSession {
     config: Arc<Config>,
     pub(super) lease: Lease,
     session: i64,
     /// Where it is told of its grants. Drawn at random: whoever knew it could say so wrongly.
     bell: String,
     ttl: i64,
-    hub: Arc<Hub>,
+    places: Arc<Places>,
 }
 
 fn signed(numbers: &[u64]) -> Vec<i64> {
     numbers.iter().map(|number| number.cast_signed()).collect()
 }
 
-impl Member {
-    pub(super) fn new(config: Arc<Config>, opening: Opening, hub: Hub) -> Result<Self> {
+impl PostgresSession {
+    pub(super) fn new(config: Arc<Config>, opening: Opening, places: Places) -> Result<Self> {
         let ttl = i64::try_from(opening.ttl.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::from(i32::MAX) * 1000);
-        let (lease, bell, hub) = (Lease::new(opening)?, format!("fencelock_{:016x}", random()?), Arc::new(hub));
-        Ok(Self { config, session: lease.session.cast_signed(), lease, bell, ttl, hub })
+        let (lease, bell, places) = (Lease::new(opening)?, format!("fencelock_{:016x}", random()?), Arc::new(places));
+        Ok(Self { config, session: lease.session.cast_signed(), lease, bell, ttl, places })
     }
 
     /// Says 0 where the place was not there, 1 where it was, and 2 where a transaction holds it, which only the patient wait for.
@@ -80,7 +80,7 @@ pub(super) fn kept_waiting(operation: &'static str, name: &Name, error: Error) -
     }
 }
 
-impl Leased for Member {
+impl Leased for PostgresSession {
     const AT_ONCE: usize = 64;
 
     fn lease(&self) -> &Lease {
@@ -105,7 +105,7 @@ impl Leased for Member {
         unknown.iter().map(|row| read_place("resume session", row)).collect()
     }
 
-    async fn ask_to_look(&self, connection: &Connection, asked: &Places, seqs: &[Vec<u64>]) -> Result<Look> {
+    async fn ask_to_look(&self, connection: &Connection, asked: &PlacesByName, seqs: &[Vec<u64>]) -> Result<Look> {
         let names: Vec<&str> = asked.iter().map(|(name, _)| name.as_str()).collect();
         let counts: Vec<i32> = asked.iter().map(|(_, ids)| i32::try_from(ids.len()).unwrap_or(i32::MAX)).collect();
         let ids = || asked.iter().flat_map(|(_, ids)| ids);
@@ -139,7 +139,7 @@ impl Leased for Member {
 
     async fn clear_up(&self, connection: &Connection, from: u16) -> Result<u16> {
         // Who holds or waits until now listens; who does neither, does not.
-        connection.hear(&self.bell, || self.hub.has_places()).await?;
+        connection.hear(&self.bell, || self.places.has_places()).await?;
         let next: i32 = connection.ask("clear up", "clear_up", &[&i32::from(from)]).await?;
         u16::try_from(next).map_err(|_| strange("clear up"))
     }
@@ -149,12 +149,12 @@ impl Leased for Member {
     }
 }
 
-impl User<Connection> for Member {
+impl User<Connection> for PostgresSession {
     fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             lease::open_or_resume(&*self, &connection).await?;
-            self.hub.connected(connection.number);
-            if self.hub.is_waiting() {
+            self.places.connected(connection.number);
+            if self.places.is_waiting() {
                 connection.hear(&self.bell, || true).await?;
             }
             Ok(Some(lease::chores(&self, &connection)))
@@ -162,19 +162,19 @@ impl User<Connection> for Member {
     }
 
     fn heard(&self, connection: u64, message: &[u8]) {
-        self.hub.heard(connection, message);
+        self.places.heard(connection, message);
     }
 
     fn disconnected(&self, connection: u64) {
-        self.hub.disconnected(connection);
+        self.places.disconnected(connection);
     }
 }
 
-impl Served for Member {
+impl Served for PostgresSession {
     type Dial = Dialler;
 
-    fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     fn bucket_of(&self, name: &Name) -> u16 {
@@ -183,7 +183,7 @@ impl Served for Member {
 
     async fn enter(&self, connection: &Connection, entry: &Entry, again: bool) -> Result<Enter> {
         let hears = connection.hears();
-        let epoch = self.hub.epoch().cast_signed();
+        let epoch = self.places.epoch().cast_signed();
         let (client, number) = (entry.id.client.cast_signed(), entry.id.number.cast_signed());
         let (weight, capacity) = (i64::from(entry.claim.weight()), i64::from(entry.claim.capacity()));
         let (name, purpose) = (entry.name.as_str(), entry.purpose.as_deref());

@@ -44,7 +44,7 @@ pub(crate) enum Over {
 }
 
 /// The places of one session.
-pub(crate) struct Hub {
+pub(crate) struct Places {
     inner: Mutex<Inner>,
     events: mpsc::UnboundedSender<SessionEvent>,
     over: AtomicU8,
@@ -68,7 +68,7 @@ struct Inner {
     broken: Vec<(PlaceId, u64)>,
 }
 
-impl Hub {
+impl Places {
     pub(crate) fn new(events: mpsc::UnboundedSender<SessionEvent>) -> Self {
         Self {
             inner: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{LineSlot, Lines, LinesState, Stand, TRIES};
+use super::{LineSlot, Places, PlacesState, Stand, TRIES};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{PlaceId, RequestId};
@@ -50,14 +50,14 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
     })
 }
 
-impl Lines {
+impl Places {
     /// What is to be done, or when there will be something.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
         if state.over.is_some() || state.is_closing {
             return Err(Moment::NEVER);
         }
-        let LinesState { slots, lines, contended, channels, .. } = &mut *state;
+        let PlacesState { slots, lines, contended, channels, .. } = &mut *state;
         let hears = self.trying.hears;
         let (mut work, mut next) = (Work::default(), Moment::NEVER);
         contended.retain(|name| {
@@ -84,7 +84,7 @@ impl Lines {
     }
 }
 
-impl LinesState {
+impl PlacesState {
     /// Those of the line for `name` who may ask are to be tried at once, and once more if they are being tried; says whether somebody
     /// waits for that.
     pub(super) fn make_due(&mut self, name: &Name) -> bool {

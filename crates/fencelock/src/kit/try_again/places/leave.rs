@@ -1,10 +1,10 @@
 //! Places that are given up.
 
-use super::{Lines, LinesState, Stand};
+use super::{Places, PlacesState, Stand};
 use crate::store::RequestId;
 use crate::time::Moment;
 
-impl Lines {
+impl Places {
     /// The place is given up: it is not tried for any more. Says whether it can be in the server. A waiter that was never tried for is
     /// given up without a request.
     pub(crate) fn leaves(&self, id: RequestId) -> bool {
@@ -17,7 +17,7 @@ impl Lines {
     /// Forgets a place that is not in the server any more; says whether it was held or waited. The next of the line is due.
     pub(crate) fn forget(&self, id: RequestId) -> bool {
         let mut state = self.lock();
-        let LinesState { slots, lines, .. } = &mut *state;
+        let PlacesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.remove(&id) else { return false };
         if let Some(line) = lines.get_mut(&slot.name) {
             let was_first = line.front() == Some(&id);

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket::bucket_of;
 use crate::kit::database::lease::{self, Lease, Leased, entered, looked, random};
 use crate::kit::database::{Chores, User};
-use crate::kit::served::{Broken, Enter, Hub, Lightened, Look, Places, Served, Withdrawn};
+use crate::kit::served::{Broken, Enter, Lightened, Look, Places, PlacesByName, Served, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Opening, PlaceId, RequestId};
@@ -23,11 +23,11 @@ use crate::store::{Entry, Opening, PlaceId, RequestId};
 /// How often a release is tried that a transaction kept, each time once that was over.
 const TRIES: usize = 4;
 
-pub(super) struct Member {
+pub(super) struct MysqlSession {
     pub(super) config: Arc<Config>,
     pub(super) lease: Lease,
     pub(super) bell: Bell,
-    pub(super) hub: Arc<Hub>,
+    pub(super) places: Arc<Places>,
 }
 
 fn microseconds(duration: Duration) -> Value {
@@ -45,9 +45,9 @@ fn place(operation: &'static str, row: &Row, from: usize) -> Result<PlaceId> {
     Ok(PlaceId { name, request })
 }
 
-impl Member {
-    pub(super) fn new(config: Arc<Config>, opening: Opening, hub: Hub) -> Result<Self> {
-        Ok(Self { config, lease: Lease::new(opening)?, bell: Bell::new(random()?), hub: Arc::new(hub) })
+impl MysqlSession {
+    pub(super) fn new(config: Arc<Config>, opening: Opening, places: Places) -> Result<Self> {
+        Ok(Self { config, lease: Lease::new(opening)?, bell: Bell::new(random()?), places: Arc::new(places) })
     }
 
     /// The request of a place, as procedures take it: session, name, client and number.
@@ -118,7 +118,7 @@ fn read_look(answer: &str, seqs: &[Vec<u64>]) -> Option<Look> {
     (!alive || numbers.next().is_none()).then_some(Look { alive, names })
 }
 
-impl Leased for Member {
+impl Leased for MysqlSession {
     const AT_ONCE: usize = 1;
 
     fn lease(&self) -> &Lease {
@@ -144,7 +144,7 @@ impl Leased for Member {
         rows[1..].iter().map(place).collect()
     }
 
-    async fn ask_to_look(&self, connection: &Connection, asked: &Places, seqs: &[Vec<u64>]) -> Result<Look> {
+    async fn ask_to_look(&self, connection: &Connection, asked: &PlacesByName, seqs: &[Vec<u64>]) -> Result<Look> {
         let names = asked.iter().zip(seqs).map(|((name, _), seqs)| {
             let hex: String = name.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
             let seqs: String = seqs.iter().map(|seq| format!(",{seq}")).collect();
@@ -187,11 +187,11 @@ impl Leased for Member {
     }
 }
 
-impl Served for Member {
+impl Served for MysqlSession {
     type Dial = Dialler;
 
-    fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     fn bucket_of(&self, name: &Name) -> u16 {
@@ -202,7 +202,7 @@ impl Served for Member {
         let rings = self.bell.rings();
         let arguments: Vec<Value> = vec![
             self.lease.session.into(),
-            self.hub.epoch().into(),
+            self.places.epoch().into(),
             entry.name.as_str().into(),
             entry.id.client.into(),
             entry.id.number.into(),
@@ -263,12 +263,12 @@ impl Served for Member {
     }
 }
 
-impl User<Connection> for Member {
+impl User<Connection> for MysqlSession {
     fn greet(self: Arc<Self>, connection: Arc<Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             lease::open_or_resume(&*self, &connection).await?;
-            self.hub.connected(connection.number);
-            if self.hub.is_waiting() {
+            self.places.connected(connection.number);
+            if self.places.is_waiting() {
                 self.bell.look_in(None, 0);
             }
             let chores = lease::chores(&self, &connection);
@@ -279,7 +279,7 @@ impl User<Connection> for Member {
     }
 
     fn disconnected(&self, connection: u64) {
-        self.hub.disconnected(connection);
+        self.places.disconnected(connection);
     }
 }
 

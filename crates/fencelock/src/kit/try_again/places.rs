@@ -27,16 +27,16 @@ use super::{Tried, Trying};
 /// How many locks are tried at once.
 const TRIES: usize = 64;
 
-pub(crate) struct Lines {
+pub(crate) struct Places {
     trying: Trying,
-    state: Mutex<LinesState>,
+    state: Mutex<PlacesState>,
     events: mpsc::UnboundedSender<SessionEvent>,
     /// Rung when somebody may be due sooner than was known.
     bell: Notify,
 }
 
 #[derive(Default)]
-struct LinesState {
+struct PlacesState {
     slots: HashMap<RequestId, LineSlot>,
     lines: HashMap<Name, VecDeque<RequestId>>,
     /// Names for which somebody waits, and perhaps some for which nobody does any more.
@@ -89,7 +89,7 @@ pub(crate) enum Begun {
     Other,
 }
 
-impl Lines {
+impl Places {
     pub(crate) fn new(trying: Trying, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
         Self { trying, state: Mutex::default(), events, bell: Notify::new() }
     }
@@ -99,7 +99,7 @@ impl Lines {
         self.trying
     }
 
-    fn lock(&self) -> MutexGuard<'_, LinesState> {
+    fn lock(&self) -> MutexGuard<'_, PlacesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Lines {
 
     pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Begun {
         let mut state = self.lock();
-        let LinesState { slots, lines, contended, .. } = &mut *state;
+        let PlacesState { slots, lines, contended, .. } = &mut *state;
         if let Some(slot) = slots.get_mut(&entry.id) {
             return if slot.stand == Stand::Entering { Begun::Again } else { Begun::Known };
         }
@@ -157,7 +157,7 @@ impl Lines {
     ) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
         let mut state = self.lock();
-        let LinesState { slots, contended, .. } = &mut *state;
+        let PlacesState { slots, contended, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&id) else { return is_granted };
         if !matches!(slot.stand, Stand::Entering | Stand::Trying) {
             return false;
@@ -310,7 +310,7 @@ impl Lines {
     /// A place was taken from us, or broken for this reason. Its line goes on at once.
     pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
-        let LinesState { slots, lines, .. } = &mut *state;
+        let PlacesState { slots, lines, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&place.request) else { return };
         let Stand::Granted(Grant { token, .. }) = slot.stand else { return };
         slot.stand = Stand::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });

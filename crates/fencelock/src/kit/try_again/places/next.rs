@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Lines, LinesState, Stand, Try};
+use super::{Places, PlacesState, Stand, Try};
 use crate::error::Result;
 use crate::kit::try_again::Tried;
 use crate::queue::Claim;
@@ -13,7 +13,7 @@ use crate::time::Moment;
 
 /// Somebody who is being tried for with the release of the one before it. Dropped without an answer, it is due.
 pub(crate) struct Next<'a> {
-    lines: &'a Lines,
+    places: &'a Places,
     pub(crate) place: PlaceId,
     pub(crate) said: Arc<str>,
     /// How many subscriptions to the channel of the name are this session's.
@@ -21,14 +21,14 @@ pub(crate) struct Next<'a> {
     is_answered: bool,
 }
 
-impl Lines {
+impl Places {
     /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
         if !self.trying.passes || state.over.is_some() || state.is_closing {
             return None;
         }
-        let LinesState { slots, lines, channels, .. } = &mut *state;
+        let PlacesState { slots, lines, channels, .. } = &mut *state;
         let line: &VecDeque<_> = lines.get(&place.name)?;
         let held = slots.get(&place.request)?;
         let is_held = held.claim == Claim::MUTEX && matches!(held.stand, Stand::Granted(_));
@@ -39,15 +39,15 @@ impl Lines {
         let slot = slots.get_mut(&request).filter(|slot| slot.stand == Stand::Waiting && !slot.is_leaving)?;
         let Try { place, claim, said } = slot.begin_try(request);
         let ours = usize::from(channels.has(&place.name, claim));
-        Some(Next { lines: self, place, said, ours, is_answered: false })
+        Some(Next { places: self, place, said, ours, is_answered: false })
     }
 }
 
 impl Next<'_> {
-    /// What the server said of a request that was sent at `sent`, as [`Lines::answered`] is told.
+    /// What the server said of a request that was sent at `sent`, as [`Places::answered`] is told.
     pub(crate) fn answered(mut self, tried: Result<Tried>, sent: (Moment, Duration), now: Moment) -> bool {
         self.is_answered = true;
-        self.lines.answered(self.place.request, tried, sent, now)
+        self.places.answered(self.place.request, tried, sent, now)
     }
 }
 
@@ -56,11 +56,11 @@ impl Drop for Next<'_> {
         if self.is_answered {
             return;
         }
-        let mut state = self.lines.lock();
+        let mut state = self.places.lock();
         if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.stand == Stand::Trying) {
             (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
         }
         state.contended.insert(self.place.name.clone());
-        self.lines.bell.notify_one();
+        self.places.bell.notify_one();
     }
 }

@@ -1,0 +1,288 @@
+//! A session of a layout without a queue, and its places.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_core::future::BoxFuture;
+use futures_util::future::{join_all, try_join_all};
+
+use super::places::{Begun, Next, Try};
+use super::{Asks, Tried, TryAgainSession, Wire};
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::reconnect::Reconnect;
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
+use crate::time::Moment;
+
+/// How many locks one request renews or gives up; the requests for all of them are on their way at once.
+const LOCKS_PER_CALL: usize = 256;
+
+/// What a session and its places share.
+pub(super) struct Core<A: Asks> {
+    pub(super) link: Arc<Reconnect<A::Dial>>,
+    pub(super) session: Arc<TryAgainSession<A>>,
+}
+
+impl<A: Asks> Core<A> {
+    async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
+        self.session.alive("enter")?;
+        let said = self.session.asks.check(entry)?;
+        let place = PlaceId { name: entry.name.clone(), request: entry.id };
+        let is_new = match self.session.places.begin(entry, &said) {
+            Begun::First => true,
+            Begun::Again => false,
+            Begun::Behind if !entry.wait => {
+                self.session.places.forget(entry.id);
+                return Ok(Entered::Busy);
+            }
+            Begun::Known | Begun::Behind => return Ok(self.place(place)),
+            Begun::Other => return Err(self.other_kind("lock of another kind in this client")),
+        };
+        let due = Try { place, claim: entry.claim, said: said.into() };
+        let (tried, sent) = match self.ask(&due, is_new).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if is_new && error.outcome() == Outcome::NotApplied {
+                    self.session.places.forget(entry.id);
+                }
+                return Err(error);
+            }
+        };
+        if let Tried::Other(kind) = &tried {
+            self.session.places.forget(entry.id);
+            return Err(self.other_kind(kind));
+        }
+        let now = self.link.clock.now();
+        let is_busy = !matches!(tried, Tried::Granted(_));
+        if is_busy && !entry.wait {
+            self.session.places.forget(entry.id);
+            return Ok(Entered::Busy);
+        }
+        self.session.places.answered(entry.id, Ok(tried), (sent, self.session.opening.ttl), now);
+        Ok(self.place(due.place))
+    }
+
+    fn other_kind(&self, kind: &str) -> Error {
+        self.session.places.trying().other_kind("enter", kind)
+    }
+
+    fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
+        Entered::In(Box::new(TryAgainPlace { core: Arc::clone(self), place, is_troubled: false }))
+    }
+
+    /// Asks the server, and says when what it granted was sent.
+    async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let connection = self.link.connection().await?;
+        // Connecting may have told that it is over.
+        self.session.alive("enter")?;
+        self.session.asks.take(&connection, due, is_new).await
+    }
+
+    /// Gives up one place by its value; says whether it was there.
+    async fn leave(&self, place: &PlaceId) -> Result<bool> {
+        let places = &self.session.places;
+        if matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
+            return Ok(false);
+        }
+        let was_there = if places.leaves(place.request) {
+            let connection = self.link.connection().await?;
+            match places.next_after(place) {
+                Some(next) => self.pass(&connection, place, next).await? > 0,
+                None => self.session.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,
+            }
+        } else {
+            true
+        };
+        places.forget(place.request);
+        Ok(was_there)
+    }
+
+    /// Makes a writer's place a reader's.
+    async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
+        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
+        self.session.alive("lighten")?;
+        let places = &self.session.places;
+        let (had, said) = places.held_as(place.request).ok_or_else(gone)?;
+        if had == claim {
+            return Ok(());
+        }
+        if !self.session.asks.lighten(&*self.link.connection().await?, place, claim, &said).await? {
+            return Err(gone());
+        }
+        places.lightened(place.request, claim);
+        Ok(())
+    }
+
+    /// Leaves, and tries for the next one of the line with the same request.
+    async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
+        let (clock, ttl) = (&self.link.clock, self.session.opening.ttl);
+        let sent = clock.now();
+        let passed = self.session.asks.pass(connection, place, &next).await?;
+        let follower = next.place.clone();
+        // Without a grant it is due as soon as this place is forgotten.
+        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, ttl), clock.now()) {
+            self.session.give_back(connection, &[follower]).await;
+        }
+        Ok(passed.0)
+    }
+
+    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
+        self.session.alive("renew")?;
+        let connection = self.link.connection().await?;
+        let (sent, ttl) = (self.link.clock.now(), self.session.opening.ttl);
+        self.session.alive("renew")?;
+        let (held, gone) = self.session.places.held_of(places.all());
+        let mut renewal = Renewal::at(sent);
+        renewal.gone = gone.into_iter().map(|place| (place, Loss::Removed)).collect();
+        let mut portions: Vec<&[PlaceId]> = held.chunks(LOCKS_PER_CALL).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
+        let asks = &self.session.asks;
+        let calls = portions.into_iter().map(async |portion| {
+            let lost = asks.renew(&connection, portion).await?;
+            Ok::<_, Error>((portion, lost))
+        });
+        let mut lost = Vec::new();
+        for (portion, indices) in try_join_all(calls).await? {
+            for (index, place) in portion.iter().enumerate() {
+                if indices.binary_search(&index).is_ok() {
+                    lost.push(place);
+                } else {
+                    self.session.places.is_valid_until(place.request, sent.after(ttl));
+                    renewal.valid.push((place.clone(), sent.after(ttl)));
+                }
+            }
+        }
+        // Lost they are, whether or not the server says by whose will.
+        let reasons = lost.iter().map(|place| {
+            let token = self.session.places.token(place.request);
+            asks.broken(&connection, place, token)
+        });
+        for (place, reason) in lost.iter().zip(join_all(reasons).await) {
+            let reason = match reason {
+                Ok(reason) => reason,
+                // Asked again, with the next try to renew, which finds the same ones lost.
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(name = %place.name, %error, "a lock is gone, and nobody can say whether it was broken");
+                    None
+                }
+            };
+            if reason.is_none() {
+                renewal.gone.push(((*place).clone(), Loss::Removed));
+            }
+            self.session.places.lost(place, reason);
+        }
+        self.session.confirm(sent);
+        Ok(renewal)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let places = &self.session.places;
+        let all = places.close();
+        if !all.is_empty() && !matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
+            let connection = self.link.connection().await?;
+            let asks = &self.session.asks;
+            let calls = all.chunks(LOCKS_PER_CALL).map(|portion| asks.leave(&connection, "close session", portion));
+            try_join_all(calls).await?;
+        }
+        places.end(Loss::Closed);
+        self.link.hang_up();
+        Ok(())
+    }
+}
+
+pub(super) struct SessionHandle<A: Asks>(pub(super) Arc<Core<A>>);
+
+impl<A: Asks> Session for SessionHandle<A> {
+    fn over(&self) -> Option<Loss> {
+        self.0.session.places.over()
+    }
+
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move { self.0.enter(&entry).await })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.0.leave(&PlaceId { name: name.clone(), request: id }).await.map(drop) })
+    }
+
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        Box::pin(self.0.renew(places))
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.close())
+    }
+}
+
+struct TryAgainPlace<A: Asks> {
+    core: Arc<Core<A>>,
+    place: PlaceId,
+    /// The caller was told of an outage, and is to be told of its end.
+    is_troubled: bool,
+}
+
+impl<A: Asks> TryAgainPlace<A> {
+    /// Waits for news. The session tries; somebody has to be connected for that.
+    async fn settle(&mut self) -> Result<Standing> {
+        loop {
+            self.core.session.alive("next")?;
+            match self.standing() {
+                Standing::Waiting(_) => {}
+                settled => return Ok(settled),
+            }
+            if !self.core.link.is_connected() {
+                self.is_troubled = true;
+                self.core.link.connection().await?;
+                continue;
+            }
+            if std::mem::take(&mut self.is_troubled) {
+                return Ok(self.standing());
+            }
+            let (core, id) = (&self.core, self.place.request);
+            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
+            poll_fn(|cx| {
+                let news = core.session.places.poll_news(id, cx);
+                if core.link.is_connected() { news } else { Poll::Ready(Ok(())) }
+            })
+            .await?;
+        }
+    }
+}
+
+impl<A: Asks> Place for TryAgainPlace<A> {
+    fn id(&self) -> PlaceId {
+        self.place.clone()
+    }
+
+    fn standing(&self) -> Standing {
+        self.core.session.places.standing(self.place.request)
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        let clock = Arc::clone(&self.core.link.clock);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                settled = self.settle() => return settled,
+                () = clock.sleep_until(until) => {}
+            }
+            Ok(self.standing())
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.core.lighten(&self.place, claim))
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            let was_there = self.core.leave(&self.place).await?;
+            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
+        })
+    }
+}
