@@ -15,7 +15,7 @@ const NAMES: usize = 64;
 /// How many places one request asks for, so that no server takes long over it.
 pub(crate) const PLACES_PER_CALL: usize = 256;
 
-/// PlacesByName of one session, by name.
+/// Places of one session, by name.
 pub(crate) type PlacesByName = Vec<(Name, Vec<RequestId>)>;
 
 /// Looks at all waiting places once, since messages may have been lost before this connection, and from then on at each

@@ -180,7 +180,7 @@ pub struct Census {
     pub sessions: usize,
     /// Names that anything is kept for.
     pub names: usize,
-    /// PlacesByName, of holders and waiters.
+    /// Places, of holders and waiters.
     pub places: usize,
 }
 
