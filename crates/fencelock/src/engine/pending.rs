@@ -1,6 +1,5 @@
 //! Clean-up that outlives its caller, counted so that an ending program can wait for it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ use super::io;
 /// Those of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits until every release and other clean-up that any client of the process had under way when this was called has ended,
-/// at most for `limit`, and says whether that came about. What begins later is not waited for. A client whose store is out of
-/// reach makes it `false`: its clean-up goes on for as long as its session may live.
+/// Waits until no client of the process has a release or another clean-up under way, at most for `limit`, and says whether that came
+/// about. What begins meanwhile is waited for as well. A client whose store is out of reach makes it `false`: its clean-up goes on for as
+/// long as its session may live.
 ///
 /// For the end of `main`: the drop of a guard or of a client starts its release and waits for nothing, and a client in a `static` is never
 /// dropped. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime
@@ -42,66 +41,34 @@ pub fn flush(limit: Duration) -> bool {
 /// Counts the clean-ups under way.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    numbers: Mutex<Numbers>,
-    oldest_ended: Condvar,
+    under_way: Mutex<usize>,
+    none_left: Condvar,
     told: Notify,
-}
-
-/// Each clean-up has a number, higher than all before it.
-#[derive(Debug, Default)]
-struct Numbers {
-    next: u64,
-    under_way: BTreeSet<u64>,
-}
-
-impl Numbers {
-    fn is_any_before(&self, number: u64) -> bool {
-        self.under_way.first().is_some_and(|oldest| *oldest < number)
-    }
 }
 
 impl Pending {
     /// Counts one clean-up until the ticket is dropped, for this client and for the process.
     pub(crate) fn ticket(self: &Arc<Self>) -> PendingTicket {
-        PendingTicket { number: self.begin(), everywhere: EVERYWHERE.begin(), pending: Arc::clone(self) }
+        *self.under_way() += 1;
+        *EVERYWHERE.under_way() += 1;
+        PendingTicket(Arc::clone(self))
     }
 
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn under_way(&self) -> MutexGuard<'_, usize> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self) -> u64 {
-        let mut numbers = self.numbers();
-        let number = numbers.next;
-        numbers.next += 1;
-        numbers.under_way.insert(number);
-        number
-    }
-
-    fn end(&self, number: u64) {
-        let mut numbers = self.numbers();
-        let was_oldest = numbers.under_way.first() == Some(&number);
-        numbers.under_way.remove(&number);
+    fn one_ended(&self) {
+        *self.under_way() -= 1;
         self.told.notify_waiters();
-        if was_oldest {
-            self.oldest_ended.notify_all();
-        }
+        self.none_left.notify_all();
     }
 
-    /// Blocks this thread until what is under way now has ended, at most for `limit`; says whether that came.
+    /// Blocks this thread until nothing is under way, at most for `limit`; says whether that came.
     fn wait_blocking(&self, limit: Duration) -> bool {
-        self.wait_for_those_before(self.next(), limit)
-    }
-
-    /// The number of the next clean-up.
-    fn next(&self) -> u64 {
-        self.numbers().next
-    }
-
-    fn wait_for_those_before(&self, number: u64, limit: Duration) -> bool {
-        let waited = self.oldest_ended.wait_timeout_while(self.numbers(), limit, |all| all.is_any_before(number));
-        let (numbers, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !numbers.is_any_before(number)
+        let waited = self.none_left.wait_timeout_while(self.under_way(), limit, |under_way| *under_way > 0);
+        let (under_way, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *under_way == 0
     }
 
     /// Waits until nothing is under way.
@@ -115,7 +82,7 @@ impl Pending {
             let told = self.told.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            if self.numbers().under_way.len() <= own {
+            if *self.under_way() <= own {
                 return;
             }
             told.await;
@@ -125,36 +92,11 @@ impl Pending {
 
 /// One clean-up under way.
 #[derive(Debug)]
-pub(crate) struct PendingTicket {
-    pending: Arc<Pending>,
-    number: u64,
-    everywhere: u64,
-}
+pub(crate) struct PendingTicket(Arc<Pending>);
 
 impl Drop for PendingTicket {
     fn drop(&mut self) {
-        self.pending.end(self.number);
-        EVERYWHERE.end(self.everywhere);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_begins_later_is_not_waited_for_and_what_is_older_is() {
-        let pending = Arc::new(Pending::default());
-        let (first, second) = (pending.ticket(), pending.ticket());
-        let asked = pending.next();
-        let later = pending.ticket();
-        let is_over = || pending.wait_for_those_before(asked, Duration::ZERO);
-        drop(second);
-        assert!(!is_over(), "the first one is under way");
-        drop(first);
-        assert!(is_over(), "the later one is nobody's concern");
-        assert!(!pending.wait_blocking(Duration::ZERO), "but of those who ask from now on");
-        drop(later);
-        assert!(pending.wait_blocking(Duration::ZERO));
+        self.0.one_ended();
+        EVERYWHERE.one_ended();
     }
 }
