@@ -30,7 +30,6 @@ mod capability;
 pub(crate) mod checks;
 pub(crate) mod clean;
 mod contention;
-mod guess;
 mod ids;
 mod note;
 mod opening;

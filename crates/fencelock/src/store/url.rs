@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::guess::meant;
 use super::secret::Secret;
 use crate::engine::options::URL_OPTIONS;
 use crate::error::{Error, ErrorKind, Result};
@@ -152,11 +151,7 @@ impl StoreUrl {
         }
         let Some(option) = self.options.keys().next() else { return Ok(()) };
         let known: Vec<&str> = known.iter().chain(URL_OPTIONS).copied().collect();
-        let mut error = bad("unknown option").with("option", option);
-        if let Some(meant) = meant(option, known.iter().copied()) {
-            error = error.with("did you mean", format_args!("{meant}?"));
-        }
-        Err(error.with("known", known.join(" ")))
+        Err(bad("unknown option").with("option", option).with("known", known.join(" ")))
     }
 }
 
@@ -324,11 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_told_what_was_meant_and_all_that_there_are() {
-        let fault = |url| StoreUrl::parse(url).unwrap().refuse_other_options(&["tick_ms"]).unwrap_err().to_string();
-        let ttl = fault("zk://h/x?ttl=5000");
-        assert!(ttl.contains("did you mean ttl_ms?") && ttl.contains("tick_ms ttl_ms renew_interval_ms"), "{ttl}");
-        assert!(!fault("zk://h/x?colour=red").contains("did you mean"));
+    fn an_unknown_option_is_told_all_that_there_are() {
+        let url = StoreUrl::parse("zk://h/x?ttl=5000").unwrap();
+        let error = url.refuse_other_options(&["tick_ms"]).unwrap_err().to_string();
+        assert!(error.contains("tick_ms ttl_ms renew_interval_ms"), "{error}");
     }
 
     #[test]
