@@ -27,7 +27,7 @@ impl Default for MemoryFixture {
 impl Fixture for MemoryFixture {
     fn process(&self) -> BoxFuture<'_, Result<Process>> {
         let store = self.store.another_process();
-        Box::pin(async { Ok(Process { store: Arc::new(store.clone()), faults: Arc::new(MemoryFaults(store)) }) })
+        Box::pin(async { Ok(Process { store: store.clone().into(), faults: Arc::new(MemoryFaults(store)) }) })
     }
 
     /// Moves the clock from one sleeper to the next, so that each runs at its own time.

@@ -18,7 +18,7 @@ use fencelock::{Client, ErrorKind, Guard, Io, Name};
 use support::{ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
-    Arc::new(store.another_process())
+    store.another_process().into()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn what_is_dropped_at_the_end_of_a_program_is_waited_for_by_flush() {
 #[test]
 fn the_drop_of_a_client_does_not_wait_for_what_it_started() {
     let store = MemoryStore::new().another_process();
-    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let client = blocking::Client::connect_store(Client::builder(), store.clone()).unwrap();
     let guard = client.mutex("a").unwrap().acquire().unwrap();
     let late = store.delay_next(Operation::Leave);
     drop((guard, client));
@@ -124,7 +124,7 @@ fn what_a_client_that_is_never_dropped_released_last_can_be_waited_for() {
 #[test]
 fn flush_waits_for_no_longer_than_it_is_told_to() {
     let store = MemoryStore::new().another_process();
-    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let client = blocking::Client::connect_store(Client::builder(), store.clone()).unwrap();
     let guard = client.mutex("a").unwrap().acquire().unwrap();
     store.partition();
     drop(guard);
@@ -151,7 +151,7 @@ fn an_observer_that_flushes_holds_nobody_up() {
     for (is_scripted, flushed) in [(false, true), (true, false)] {
         let (store, flushes) = (MemoryStore::new().another_process(), Arc::new(Flushes::default()));
         let options = Client::builder().observer(Arc::clone(&flushes) as Arc<dyn Observer>);
-        let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
+        let client = blocking::Client::connect_store(options, store.clone()).unwrap();
         store.slow_renewals(if is_scripted { ms(1) } else { Duration::ZERO });
         let started = Instant::now();
         drop(client.mutex("a").unwrap().acquire().unwrap());
@@ -287,7 +287,7 @@ fn a_reentrant_mutex_lets_its_thread_in_again_and_nobody_else() {
 #[test]
 fn a_thread_that_still_has_a_lost_guard_is_told_instead_of_let_in_again() {
     let store = MemoryStore::new().another_process();
-    let client = blocking::Client::connect_store(Client::builder(), Arc::new(store.clone())).unwrap();
+    let client = blocking::Client::connect_store(Client::builder(), store.clone()).unwrap();
     let lock = client.mutex("a").unwrap().reentrant();
     let outer = lock.acquire().unwrap();
     store.expire_sessions();

@@ -42,6 +42,8 @@ pub(crate) mod record;
     allow(dead_code, unused_imports, reason = "a store may need a part of it")
 )]
 pub(crate) mod served;
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) mod server;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "elsewhere no call is closed to others"))]
 pub(crate) mod share_call;

@@ -7,7 +7,7 @@ use super::Store;
 /// A store that exists already, of whatever kind, for [`ClientBuilder::connect_store`](crate::ClientBuilder::connect_store).
 /// Clones are the same store.
 ///
-/// It is made of a `MemoryStore`, of a `FileStore`, or of an `Arc` of either.
+/// It is made of a `MemoryStore`, of a `FileStore`, or of an `Arc` of any other store.
 ///
 /// ```
 /// use fencelock::{AnyStore, Client, memory::MemoryStore};

@@ -13,7 +13,7 @@ use fencelock::{Client, ClientBuilder, ErrorKind, GuardState, Health, Io};
 use support::{ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
-    Arc::new(store.another_process())
+    store.another_process().into()
 }
 
 /// ttl 800 ms, renewed every 200 ms, certain for 600 ms.
@@ -53,7 +53,7 @@ fn on_the_callers_runtime_blocking_code_costs_the_lock_and_the_guard_says_so() {
 fn health_tells_how_the_session_is_doing() {
     let store = MemoryStore::new().another_process();
     let options = short().retry(fencelock::Retry::default().give_up_after(ms(1)));
-    let client = blocking::Client::connect_store(options, Arc::new(store.clone())).unwrap();
+    let client = blocking::Client::connect_store(options, store.clone()).unwrap();
     assert!(matches!(client.health(), Health::Confirmed(certain) if certain <= ms(600)));
     store.partition();
     let end = Instant::now() + secs(10);

@@ -23,7 +23,7 @@ fn connecting(
     let store = world.store.another_process();
     breaks(&store);
     let options = Client::builder().io(Io::CurrentRuntime).connect_timeout(limit);
-    let client = options.connect_store(Arc::new(store.clone()));
+    let client = options.connect_store(store.clone());
     (store, tokio::spawn(client))
 }
 
@@ -64,7 +64,7 @@ fn a_client_without_time_to_connect_tries_once() {
             store.lose_next_reply(Operation::Open);
             let builder = Client::builder().io(Io::CurrentRuntime);
             let builder = limit.into_iter().fold(builder, |builder, limit| builder.connect_timeout(limit));
-            let error = builder.connect_store(Arc::new(store)).await.unwrap_err();
+            let error = builder.connect_store(store).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unreachable);
         }
         let (_store, client) = connecting(&world, secs(5), |store| store.lose_next_reply(Operation::Open));

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencelock::observe::Metrics;
-use fencelock::store::Store;
 use fencelock::{Breaker, Client, Io, OnOutage};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
@@ -81,7 +80,7 @@ fn counted<F: Future<Output = ()>>(test: impl FnOnce(Arc<Seen>, World) -> F) {
 async fn client(world: &World, metrics: Metrics) -> (fencelock::memory::MemoryStore, Client) {
     let store = world.store.another_process();
     let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::new(metrics));
-    let client = options.connect_store(Arc::new(store.clone()) as Arc<dyn Store>).await.unwrap();
+    let client = options.connect_store(store.clone()).await.unwrap();
     (store, client)
 }
 
@@ -205,7 +204,7 @@ fn a_breaker_and_what_is_granted_outside_of_the_store_are_counted() {
         let store = world.store.another_process();
         let options = Client::builder().io(Io::CurrentRuntime).breaker(Breaker::default().failures(1));
         let options = options.observer(Arc::new(Metrics::new()));
-        let client = options.connect_store(Arc::new(store.clone()) as Arc<dyn Store>).await.unwrap();
+        let client = options.connect_store(store.clone()).await.unwrap();
         store.partition();
         let lock = client.mutex("job").unwrap().on_outage(OnOutage::RunWithout);
         let acquiring = tokio::spawn({

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
-use fencelock::store::Store;
 use fencelock::time::Clock;
 use fencelock::{
     Breaker, BreakerState, Client, ClientBuilder, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
@@ -18,7 +17,7 @@ use crate::support::{Events, Process, World, ms, on_one_thread, secs, settle};
 async fn process(world: &World, options: ClientBuilder) -> Process {
     let (store, events) = (world.store.another_process(), Events::default());
     let options = options.io(Io::CurrentRuntime).observer(Arc::new(events.clone()));
-    let client = options.connect_store(Arc::new(store.clone()) as Arc<dyn Store>).await.unwrap();
+    let client = options.connect_store(store.clone()).await.unwrap();
     Process { store, client, events }
 }
 
@@ -299,9 +298,7 @@ fn who_degrades_to_another_store_is_excluded_there() {
         let world = World::new();
         let (local, clock) = MemoryStore::with_virtual_clock();
         let process = with_breaker(&world, 1).await;
-        let connect = |store: &MemoryStore| {
-            Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(store.clone()) as Arc<dyn Store>)
-        };
+        let connect = |store: &MemoryStore| Client::builder().io(Io::CurrentRuntime).connect_store(store.clone());
         let fallback = connect(&local).await.unwrap();
         let lock = lock_of(&process, OnOutage::DegradeTo(fallback.clone()));
         process.store.partition();

@@ -335,7 +335,7 @@ fn nothing_remains_certain_once_the_session_is_over() {
         let store = world.store.another_process();
         let looker = Arc::new(Looker(Default::default(), Default::default()));
         let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::clone(&looker) as Arc<dyn Observer>);
-        let client = options.connect_store(Arc::new(store.clone())).await.unwrap();
+        let client = options.connect_store(store.clone()).await.unwrap();
         for name in ["a", "b"] {
             let guard = client.mutex(name).unwrap().acquire().await.unwrap();
             looker.0.lock().unwrap().push(guard);

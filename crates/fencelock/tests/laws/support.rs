@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::observe::{Event, Observer};
-use fencelock::store::Store;
 use fencelock::time::Clock as _;
 use fencelock::{Client, Io};
 
@@ -58,7 +57,7 @@ impl World {
         let client = Client::builder()
             .io(Io::CurrentRuntime)
             .observer(Arc::new(events.clone()))
-            .connect_store(Arc::new(store.clone()) as Arc<dyn Store>)
+            .connect_store(store.clone())
             .await
             .unwrap();
         Process { store, client, events }

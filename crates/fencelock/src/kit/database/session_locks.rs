@@ -11,21 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use futures_util::future::join;
-use tokio::sync::mpsc;
-
 use super::{Chores, Nobody, Reach, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::kit::try_again::{Asks, TryAgainSession, Server, Tried, Try, TryAgainStore, Trying, WAKE_BOUND, Wire};
+use crate::kit::server::{Events, Server, ServerStore};
+use crate::kit::try_again::{Asks, Tried, Try, TryAgainSession, Trying, WAKE_BOUND, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
     Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Order, Owner, Page, PlaceId, Queue,
-    RequestId, SessionEvent, Store, Tokens, Waits,
+    RequestId, Store, Tokens, Waits,
 };
 use crate::time::Moment;
+use futures_core::future::BoxFuture;
+use futures_util::future::join;
 
 const ONLY_MUTEXES: &str =
     "locks of the server's sessions are taken as mutexes here: readers, writers and permits need `layout=fair`";
@@ -107,7 +106,7 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
 
 /// The store with these locks.
 pub(crate) fn store<L: SessionLocks>(config: <L::Dial as Reach>::Config, locks: L) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(Locks { config: Arc::new(config), locks: Arc::new(locks) }))
+    Arc::new(ServerStore::new(Locks { config: Arc::new(config), locks: Arc::new(locks) }))
 }
 
 struct Locks<L: SessionLocks> {
@@ -234,7 +233,7 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
 }
 
 impl<L: SessionLocks> Server for Locks<L> {
-    type Asks = Asking<L>;
+    type Session = TryAgainSession<Asking<L>>;
     type Listed = ();
 
     fn capability(&self) -> &Capability {
@@ -244,7 +243,7 @@ impl<L: SessionLocks> Server for Locks<L> {
     fn session(
         &self,
         opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
+        events: Events,
     ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
         let trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: L::KIND };
         let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());

@@ -5,19 +5,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use tokio::sync::mpsc;
-
 use super::LockTable;
 use super::holder::holder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::kit::try_again::{Asks, Server, Tried, Try, TryAgainSession, TryAgainStore, Trying, Wire};
+use crate::kit::server::{Events, Server, ServerStore};
+use crate::kit::try_again::{Asks, Tried, Try, TryAgainSession, Trying, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, SessionEvent, Store};
+use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, Store};
 use crate::time::Moment;
+use futures_core::future::BoxFuture;
 
 const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
 
@@ -86,7 +85,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
 
 /// The store with the locks of this table.
 pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
+    Arc::new(ServerStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
 }
 
 struct Tables<R: Rows> {
@@ -183,7 +182,7 @@ impl<R: Rows> User<OnWire<R>> for Reader<R> {
 }
 
 impl<R: Rows> Server for Tables<R> {
-    type Asks = Asking<R>;
+    type Session = TryAgainSession<Asking<R>>;
     /// The last key of the page before.
     type Listed = String;
 
@@ -194,7 +193,7 @@ impl<R: Rows> Server for Tables<R> {
     fn session(
         &self,
         opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
+        events: Events,
     ) -> Result<(Arc<TryAgainSession<Asking<R>>>, Arc<Reconnect<R::Dial>>)> {
         let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
         let session = TryAgainSession::new(asking, opening, TRYING, events);

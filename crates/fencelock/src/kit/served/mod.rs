@@ -2,8 +2,8 @@
 //! server tells a session that it was granted, or broken. What a session knows of its own places, how it waits and how it looks at them
 //! anew are the same whatever language the server's half is written in.
 //!
-//! A store says how it asks its server: about a session and its places in [`Served`], about queues in [`Server`]. The way there is a
-//! [`Reconnect`]. Everything else of the contract is here, once.
+//! A store says how it asks its server: about a session and its places in [`Served`], about queues in [`Server`](super::server::Server). The way there is a
+//! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
 
 mod answers;
 mod enter;
@@ -13,7 +13,6 @@ mod places;
 mod repair;
 mod session;
 mod slot;
-mod store;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,12 +23,12 @@ pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
 pub(crate) use self::places::{HeldIn, Over, Places, REPAIR};
 pub(crate) use self::repair::{PlacesByName, portions, repair};
-pub(crate) use self::store::{ServedStore, Server};
-use super::reconnect::{Dial, Reconnect};
+use super::reconnect::Dial;
+use super::server::{Core, ServerSession};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, PlaceId};
+use crate::store::{Entry, PlaceId, Session};
 use crate::time::{Clock, Moment};
 
 /// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
@@ -124,8 +123,18 @@ pub(crate) trait Served: Send + Sync + 'static {
 /// What requests of a session are sent on.
 pub(crate) type Connection<S> = <<S as Served>::Dial as Dial>::Connection;
 
-/// What a session and its places share.
-pub(crate) struct Core<S: Served> {
-    pub(crate) link: Arc<Reconnect<S::Dial>>,
-    pub(crate) session: Arc<S>,
+impl<S: Served> ServerSession for S {
+    type Dial = <S as Served>::Dial;
+
+    fn is_over(&self) -> bool {
+        self.places().over() != Over::No
+    }
+
+    fn confirmed(&self) -> Moment {
+        self.places().confirmed()
+    }
+
+    fn handle(core: Arc<Core<S>>) -> Arc<dyn Session> {
+        Arc::new(session::ServedSession(core))
+    }
 }

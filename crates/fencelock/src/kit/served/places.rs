@@ -173,9 +173,6 @@ impl Places {
         let mut inner = self.lock();
         inner.waiting.remove(&id);
         let slot = inner.slots.remove(&id);
-        let Inner { slots, waiting, .. } = &mut *inner;
-        shrink(slots);
-        shrink(waiting);
         drop(inner);
         drop(slot);
     }
@@ -276,11 +273,7 @@ impl Places {
 
     /// The places that it holds, by name.
     pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
-        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
-        for (id, slot) in self.lock().slots.iter().filter(|(_, slot)| matches!(slot.stand(), Stand::Granted { .. })) {
-            names.entry(slot.place.name.clone()).or_default().push(*id);
-        }
-        names
+        by_name(self.lock().slots.values().filter(|slot| matches!(slot.stand(), Stand::Granted { .. })))
     }
 
     /// Whether it holds, waits or asks for anything.
@@ -290,11 +283,7 @@ impl Places {
 
     /// The places that wait, by name.
     pub(crate) fn waiting(&self) -> HashMap<Name, Vec<RequestId>> {
-        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
-        for (id, slot) in &self.lock().waiting {
-            names.entry(slot.place.name.clone()).or_default().push(*id);
-        }
-        names
+        by_name(self.lock().waiting.values())
     }
 
     /// Whether it waits for anything.
@@ -321,8 +310,7 @@ impl Places {
 
     /// The server does not have this grant any more.
     pub(crate) fn missing(&self, id: RequestId) {
-        let slot = self.lock().slots.get(&id).cloned();
-        if let Some(slot) = slot {
+        if let Some(slot) = self.slot(id) {
             self.set(&slot, Stand::Gone(Loss::Removed));
         }
     }
@@ -338,11 +326,7 @@ impl Places {
 
     /// All places of the session, by name.
     pub(crate) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
-        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
-        for (id, slot) in &self.lock().slots {
-            names.entry(slot.place.name.clone()).or_default().push(*id);
-        }
-        names
+        by_name(self.lock().slots.values())
     }
 
     /// A message came on this connection.
@@ -367,7 +351,7 @@ impl Places {
 
     /// A place of ours was granted.
     pub(crate) fn told_granted(&self, id: RequestId, grant: u64) {
-        let Some(slot) = self.lock().slots.get(&id).cloned() else { return };
+        let Some(slot) = self.slot(id) else { return };
         let mut is_ours = false;
         slot.change(|state| {
             match &mut state.stand {
@@ -493,11 +477,10 @@ pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     at.after(boundary.map_or(REPAIR, |boundary| boundary.min(REPAIR)))
 }
 
-/// Gives back what a crowd took that is long gone.
-fn shrink(slots: &mut HashMap<RequestId, Arc<Slot>>) {
-    if slots.capacity() > 1024 && slots.len() < slots.capacity() / 8 {
-        slots.shrink_to_fit();
-    }
+fn by_name<'a>(slots: impl Iterator<Item = &'a Arc<Slot>>) -> HashMap<Name, Vec<RequestId>> {
+    let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
+    slots.for_each(|slot| names.entry(slot.place.name.clone()).or_default().push(slot.place.request));
+    names
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use futures_util::FutureExt;
 
 use super::enter::enter;
 use super::slot::Ring;
-use super::{Core, Over, Served};
+use super::{Over, Served};
 use crate::error::Result;
 use crate::kit::own_places::over;
+use crate::kit::server::Core;
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
 

@@ -10,7 +10,7 @@ use futures_util::future::{join_all, try_join_all};
 use super::places::{Begun, Next, Try};
 use super::{Asks, Tried, TryAgainSession, Wire};
 use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::kit::reconnect::Reconnect;
+use crate::kit::server::{self, ServerSession};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
@@ -20,9 +20,22 @@ use crate::time::Moment;
 const LOCKS_PER_CALL: usize = 256;
 
 /// What a session and its places share.
-pub(super) struct Core<A: Asks> {
-    pub(super) link: Arc<Reconnect<A::Dial>>,
-    pub(super) session: Arc<TryAgainSession<A>>,
+type Core<A> = server::Core<TryAgainSession<A>>;
+
+impl<A: Asks> ServerSession for TryAgainSession<A> {
+    type Dial = A::Dial;
+
+    fn is_over(&self) -> bool {
+        self.places.over().is_some()
+    }
+
+    fn confirmed(&self) -> Moment {
+        self.confirmed()
+    }
+
+    fn handle(core: Arc<Core<A>>) -> Arc<dyn Session> {
+        Arc::new(SessionHandle(core))
+    }
 }
 
 impl<A: Asks> Core<A> {
@@ -195,7 +208,7 @@ impl<A: Asks> Core<A> {
     }
 }
 
-pub(super) struct SessionHandle<A: Asks>(pub(super) Arc<Core<A>>);
+struct SessionHandle<A: Asks>(Arc<Core<A>>);
 
 impl<A: Asks> Session for SessionHandle<A> {
     fn over(&self) -> Option<Loss> {

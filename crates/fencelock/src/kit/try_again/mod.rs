@@ -1,14 +1,13 @@
 //! Locks without a queue: the client that finds a lock free has it. Contenders of one session line up among themselves, and the first of
 //! them tries again until it has it. Lines, tries, renewals, losses and releases are the same whatever the server is.
 //!
-//! A layout says how it asks its server: about locks of a session in [`Asks`], about everybody's in [`Server`]. The way there is a
+//! A layout says how it asks its server: about locks of a session in [`Asks`], about everybody's in [`Server`](super::server::Server). The way there is a
 //! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
 
 mod channels;
 mod handle;
 mod places;
 mod session;
-mod store;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ use std::time::Duration;
 
 pub(crate) use self::places::{Begun, Next, Places, Try, Work};
 pub(crate) use self::session::{TryAgainSession, Wire};
-pub(crate) use self::store::{Server, TryAgainStore};
 use super::reconnect::Dial;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;

@@ -1,7 +1,7 @@
 //! The way from one client to the store, and the faults scripted for it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ pub(super) struct Shared {
     state: Mutex<StoreState>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_virtual: bool,
-    traps: AtomicU64,
     /// Rung when a trap has caught a request.
     caught: Notify,
 }
@@ -26,7 +25,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, is_virtual: bool) -> Arc<Self> {
         let state = Mutex::new(StoreState::new(Arc::clone(&clock)));
-        Arc::new(Self { state, clock, is_virtual, traps: AtomicU64::new(0), caught: Notify::new() })
+        Arc::new(Self { state, clock, is_virtual, caught: Notify::new() })
     }
 
     /// Looks at the state as it is now. The sessions that it concerns are told once the lock is given back, since whoever they wake may
@@ -41,7 +40,7 @@ impl Shared {
         drop(state);
         for (link, places, news) in news {
             if let Some(link) = link.upgrade() {
-                link.tell(&places, news);
+                link.tell(places, news);
             }
         }
         answer
@@ -51,7 +50,7 @@ impl Shared {
 /// What a session is told.
 pub(super) type News = Box<dyn FnOnce(&Places) + Send>;
 /// What a request does once it arrives.
-type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
+pub(super) type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
 /// One kind of request, to script a fault for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,28 +64,18 @@ pub enum Operation {
     Withdraw,
     /// Keeping the session alive.
     Renew,
-    /// Ending the session.
-    Close,
     /// Making a granted claim lighter.
     Lighten,
     /// Asking to be told who waits behind a grant.
     Watch,
     /// Giving up a place.
     Leave,
-    /// Reading one queue.
-    Queue,
     /// Reading one queue in short, as for an error.
     Contention,
-    /// Listing names.
-    Names,
-    /// Breaking a grant.
-    Break,
-    /// Reading what was broken.
-    Breaks,
     /// Writing a note on a lock.
     WriteNote,
-    /// Reading it.
-    Note,
+    /// Any other: closing the session, reading queues, names, notes and breaks, breaking a grant.
+    Other,
 }
 
 /// The session a request belongs to and, of an `enter`, its id: what a withdrawal or the session's end refuses.
@@ -147,8 +136,7 @@ impl Link {
 
     /// Holds back the next request of this kind.
     pub(super) fn hold(&self, operation: Operation) -> DelayedRequest {
-        let trap = self.shared.traps.fetch_add(1, Ordering::Relaxed);
-        self.shared.with(|state, _| state.held.push(Held { trap, tag: None, effect: None }));
+        let trap = self.shared.with(|state, _| state.set_trap());
         self.change(|faults| faults.scripts.push((operation, Script::Hold(trap))));
         DelayedRequest { shared: Arc::clone(&self.shared), trap }
     }
@@ -165,14 +153,14 @@ impl Link {
     }
 
     /// Tells a session of the client, once it is not cut off.
-    fn tell(&self, places: &Arc<Places>, news: News) {
+    fn tell(&self, places: Arc<Places>, news: News) {
         if self.is_scripted() {
             let mut faults = self.faults();
             if faults.cut || faults.crashed {
-                return faults.unheard.push((Arc::clone(places), news));
+                return faults.unheard.push((places, news));
             }
         }
-        news(places);
+        news(&places);
     }
 
     /// Sends one request: applies it to the store, unless a fault is scripted for it.
@@ -180,10 +168,10 @@ impl Link {
         &self,
         operation: Operation,
         tag: Tag,
-        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
+        apply: impl FnOnce(&mut StoreState, Moment) -> T + Send + 'static,
     ) -> Result<T> {
         if !self.is_scripted() {
-            return self.shared.with(apply);
+            return Ok(self.shared.with(apply));
         }
         Box::pin(self.send_badly(operation, tag, apply)).await
     }
@@ -192,42 +180,37 @@ impl Link {
         &self,
         operation: Operation,
         tag: Tag,
-        apply: impl FnOnce(&mut StoreState, Moment) -> Result<T> + Send + 'static,
+        apply: impl FnOnce(&mut StoreState, Moment) -> T + Send + 'static,
     ) -> Result<T> {
-        self.open_again().await;
+        self.until_healed().await;
         let delay = self.faults().renewal_delay;
         if operation == Operation::Renew && !delay.is_zero() {
             let clock = &self.shared.clock;
             clock.sleep_until(clock.now().after(delay)).await;
-            self.open_again().await;
+            self.until_healed().await;
         }
         let script = self.change(|faults| {
             let index = faults.scripts.iter().position(|(of, _)| *of == operation)?;
             Some(faults.scripts.remove(index).1)
         });
         match script {
-            None => self.shared.with(apply),
+            None => Ok(self.shared.with(apply)),
             Some(Script::LoseReply) => {
                 drop(self.shared.with(apply));
                 Err(unanswered(operation))
             }
             Some(Script::Hold(trap)) => {
                 let (answer, answered) = oneshot::channel();
-                let effect: Effect =
-                    Box::new(move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now))));
-                self.shared.with(|state, _| {
-                    if let Some(held) = state.held.iter_mut().find(|held| held.trap == trap) {
-                        (held.tag, held.effect) = (tag, Some(effect));
-                    }
-                });
+                let effect = move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now)));
+                self.shared.with(|state, _| state.catch(trap, tag, Box::new(effect)));
                 self.shared.caught.notify_waiters();
                 // The request is lost when the trap is gone, or when it was withdrawn meanwhile.
-                answered.await.unwrap_or_else(|_| Err(unanswered(operation)))
+                answered.await.map_err(|_| unanswered(operation))
             }
         }
     }
 
-    async fn open_again(&self) {
+    async fn until_healed(&self) {
         loop {
             let healed = self.healed.notified();
             if !self.is_cut() {
@@ -248,16 +231,9 @@ pub(super) fn unanswered(operation: Operation) -> Error {
 
 /// One request that is held back, or a trap that waits for one.
 pub(super) struct Held {
-    trap: u64,
-    tag: Tag,
-    effect: Option<Effect>,
-}
-
-impl Held {
-    /// Whether this is a request of `session`, and of `id` where one is given.
-    pub(super) fn is_of(&self, session: u64, id: Option<RequestId>) -> bool {
-        self.tag.is_some_and(|(of, request)| of == session && (id.is_none() || request == id))
-    }
+    pub(super) trap: u64,
+    pub(super) tag: Tag,
+    pub(super) effect: Option<Effect>,
 }
 
 /// A request that [`MemoryStore::delay_next`](super::MemoryStore::delay_next) holds back.
@@ -277,8 +253,7 @@ impl DelayedRequest {
     pub async fn caught(&self) {
         loop {
             let caught = self.shared.caught.notified();
-            let waits = |held: &Held| held.trap == self.trap && held.effect.is_none();
-            if !self.shared.with(|state, _| state.held.iter().any(waits)) {
+            if !self.shared.with(|state, _| state.is_open(self.trap)) {
                 return;
             }
             caught.await;
@@ -288,20 +263,21 @@ impl DelayedRequest {
     /// Lets the request arrive now. Says whether it took effect: not when it was withdrawn, its place was left or its
     /// session ended meanwhile, or when no request had been caught yet.
     pub fn release(self) -> bool {
-        self.shared.with(|state, now| self.take(state).map(|effect| effect(state, now)).is_some())
-    }
-
-    fn take(&self, state: &mut StoreState) -> Option<Effect> {
-        let index = state.held.iter().position(|held| held.trap == self.trap)?;
-        state.held.remove(index).effect
+        self.shared.with(|state, now| state.take_trap(self.trap).map(|effect| effect(state, now)).is_some())
     }
 }
 
 impl Drop for DelayedRequest {
     fn drop(&mut self) {
-        let lost = self.shared.with(|state, _| self.take(state));
+        let lost = self.shared.with(|state, _| state.take_trap(self.trap));
         // Dropped outside the lock: it may own whatever the caller gave it.
         drop(lost);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
     }
 }
 

@@ -5,19 +5,17 @@
 
 mod clock;
 mod link;
-mod notes;
 mod session;
 mod state;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_core::stream::BoxStream;
 
 pub use self::clock::VirtualClock;
 pub use self::link::{DelayedRequest, Operation};
@@ -25,10 +23,11 @@ use self::link::{Link, Script, Shared};
 use self::session::{MemorySession, Way};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
-use crate::kit::served::{Places, ServedStore, Server};
+use crate::kit::served::Places;
+use crate::kit::server::{Events, Server, ServerStore};
 use crate::name::Name;
 use crate::store::{
-    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, PlaceId,
+    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, PlaceId,
     Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
 use crate::time::{Clock, SystemClock};
@@ -39,10 +38,10 @@ use crate::time::{Clock, SystemClock};
 /// faults meet the sessions opened through one handle and its clones, and nobody else's.
 ///
 /// It promises nothing beyond the process: two processes never see each other's locks.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct MemoryStore {
     link: Arc<Link>,
-    served: Arc<ServedStore<Memory>>,
+    served: Arc<ServerStore<Memory>>,
 }
 
 impl MemoryStore {
@@ -96,7 +95,7 @@ impl MemoryStore {
 
     fn on(shared: Arc<Shared>) -> Self {
         let link = Link::new(shared);
-        Self { served: Arc::new(ServedStore::new(Memory(Arc::clone(&link)))), link }
+        Self { served: Arc::new(ServerStore::new(Memory(Arc::clone(&link)))), link }
     }
 
     /// Expires every session of this client now, whatever its ttl; the client is told, unless it is cut off.
@@ -109,14 +108,6 @@ impl MemoryStore {
     /// Its requests hang and have no effect; those still awaited when it is healed arrive then, dropped ones never do
     /// (for one that arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant hears nothing,
     /// and fails as [`ErrorKind::Unreachable`] at its end. The store goes on: the client's sessions expire unrenewed.
-    ///
-    /// ```
-    /// # let store = fencelock::memory::MemoryStore::new();
-    /// let (alice, bob) = (store.another_process(), store.another_process());
-    /// alice.partition(); // bob notices nothing
-    /// alice.heal();
-    /// # let _ = bob;
-    /// ```
     pub fn partition(&self) {
         self.link.change(|faults| faults.cut = true);
     }
@@ -145,15 +136,6 @@ impl MemoryStore {
 
     /// Holds back this client's next request of that kind until it is released: it then takes effect, even if the
     /// caller gave up long ago, unless it was withdrawn meanwhile. Calls add up.
-    ///
-    /// ```
-    /// use fencelock::memory::{MemoryStore, Operation};
-    /// # let store = MemoryStore::new();
-    /// let client = store.another_process();
-    /// let late = client.delay_next(Operation::Enter);
-    /// // … the client enters, gives up, withdraws; then the request arrives:
-    /// assert!(!late.release(), "no effect");
-    /// ```
     pub fn delay_next(&self, operation: Operation) -> DelayedRequest {
         self.link.hold(operation)
     }
@@ -186,19 +168,27 @@ pub struct Census {
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
-        Arc::new(store).into()
+        Self(store.into())
+    }
+}
+
+impl From<MemoryStore> for Arc<dyn Store> {
+    fn from(store: MemoryStore) -> Self {
+        store.served
+    }
+}
+
+impl Deref for MemoryStore {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &dyn Store {
+        &*self.served
     }
 }
 
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryStore({:?})", self.census())
     }
 }
 
@@ -221,63 +211,9 @@ static CAPABILITY: Capability = Capability {
     blocking: false,
 };
 
-impl Store for MemoryStore {
-    fn capability(&self) -> &Capability {
-        &CAPABILITY
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.link.shared.is_virtual.then(|| Arc::clone(&self.link.shared.clock))
-    }
-
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        Store::open(&*self.served, opening)
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.served.queue(name, page)
-    }
-
-    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
-        self.served.contention(name, mine)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.served.names(prefix)
-    }
-
-    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        self.served.break_grant(order)
-    }
-
-    fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let (order, clock) = (order.clone(), Arc::clone(&self.link.shared.clock));
-            let write = move |state: &mut state::StoreState, _| Ok(state.write_note(&order, clock.wall()));
-            self.link.send(Operation::WriteNote, None, write).await
-        })
-    }
-
-    fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
-        Box::pin(async move {
-            let (name, clock) = (name.clone(), Arc::clone(&self.link.shared.clock));
-            self.link.send(Operation::Note, None, move |state, _| Ok(state.note(&name, clock.wall()))).await
-        })
-    }
-
-    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        self.served.breaks(name)
-    }
-}
-
 /// The store as one client asks it.
+#[derive(Debug)]
 struct Memory(Arc<Link>);
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memory")
-    }
-}
 
 impl Memory {
     /// Without a limit of its own: what a client sends that is cut off hangs until it is healed or its caller gives up.
@@ -294,12 +230,16 @@ impl Server for Memory {
         &CAPABILITY
     }
 
-    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<MemorySession>, Arc<Reconnect<Way>>)> {
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.0.shared.is_virtual.then(|| Arc::clone(&self.0.shared.clock))
+    }
+
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<MemorySession>, Arc<Reconnect<Way>>)> {
         if opening.ttl.is_zero() {
             return Err(Error::new(ErrorKind::Config, "open", "a session lives longer than 0 s"));
         }
         let clock = Arc::clone(&opening.clock);
-        let session = Arc::new(MemorySession::new(&self.0, opening, places));
+        let session = Arc::new(MemorySession::new(&self.0, opening, Places::new(events)));
         Ok((Arc::clone(&session), self.way(Some(session), clock)))
     }
 
@@ -309,27 +249,38 @@ impl Server for Memory {
 
     async fn queue(&self, link: &Link, name: &Name, page: Page) -> Result<Queue> {
         let name = name.clone();
-        link.send(Operation::Queue, None, move |state, _| Ok(state.queue(&name, page))).await
+        link.send(Operation::Other, None, move |state, _| state.queue(&name, page)).await
     }
 
     async fn contention(&self, link: &Link, name: &Name, mine: &[RequestId]) -> Result<Outline> {
         let (name, mine) = (name.clone(), mine.to_vec());
-        link.send(Operation::Contention, None, move |state, _| Ok(state.outline(&name, &mine))).await
+        let outline = move |queue: Queue| Outline::of(&queue.contenders, &mine);
+        link.send(Operation::Contention, None, move |state, _| outline(state.queue(&name, Page::ALL))).await
     }
 
     async fn names(&self, link: &Link, (): (), prefix: &str) -> Result<(Vec<Name>, Option<()>)> {
         let prefix = prefix.to_owned();
-        link.send(Operation::Names, None, move |state, _| Ok((state.names(&prefix), None))).await
+        link.send(Operation::Other, None, move |state, _| (state.names(&prefix), None)).await
     }
 
     async fn break_grant(&self, link: &Link, order: &Break) -> Result<bool> {
         let order = order.clone();
-        link.send(Operation::Break, None, move |state, _| Ok(state.break_grant(order))).await
+        link.send(Operation::Other, None, move |state, _| state.break_grant(order)).await
     }
 
     async fn breaks(&self, link: &Link, name: &Name) -> Result<Vec<Break>> {
         let name = name.clone();
-        link.send(Operation::Breaks, None, move |state, _| Ok(state.breaks(&name))).await
+        link.send(Operation::Other, None, move |state, _| state.breaks(&name)).await
+    }
+
+    async fn write_note(&self, link: &Link, order: &NoteOrder) -> Result<bool> {
+        let order = order.clone();
+        link.send(Operation::WriteNote, None, move |state, _| state.write_note(&order)).await
+    }
+
+    async fn note(&self, link: &Link, name: &Name) -> Result<NoteRead> {
+        let name = name.clone();
+        link.send(Operation::Other, None, move |state, _| state.note(&name)).await
     }
 }
 
@@ -355,6 +306,6 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
             ));
         }
         let store = if url.path().is_empty() { MemoryStore::new() } else { MemoryStore::named(url.path()) };
-        Ok(Arc::new(store) as Arc<dyn Store>)
+        Ok(store.into())
     })
 }

@@ -35,10 +35,8 @@ impl MemorySession {
         }
         let (owner, ttl, sent) = (self.opening.owner.clone(), self.opening.ttl, self.opening.clock.now());
         let (places, link) = (Arc::clone(&self.places), Arc::downgrade(&self.link));
-        let number = self
-            .link
-            .send(Operation::Open, None, move |state, now| Ok(state.open(owner, ttl, now, places, link)))
-            .await?;
+        let number =
+            self.link.send(Operation::Open, None, move |state, now| state.open(owner, ttl, now, places, link)).await?;
         let _ = self.number.set(number);
         self.places.confirm(sent);
         Ok(())
@@ -92,25 +90,25 @@ impl Served for MemorySession {
     }
 
     async fn leave(&self, link: &Link, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
-        let (session, id) = (self.number(), place.request);
-        link.send(Operation::Leave, self.tag(None), move |state, _| Ok(state.leave(session, id, seq))).await
+        let (session, place) = (self.number(), place.clone());
+        link.send(Operation::Leave, self.tag(None), move |state, _| state.leave(session, &place, seq)).await
     }
 
     async fn lighten(&self, link: &Link, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
         let name = place.name.clone();
-        link.send(Operation::Lighten, self.tag(None), move |state, _| Ok(state.lighten(&name, seq, claim))).await
+        link.send(Operation::Lighten, self.tag(None), move |state, _| state.lighten(&name, seq, claim)).await
     }
 
     async fn withdraw(&self, link: &Link, place: &PlaceId) -> Result<Withdrawn> {
-        let (session, id) = (self.number(), place.request);
-        let withdraw = move |was_there| Withdrawn { epoch: None, was_there };
-        link.send(Operation::Withdraw, self.tag(None), move |state, _| Ok(withdraw(state.leave(session, id, None))))
-            .await
+        let (session, place) = (self.number(), place.clone());
+        let leave = move |state: &mut StoreState, _| state.leave(session, &place, None);
+        let was_there = link.send(Operation::Withdraw, self.tag(None), leave).await?;
+        Ok(Withdrawn { epoch: None, was_there })
     }
 
     async fn renew(&self, link: &Link, _: &[(PlaceId, u64)]) -> Result<bool> {
         let session = self.number();
-        link.send(Operation::Renew, self.tag(None), move |state, now| Ok(state.renew(session, now))).await
+        link.send(Operation::Renew, self.tag(None), move |state, now| state.renew(session, now)).await
     }
 
     fn tells_of_waiters(&self) -> bool {
@@ -119,7 +117,7 @@ impl Served for MemorySession {
 
     async fn watch(&self, link: &Link, place: &PlaceId, seq: u64) -> Result<bool> {
         let name = place.name.clone();
-        link.send(Operation::Watch, self.tag(None), move |state, _| Ok(state.watch(&name, seq))).await
+        link.send(Operation::Watch, self.tag(None), move |state, _| state.watch(&name, seq)).await
     }
 
     fn tidy_up(&self) {}
@@ -127,11 +125,7 @@ impl Served for MemorySession {
     async fn close(&self, link: &Link) -> Result<()> {
         let session = self.number();
         // No tag: closing ends the session's held requests, and is not itself one of them.
-        let close = move |state: &mut StoreState, _| {
-            state.end(session, Loss::Closed);
-            Ok(())
-        };
-        link.send(Operation::Close, None, close).await
+        link.send(Operation::Other, None, move |state, _| state.end(session, Loss::Closed)).await
     }
 }
 

@@ -1,39 +1,39 @@
 //! What the store holds: queues and sessions, changed under one lock, by the store's clock.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::link::{Held, Link, News};
-use super::notes::Notes;
-use crate::error::{Error, ErrorKind, Result};
+use super::link::{Effect, Held, Link, News, Tag};
 use crate::kit::number::clock_number;
 use crate::kit::served::{Broken, Enter, Lightened, Over, Places};
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
-use crate::store::{Ahead, Break, Contender, Entry, Grant, Loss, Outline, Owner, Page, PlaceId, Queue, RequestId};
+use crate::store::{
+    Ahead, Break, Contender, Entry, Grant, GrantId, Loss, Note, NoteOrder, NoteRead, Owner, Page, PlaceId, Queue,
+    RequestId,
+};
 use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
 /// Everything in one store.
 pub(super) struct StoreState {
     clock: Arc<dyn Clock>,
-    lines: HashMap<Name, StoredQueue>,
+    queues: HashMap<Name, StoredQueue>,
     /// Those that live.
     sessions: HashMap<u64, Record>,
-    pub(super) held: Vec<Held>,
-    /// Where each place is, by its request and its session: to be found without looking through a queue.
-    places: BTreeMap<(RequestId, u64), (Name, u64)>,
+    held: Vec<Held>,
     last_number: u64,
-    last_session: u64,
+    /// The number of the newest session or trap.
+    last_id: u64,
     /// No session expires before this; found anew when it is reached.
     next_expiry: Moment,
     /// The last grants that were broken.
     breaks: VecDeque<Break>,
+    notes: HashMap<Name, Note>,
     /// What sessions are told once the lock is given back.
     pub(super) news: Vec<Told>,
-    pub(super) notes: Notes,
 }
 
 /// How many broken grants are remembered.
@@ -80,16 +80,15 @@ impl StoreState {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            lines: HashMap::new(),
+            queues: HashMap::new(),
             sessions: HashMap::new(),
             held: Vec::new(),
-            places: BTreeMap::new(),
             last_number: 0,
-            last_session: 0,
+            last_id: 0,
             next_expiry: Moment::NEVER,
             breaks: VecDeque::new(),
+            notes: HashMap::new(),
             news: Vec::new(),
-            notes: Notes::default(),
         }
     }
 
@@ -101,11 +100,11 @@ impl StoreState {
         places: Arc<Places>,
         link: Weak<Link>,
     ) -> u64 {
-        self.last_session += 1;
+        self.last_id += 1;
         let deadline = now.after(ttl);
         self.next_expiry = self.next_expiry.min(deadline);
-        self.sessions.insert(self.last_session, Record { owner, ttl, deadline, places, link });
-        self.last_session
+        self.sessions.insert(self.last_id, Record { owner, ttl, deadline, places, link });
+        self.last_id
     }
 
     fn tell(&mut self, session: u64, news: impl FnOnce(&Places) + Send + 'static) {
@@ -145,86 +144,78 @@ impl StoreState {
                 places.end(Over::There, why);
             });
         }
-        if self.sessions.remove(&session).is_none() {
-            return;
-        }
-        self.held.retain(|held| !held.is_of(session, None));
-        let of_session = self.places.iter().filter(|((_, of), _)| *of == session);
-        let mut places: Vec<_> = of_session.map(|(key, (_, number))| (*number, key.0)).collect();
-        // From behind, so that none of them is granted on the way.
-        places.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, id) in places {
-            self.take_out(id, session);
+        self.sessions.remove(&session);
+        self.forget_held(session, None);
+        let is_its = |ticket: &QueueEntry| ticket.session == session;
+        let is_in = |(name, queue): (&Name, &StoredQueue)| queue.tickets.iter().any(is_its).then(|| name.clone());
+        let mut names: Vec<Name> = self.queues.iter().filter_map(is_in).collect();
+        names.sort_unstable();
+        for name in names {
+            self.take_out(&name, is_its);
         }
     }
 
-    pub(super) fn enter(&mut self, session: u64, entry: &Entry) -> Result<Enter> {
+    pub(super) fn renew(&mut self, session: u64, now: Moment) -> bool {
+        let Some(record) = self.sessions.get_mut(&session) else { return false };
+        record.deadline = now.after(record.ttl);
+        true
+    }
+
+    pub(super) fn enter(&mut self, session: u64, entry: &Entry) -> Enter {
         if !self.sessions.contains_key(&session) {
-            return Ok(Enter::Gone);
+            return Enter::Gone;
         }
-        if let Some((name, number)) = self.places.get(&(entry.id, session))
-            && let Some(line) = self.lines.get(name)
-        {
-            return Ok(line.entered(*number));
+        if let Some((queue, index)) = self.find(&entry.name, |ticket| ticket.is(session, entry.id)) {
+            return queue.entered(index);
         }
-        let line = self.lines.get(&entry.name);
-        let granted = match line.map_or(Admission::Admitted, |line| judge(line.claims(), entry.claim)) {
+        let queue = self.queues.get(&entry.name);
+        let is_granted = match queue.map_or(Admission::Admitted, |queue| judge(queue.claims(), entry.claim)) {
             Admission::Admitted => true,
             Admission::Wait if entry.wait => false,
-            Admission::Wait => return Ok(Enter::Busy),
-            Admission::Conflict(claim) => return Ok(Enter::Conflict(claim)),
+            Admission::Wait => return Enter::Busy,
+            Admission::Conflict(claim) => return Enter::Conflict(claim),
         };
-        self.join(session, entry, granted)
-    }
-
-    fn join(&mut self, session: u64, entry: &Entry, granted: bool) -> Result<Enter> {
+        // Past the last number, and never behind the store's clock, so that the numbers of a name rise although nothing of an idle name is
+        // kept.
         let since = self.clock.wall();
-        let number = self.draw(since)?;
-        let line = self.lines.entry(entry.name.clone()).or_default();
-        let (id, claim, purpose) = (entry.id, entry.claim, entry.purpose.clone());
-        line.tickets.push_back(QueueEntry { number, id, session, claim, since, purpose, is_watched: false });
-        line.granted += usize::from(granted);
-        self.places.insert((id, session), (entry.name.clone(), number));
-        let answer = line.entered(number);
-        let watched = line.tickets.front().filter(|front| !granted && front.is_watched);
+        self.last_number = clock_number(since).max(self.last_number + 1);
+        let (number, id, claim, purpose) = (self.last_number, entry.id, entry.claim, entry.purpose.clone());
+        let queue = self.queues.entry(entry.name.clone()).or_default();
+        queue.tickets.push_back(QueueEntry { number, id, session, claim, since, purpose, is_watched: false });
+        queue.granted += usize::from(is_granted);
+        let answer = queue.entered(queue.tickets.len() - 1);
+        let watched = queue.tickets.front().filter(|front| !is_granted && front.is_watched);
         if let Some((session, id)) = watched.map(|front| (front.session, front.id)) {
             self.tell(session, move |places| places.told_waited_for(id));
         }
-        Ok(answer)
+        answer
     }
 
     /// The session of the grant with this number is told of who comes to wait behind it. Says whether somebody does, or it is gone.
     pub(super) fn watch(&mut self, name: &Name, number: u64) -> bool {
-        let line = self.lines.get_mut(name);
-        let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) else {
-            return true;
-        };
-        line.tickets[index].is_watched = true;
-        line.tickets.len() > line.granted
+        let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else { return true };
+        queue.tickets[index].is_watched = true;
+        queue.tickets.len() > queue.granted
     }
 
-    /// The next number: past the last one, and never behind the store's clock in 1/128 ms, so that the numbers of a
-    /// name rise although nothing of an idle name is kept.
-    fn draw(&mut self, wall: SystemTime) -> Result<u64> {
-        let number = clock_number(wall).max(self.last_number + 1);
-        if FencingToken::new(number).is_none() {
-            return Err(Error::new(ErrorKind::Exhausted, "enter", "the clock is past the last fencing token"));
-        }
-        self.last_number = number;
-        Ok(number)
+    /// Where a place is.
+    fn find(&mut self, name: &Name, is_it: impl Fn(&QueueEntry) -> bool) -> Option<(&mut StoredQueue, usize)> {
+        let queue = self.queues.get_mut(name)?;
+        let index = queue.tickets.iter().position(is_it)?;
+        Some((queue, index))
     }
 
     /// Grants those that fit now, and forgets the queue when it is empty.
     fn settle(&mut self, name: &Name) {
-        let Some(line) = self.lines.get_mut(name) else { return };
-        let before = line.granted;
-        line.granted = granted_of(line.claims());
-        if line.tickets.is_empty() {
-            self.lines.remove(name);
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        let before = queue.granted;
+        queue.granted = granted_of(queue.claims());
+        if queue.tickets.is_empty() {
+            self.queues.remove(name);
             return;
         }
         let since = self.clock.wall();
-        for ticket in line.tickets.range_mut(before..line.granted) {
+        for ticket in queue.tickets.range_mut(before..queue.granted) {
             ticket.since = since;
             let (id, number) = (ticket.id, ticket.number);
             let record = self.sessions.get(&ticket.session);
@@ -232,116 +223,142 @@ impl StoreState {
         }
     }
 
-    /// Takes one place out of its queue, and grants whom that lets in. Says whether it was there.
-    fn take_out(&mut self, id: RequestId, session: u64) -> bool {
-        let Some((name, number)) = self.places.remove(&(id, session)) else { return false };
-        let line = self.lines.get_mut(&name);
-        if let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) {
-            line.tickets.remove(index);
-            line.granted -= usize::from(index < line.granted);
-            self.settle(&name);
-        }
-        true
+    /// Takes places out of a queue, all at once, and grants whom that lets in. Says whether there were any.
+    fn take_out(&mut self, name: &Name, is_it: impl Fn(&QueueEntry) -> bool) -> bool {
+        let Some(queue) = self.queues.get_mut(name) else { return false };
+        let before = queue.tickets.len();
+        queue.granted -= queue.tickets.range(..queue.granted).filter(|ticket| is_it(ticket)).count();
+        queue.tickets.retain(|ticket| !is_it(ticket));
+        let were_there = queue.tickets.len() < before;
+        self.settle(name);
+        were_there
     }
 
     /// Gives up a place, that with this number unless it is `None`: whether it was there.
-    pub(super) fn leave(&mut self, session: u64, id: RequestId, number: Option<u64>) -> bool {
+    pub(super) fn leave(&mut self, session: u64, place: &PlaceId, number: Option<u64>) -> bool {
         // A repeated `enter` still on its way must not bring back what is left now.
-        self.held.retain(|held| !held.is_of(session, Some(id)));
-        let is_it =
-            self.places.get(&(id, session)).is_some_and(|(_, known)| number.is_none_or(|number| number == *known));
-        is_it && self.take_out(id, session)
+        self.forget_held(session, Some(place.request));
+        let is_it = |ticket: &QueueEntry| number.is_none_or(|number| number == ticket.number);
+        self.take_out(&place.name, |ticket| ticket.is(session, place.request) && is_it(ticket))
     }
 
     pub(super) fn lighten(&mut self, name: &Name, number: u64, claim: Claim) -> Lightened {
-        let line = self.lines.get_mut(name);
-        let Some((line, index)) = line.and_then(|line| line.index(number).map(|index| (line, index))) else {
+        let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else {
             return Lightened::Missing;
         };
-        line.tickets[index].claim = claim;
+        queue.tickets[index].claim = claim;
         self.settle(name);
         Lightened::Done
     }
 
-    /// Prolongs the session: whether it lives.
-    pub(super) fn renew(&mut self, session: u64, now: Moment) -> bool {
-        let record = self.sessions.get_mut(&session);
-        record.map(|record| record.deadline = now.after(record.ttl)).is_some()
-    }
-
     /// Takes one place out, as somebody with access to the store might.
     pub(super) fn remove(&mut self, place: &PlaceId) -> bool {
-        let of_any_session = (place.request, 0)..=(place.request, u64::MAX);
-        let Some(((id, session), (_, number))) = self.places.range(of_any_session).next() else { return false };
-        let (id, session, number, place) = (*id, *session, *number, place.clone());
-        self.tell(session, move |places| places.told_removed(place, number));
-        self.take_out(id, session)
+        let found = self.find(&place.name, |ticket| ticket.id == place.request);
+        let Some((session, number)) = found.map(|(queue, index)| queue.tickets[index].key()) else { return false };
+        let removed = place.clone();
+        self.tell(session, move |places| places.told_removed(removed, number));
+        self.take_out(&place.name, |ticket| ticket.number == number)
+    }
+
+    /// The session and the number of a grant, if it is there.
+    fn holder(&self, grant: &GrantId) -> Option<(u64, u64)> {
+        let queue = self.queues.get(&grant.place.name)?;
+        let is_it = |ticket: &&QueueEntry| ticket.id == grant.place.request && ticket.grant().token == grant.token;
+        queue.tickets.range(..queue.granted).find(is_it).map(QueueEntry::key)
     }
 
     /// Breaks the grant that `order` names; says whether it was there, or this very order broke it before.
     pub(super) fn break_grant(&mut self, order: Break) -> bool {
-        let place = order.place.clone();
-        let line = self.lines.get(&place.name);
-        let is_it = |ticket: &&QueueEntry| ticket.id == place.request && ticket.grant().token == order.token;
-        let holder = line.and_then(|line| line.tickets.range(..line.granted).find(is_it));
-        let Some((session, grant)) = holder.map(|ticket| (ticket.session, ticket.number)) else {
-            return self.breaks.contains(&order);
-        };
-        let (id, reason) = (place.request, Arc::clone(&order.reason));
+        let Some((session, grant)) = self.holder(&order.grant()) else { return self.breaks.contains(&order) };
+        let (place, reason) = (order.place.clone(), Arc::clone(&order.reason));
         self.tell(session, move |places| places.told_broken(Broken { place, grant, reason }));
-        if self.breaks.len() >= BREAKS {
-            self.breaks.pop_front();
-        }
-        self.breaks.push_back(order);
-        self.take_out(id, session)
+        self.take_out(&order.place.name, |ticket| ticket.number == grant);
+        self.breaks.truncate(BREAKS - 1);
+        self.breaks.push_front(order);
+        true
     }
 
     pub(super) fn breaks(&self, name: &Name) -> Vec<Break> {
-        self.breaks.iter().filter(|order| order.place.name == *name).cloned().collect()
+        self.breaks.iter().rev().filter(|order| order.place.name == *name).cloned().collect()
+    }
+
+    /// Does what `order` says if its grant is current; says whether it was.
+    pub(super) fn write_note(&mut self, order: &NoteOrder) -> bool {
+        if self.holder(&order.grant).is_none() {
+            return false;
+        }
+        let name = &order.grant.place.name;
+        match order.written_at(self.clock.wall()) {
+            Some(note) => self.notes.insert(name.clone(), note),
+            None => self.notes.remove(name),
+        };
+        true
+    }
+
+    pub(super) fn note(&mut self, name: &Name) -> NoteRead {
+        let now = self.clock.wall();
+        self.notes.retain(|_, note| note.expires.is_none_or(|at| at > now));
+        NoteRead { note: self.notes.get(name).cloned(), now }
     }
 
     /// One page of a queue, in as many steps as it has rows.
     pub(super) fn queue(&self, name: &Name, page: Page) -> Queue {
         let empty = StoredQueue::default();
-        let line = self.lines.get(name).unwrap_or(&empty);
-        let queued = line.tickets.len();
-        let contenders = page.of(0..queued).map(|index| self.contender(line, index)).collect();
+        let queue = self.queues.get(name).unwrap_or(&empty);
+        let queued = queue.tickets.len();
+        let contenders = page.of(0..queued).map(|index| self.contender(queue, index)).collect();
         Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() }
     }
 
-    fn contender(&self, line: &StoredQueue, index: usize) -> Contender {
-        let ticket = &line.tickets[index];
+    fn contender(&self, queue: &StoredQueue, index: usize) -> Contender {
+        let ticket = &queue.tickets[index];
         Contender {
             owner: self.sessions.get(&ticket.session).map(|record| record.owner.clone()),
-            grant: (index < line.granted).then(|| ticket.grant()),
+            grant: (index < queue.granted).then(|| ticket.grant()),
             since: Some(ticket.since),
             purpose: ticket.purpose.clone(),
             ..Contender::new(ticket.id, ticket.claim)
         }
     }
 
-    /// A queue in short, in a few steps for each of `mine`.
-    pub(super) fn outline(&self, name: &Name, mine: &[RequestId]) -> Outline {
-        let Some(line) = self.lines.get(name) else { return Outline::of(&[], mine) };
-        let position = |id: &RequestId| {
-            let mut places = self.places.range((*id, 0)..=(*id, u64::MAX));
-            places.find_map(|(_, (_, number))| line.index(*number)).map(|index| index + 1)
-        };
-        Outline {
-            holder: (line.granted > 0).then(|| self.contender(line, 0)),
-            holders: line.granted,
-            queued: line.tickets.len(),
-            positions: mine.iter().map(position).collect(),
-        }
-    }
-
     pub(super) fn names(&self, prefix: &str) -> Vec<Name> {
-        self.lines.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect()
+        self.queues.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect()
     }
 
     /// Sessions, names that are queued for, and places in all.
     pub(super) fn count(&self) -> (usize, usize, usize) {
-        (self.sessions.len(), self.lines.len(), self.places.len())
+        let places = self.queues.values().map(|queue| queue.tickets.len()).sum();
+        (self.sessions.len(), self.queues.len(), places)
+    }
+
+    /// Sets a trap for a request; its number.
+    pub(super) fn set_trap(&mut self) -> u64 {
+        self.last_id += 1;
+        self.held.push(Held { trap: self.last_id, tag: None, effect: None });
+        self.last_id
+    }
+
+    /// A trap catches a request, if it is there still.
+    pub(super) fn catch(&mut self, trap: u64, tag: Tag, effect: Effect) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.trap == trap) {
+            (held.tag, held.effect) = (tag, Some(effect));
+        }
+    }
+
+    /// Whether a trap waits for a request.
+    pub(super) fn is_open(&self, trap: u64) -> bool {
+        self.held.iter().any(|held| held.trap == trap && held.effect.is_none())
+    }
+
+    pub(super) fn take_trap(&mut self, trap: u64) -> Option<Effect> {
+        let index = self.held.iter().position(|held| held.trap == trap)?;
+        self.held.remove(index).effect
+    }
+
+    /// The requests of a session that are held back, or that of one place, have no effect any more.
+    fn forget_held(&mut self, session: u64, id: Option<RequestId>) {
+        let is_it = |(of, request): (u64, Option<RequestId>)| of == session && (id.is_none() || request == id);
+        self.held.retain(|held| !held.tag.is_some_and(is_it));
     }
 }
 
@@ -350,23 +367,25 @@ impl StoredQueue {
         self.tickets.iter().map(|ticket| ticket.claim)
     }
 
-    /// Numbers rise along the queue.
-    fn index(&self, number: u64) -> Option<usize> {
-        self.tickets.binary_search_by_key(&number, |ticket| ticket.number).ok()
-    }
-
-    /// How the place with this number stands.
-    fn entered(&self, number: u64) -> Enter {
-        match self.index(number) {
-            Some(index) if index >= self.granted => {
-                Enter::Waiting { seq: number, ahead: Some(Ahead::of(index, self.granted)), look_in: None }
-            }
-            _ => Enter::Granted(number),
+    /// What its request is told of the place at `index`.
+    fn entered(&self, index: usize) -> Enter {
+        let seq = self.tickets[index].number;
+        match index < self.granted {
+            true => Enter::Granted(seq),
+            false => Enter::Waiting { seq, ahead: Some(Ahead::of(index, self.granted)), look_in: None },
         }
     }
 }
 
 impl QueueEntry {
+    fn is(&self, session: u64, id: RequestId) -> bool {
+        self.session == session && self.id == id
+    }
+
+    fn key(&self) -> (u64, u64) {
+        (self.session, self.number)
+    }
+
     fn grant(&self) -> Grant {
         Grant::new(FencingToken::new(self.number))
     }

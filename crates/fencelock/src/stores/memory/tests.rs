@@ -8,7 +8,8 @@ use super::*;
 use crate::error::Outcome;
 use crate::queue::Claim;
 use crate::store::{
-    Entered, Entry, GrantId, Left, Loss, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing, open_url,
+    Entered, Entry, GrantId, Left, Loss, Opened, Opening, Owner, Place, RequestId, Session, SessionEvent, Standing,
+    open_url,
 };
 use crate::time::Moment;
 

@@ -36,7 +36,8 @@ use crate::error::Result;
 use crate::kit::database::lease::FAIR;
 use crate::kit::database::{Nobody, User, session_locks};
 use crate::kit::lock_table;
-use crate::kit::served::{Places, ServedStore, Server};
+use crate::kit::served::Places;
+use crate::kit::server::{Events, Server, ServerStore};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Presumption, Queue, RequestId, Residue, Store,
@@ -74,7 +75,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
-            Layout::Fair => Arc::new(ServedStore::new(Mysql(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Fair => Arc::new(ServerStore::new(Mysql(Arc::new(config)))) as Arc<dyn Store>,
             Layout::Table(table) => lock_table::store(config, *table),
             Layout::Named(keys) => session_locks::store(config, keys),
         })
@@ -98,8 +99,8 @@ impl Server for Mysql {
         &CAPABILITY
     }
 
-    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<MysqlSession>, Arc<Link>)> {
-        let session = Arc::new(MysqlSession::new(Arc::clone(&self.0), opening, places)?);
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<MysqlSession>, Arc<Link>)> {
+        let session = Arc::new(MysqlSession::new(Arc::clone(&self.0), opening, Places::new(events))?);
         let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
         let link = link(&self.0, user, Some(&session.lease.opening));
         Ok((session, link))

@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::kit::database::lease::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::lock_table;
-use crate::kit::served::ServedStore;
+use crate::kit::server::ServerStore;
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
@@ -63,7 +63,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
-            Layout::Fair => Arc::new(ServedStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Fair => Arc::new(ServerStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
             Layout::Table(table) => lock_table::store(config, *table),
             Layout::Advisory(keys) => session_locks::store(config, keys),
         })

@@ -13,7 +13,8 @@ use super::session::{PostgresSession, kept_waiting};
 use super::{CAPABILITY, Postgres};
 use crate::error::Result;
 use crate::kit::record::{self, Record};
-use crate::kit::served::{Places, Server};
+use crate::kit::served::Places;
+use crate::kit::server::{Events, Server};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
@@ -42,8 +43,8 @@ impl Server for Postgres {
         &CAPABILITY
     }
 
-    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<PostgresSession>, Arc<Link>)> {
-        let session = Arc::new(PostgresSession::new(Arc::clone(&self.0), opening, places)?);
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<PostgresSession>, Arc<Link>)> {
+        let session = Arc::new(PostgresSession::new(Arc::clone(&self.0), opening, Places::new(events))?);
         Ok((Arc::clone(&session), link(&self.0, Some(session))))
     }
 

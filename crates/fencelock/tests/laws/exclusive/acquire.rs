@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use fencelock::inspect::Owner;
 use fencelock::memory::Operation;
-use fencelock::store::{Entry, Opening, RequestId, Store};
+use fencelock::store::{Entry, Opening, RequestId};
 use fencelock::time::{Clock, SystemClock};
 use fencelock::{ErrorKind, Name};
 use futures_util::FutureExt;

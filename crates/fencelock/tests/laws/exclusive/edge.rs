@@ -141,7 +141,7 @@ fn an_observer_that_panics_costs_nobody_a_lock() {
         let (store, clock) = MemoryStore::with_virtual_clock();
         let (broken, mine) = (Arc::new(Broken(AtomicU64::new(0))), store.another_process());
         let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::clone(&broken) as Arc<dyn Observer>);
-        let client = options.connect_store(Arc::new(mine.clone()) as Arc<dyn Store>).await.unwrap();
+        let client = options.connect_store(mine.clone()).await.unwrap();
         let guard = whole(&client, "a").unwrap().acquire().await.unwrap();
         mine.partition();
         for _ in 0..100 {
@@ -161,7 +161,7 @@ fn a_guard_is_told_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
     let store = MemoryStore::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let guard = runtime.block_on(async {
-        let mine = Arc::new(store.another_process()) as Arc<dyn Store>;
+        let mine = store.another_process();
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(mine).await.unwrap();
         whole(&client, "a").unwrap().acquire().await.unwrap()
     });
@@ -174,10 +174,10 @@ fn a_guard_is_told_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
 fn an_acquire_dropped_together_with_its_client_leaves_nothing_once_flushed() {
     let store = MemoryStore::new();
     on_one_thread(async {
-        let holder = Client::builder().connect_store(Arc::new(store.another_process())).await.unwrap();
+        let holder = Client::builder().connect_store(store.another_process()).await.unwrap();
         let _held = whole(&holder, "a").unwrap().acquire().await.unwrap();
         for _ in 0..200 {
-            let client = Client::builder().connect_store(Arc::new(store.another_process())).await.unwrap();
+            let client = Client::builder().connect_store(store.another_process()).await.unwrap();
             let lock = whole(&client, "a").unwrap();
             let mut acquiring = Box::pin(lock.acquire());
             assert!(acquiring.as_mut().now_or_never().is_none());

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencelock::memory::Operation;
-use fencelock::store::Store;
 use fencelock::time::Clock;
 use fencelock::{AnyGuard, ErrorKind, Guard, GuardError, GuardState, Loss, Outcome};
 use futures_util::FutureExt;

@@ -1,7 +1,6 @@
 //! Grants that are told when their own validity is over, or all but over: none of them is used, and the store is not hammered.
 
 use std::error::Error as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::{Client, Error, ErrorKind, Guard, Io, Mutex, Result};
@@ -29,7 +28,7 @@ impl World {
     }
 
     async fn rival(&self) -> Client {
-        let process = Arc::new(self.store.another_process());
+        let process = self.store.another_process();
         Client::builder().io(Io::CurrentRuntime).connect_store(process).await.unwrap()
     }
 

@@ -80,7 +80,7 @@ fn news_of_an_older_grant_ends_no_waiter_of_the_same_request() {
         let events = Events::default();
         let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::new(events.clone()));
         let client = options.connect_store(Arc::new(gossip)).await.unwrap();
-        let rival = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(store.another_process())).await;
+        let rival = Client::builder().io(Io::CurrentRuntime).connect_store(store.another_process()).await;
         let rival = rival.unwrap();
         for (news_is_older, is_break) in [(true, true), (false, true), (true, false), (false, false)] {
             let held = rival.mutex("job").unwrap().acquire().await.unwrap();

@@ -16,7 +16,8 @@ use self::inspect::Listed;
 use self::layout::{LAYOUT_NAME, Layout};
 use self::session::{FairSession, Reader};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Places, REPAIR, ServedStore, Server};
+use crate::kit::served::{Places, REPAIR};
+use crate::kit::server::{Events, Server, ServerStore};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
@@ -47,7 +48,7 @@ pub(super) static CAPABILITY: Capability = Capability {
 
 /// The store on this server, whose keys begin with `prefix`.
 pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
-    Arc::new(ServedStore::new(Fair { config: Arc::new(config), layout: Arc::new(Layout::new(prefix)) }))
+    Arc::new(ServerStore::new(Fair { config: Arc::new(config), layout: Arc::new(Layout::new(prefix)) }))
 }
 
 /// Locks on a Redis server.
@@ -70,11 +71,11 @@ impl Server for Fair {
         &CAPABILITY
     }
 
-    fn session(&self, opening: Opening, places: Places) -> Result<(Arc<FairSession>, Arc<Link>)> {
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession>, Arc<Link>)> {
         let session = getrandom::u64().map_err(|error| {
             Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
         })?;
-        let session = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, places));
+        let session = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, Places::new(events)));
         let user = Arc::clone(&session) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&session.opening));
         Ok((session, link))

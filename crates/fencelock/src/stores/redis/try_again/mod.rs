@@ -8,21 +8,20 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
 pub(super) use self::session::Reader;
 use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
 use crate::error::Result;
+use crate::kit::server::{Events, Server, ServerStore};
+use crate::kit::try_again::TryAgainSession;
 pub(super) use crate::kit::try_again::WAKE_BOUND;
-use crate::kit::try_again::{Server, TryAgainSession, TryAgainStore};
 use crate::name::Name;
-use crate::store::{Break, Capability, Opening, Page, Queue, SessionEvent, Store};
+use crate::store::{Break, Capability, Opening, Page, Queue, Store};
 
 /// The store on this server with this layout.
 pub(super) fn new(config: Config, dialect: Dialect) -> Arc<dyn Store> {
-    Arc::new(TryAgainStore::new(OneServer { config: Arc::new(config), dialect: Arc::new(dialect) }))
+    Arc::new(ServerStore::new(OneServer { config: Arc::new(config), dialect: Arc::new(dialect) }))
 }
 
 struct OneServer {
@@ -46,18 +45,14 @@ impl Default for Cursor {
 }
 
 impl Server for OneServer {
-    type Asks = Asking;
+    type Session = TryAgainSession<Asking>;
     type Listed = Cursor;
 
     fn capability(&self) -> &Capability {
         self.dialect.capability
     }
 
-    fn session(
-        &self,
-        opening: Opening,
-        events: mpsc::UnboundedSender<SessionEvent>,
-    ) -> Result<(Arc<TryAgainSession<Asking>>, Arc<Link>)> {
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<TryAgainSession<Asking>>, Arc<Link>)> {
         let (dialect, trying) = (Arc::clone(&self.dialect), self.dialect.trying());
         let asking = Asking { dialect, opening: opening.clone(), restarts: RestartWatch::default() };
         let session = TryAgainSession::new(asking, opening, trying, events);
@@ -66,8 +61,8 @@ impl Server for OneServer {
         Ok((session, link))
     }
 
-    fn learned(&self, asking: &Asking) -> Option<Arc<Capability>> {
-        (!asking.restarts.sees_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
+    fn learned(&self, session: &TryAgainSession<Asking>) -> Option<Arc<Capability>> {
+        (!session.asks.restarts.sees_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
     }
 
     fn reader(&self) -> Arc<Link> {

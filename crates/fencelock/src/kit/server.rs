@@ -1,7 +1,7 @@
-//! A store whose server keeps the queues, as the engine sees it.
+//! A store over a server: sessions, each with its own way there, and looks at everybody's locks.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_core::future::BoxFuture;
@@ -9,26 +9,54 @@ use futures_core::stream::BoxStream;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-use super::session::ServedSession;
-use super::{Connection, Core, Over, Places, Served};
+use super::reconnect::{Dial, Reconnect};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::reconnect::Reconnect;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Store, keeps_no_notes,
+    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Session, SessionEvent,
+    Store, keeps_no_notes,
 };
+use crate::time::{Clock, Moment};
 
-/// What such a store asks its server about queues, and how it gets there.
+/// A session of such a store: what lives as long as it does, on whichever connection.
+pub(crate) trait ServerSession: Send + Sync + 'static {
+    /// How a connection to the server is made.
+    type Dial: Dial;
+
+    fn is_over(&self) -> bool;
+
+    /// Before the newest request was sent that was answered with the session alive.
+    fn confirmed(&self) -> Moment;
+
+    /// The session as the engine has it.
+    fn handle(core: Arc<Core<Self>>) -> Arc<dyn Session>;
+}
+
+/// What a session and its places share.
+pub(crate) struct Core<S: ServerSession + ?Sized> {
+    pub(crate) link: Arc<Reconnect<S::Dial>>,
+    pub(crate) session: Arc<S>,
+}
+
+/// Where a session tells what happens to it.
+pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
+
+/// What such a store asks its server about everybody's locks, and how it gets there.
 pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     /// A session.
-    type Session: Served;
+    type Session: ServerSession;
     /// How far names were listed.
     type Listed: Default + Send;
 
     fn capability(&self) -> &Capability;
 
+    /// The clock that everybody must use with it; by default the system's.
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        None
+    }
+
     /// A session that is not open yet, and the way on which its first connection opens it.
-    fn session(&self, opening: Opening, places: Places) -> Result<SessionOnLink<Self>>;
+    fn session(&self, opening: Opening, events: Events) -> Result<SessionOnLink<Self>>;
 
     /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
     fn learned(&self, _session: &Self::Session) -> Option<Arc<Capability>> {
@@ -45,12 +73,15 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
 
     fn queue(&self, connection: &Wire<Self>, name: &Name, page: Page) -> impl Future<Output = Result<Queue>> + Send;
 
+    /// A queue in short; by default read off the whole one.
     fn contention(
         &self,
         connection: &Wire<Self>,
         name: &Name,
         mine: &[RequestId],
-    ) -> impl Future<Output = Result<Outline>> + Send;
+    ) -> impl Future<Output = Result<Outline>> + Send {
+        async move { Ok(Outline::of(&self.queue(connection, name, Page::ALL).await?.contenders, mine)) }
+    }
 
     /// One portion of the names that begin with `prefix`, and how far that came; `None` at the end.
     fn names(
@@ -60,30 +91,39 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
         prefix: &str,
     ) -> impl Future<Output = Result<(Vec<Name>, Option<Self::Listed>)>> + Send;
 
-    /// Breaks a grant: whether it was there.
-    fn break_grant(&self, connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send;
+    /// Breaks a grant: whether it was there. By default there is no place for the record that every break leaves.
+    fn break_grant(&self, _connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send {
+        ready(Err(no_records("break").with("name", &order.place.name)))
+    }
 
-    fn breaks(&self, connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<Vec<Break>>> + Send;
+    fn breaks(&self, _connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<Vec<Break>>> + Send {
+        ready(Err(no_records("breaks").with("name", name)))
+    }
 
     /// Writes a note if its grant is current: whether it was. By default the store keeps none.
     fn write_note(&self, _connection: &Wire<Self>, order: &NoteOrder) -> impl Future<Output = Result<bool>> + Send {
-        std::future::ready(Err(keeps_no_notes(&order.grant.place.name)))
+        ready(Err(keeps_no_notes(&order.grant.place.name)))
     }
 
     fn note(&self, _connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<NoteRead>> + Send {
-        std::future::ready(Err(keeps_no_notes(name)))
+        ready(Err(keeps_no_notes(name)))
     }
+}
+
+fn no_records(operation: &'static str) -> Error {
+    let message = "this layout breaks no locks, as it has no place for the record of a break: end the lock with the server's own tools";
+    Error::new(ErrorKind::Unsupported, operation, message)
 }
 
 /// A session, and its way to the server.
 pub(crate) type SessionOnLink<S> = (Arc<<S as Server>::Session>, Arc<Link<S>>);
 /// The way to the server.
-pub(crate) type Link<S> = Reconnect<<<S as Server>::Session as Served>::Dial>;
+pub(crate) type Link<S> = Reconnect<<<S as Server>::Session as ServerSession>::Dial>;
 /// What requests are sent on.
-pub(crate) type Wire<S> = Connection<<S as Server>::Session>;
+pub(crate) type Wire<S> = <<<S as Server>::Session as ServerSession>::Dial as Dial>::Connection;
 
 /// The store.
-pub(crate) struct ServedStore<S: Server> {
+pub(crate) struct ServerStore<S: Server> {
     server: S,
     /// The session opened last: queues are looked at on its connection.
     newest: Mutex<Weak<Core<S::Session>>>,
@@ -91,13 +131,13 @@ pub(crate) struct ServedStore<S: Server> {
     reader: Mutex<Option<Arc<Link<S>>>>,
 }
 
-impl<S: Server> fmt::Debug for ServedStore<S> {
+impl<S: Server> fmt::Debug for ServerStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.server, f)
     }
 }
 
-impl<S: Server> ServedStore<S> {
+impl<S: Server> ServerStore<S> {
     pub(crate) fn new(server: S) -> Self {
         Self { server, newest: Mutex::default(), reader: Mutex::default() }
     }
@@ -109,23 +149,23 @@ impl<S: Server> ServedStore<S> {
     async fn open(&self, opening: Opening) -> Result<Opened> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let ttl = opening.ttl;
-        let (session, link) = self.server.session(opening, Places::new(sender))?;
+        let (session, link) = self.server.session(opening, sender)?;
         link.connection().await?;
-        if session.places().over() != Over::No {
+        if session.is_over() {
             let message = "the session was over as soon as it was open";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
-        let (confirmed, capability) = (session.places().confirmed(), self.server.learned(&session));
+        let (confirmed, capability) = (session.confirmed(), self.server.learned(&session));
         let core = Arc::new(Core { link, session });
         *self.newest() = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: Arc::new(ServedSession(core)), events, ttl: Some(ttl), confirmed, capability })
+        Ok(Opened { session: S::Session::handle(core), events, ttl: Some(ttl), confirmed, capability })
     }
 
     /// The connection of the session opened last, or, if there is none any more, one that serves no session.
     async fn connection(&self) -> Result<Arc<Wire<S>>> {
         let newest = self.newest().upgrade();
-        if let Some(core) = newest.filter(|core| core.alive("look").is_ok()) {
+        if let Some(core) = newest.filter(|core| !core.session.is_over()) {
             return core.link.connection().await;
         }
         self.reader().connection().await
@@ -147,9 +187,13 @@ impl<S: Server> ServedStore<S> {
     }
 }
 
-impl<S: Server> Store for ServedStore<S> {
+impl<S: Server> Store for ServerStore<S> {
     fn capability(&self) -> &Capability {
         self.server.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.server.clock()
     }
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
