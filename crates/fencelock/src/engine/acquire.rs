@@ -341,8 +341,12 @@ impl Acquire {
         let Stage::Placed(place) = std::mem::replace(&mut attempt.stage, Stage::Fresh) else {
             unreachable!("a grant is read off a place")
         };
-        attempt.waits_no_longer();
-        Hold::new(Arc::clone(&self.engine), Arc::clone(&attempt.live), place, self.wish.claim, grant, deadline)
+        let (engine, live) = (Arc::clone(&self.engine), Arc::clone(&attempt.live));
+        let hold = Hold::new(engine, live, place, self.wish.claim, grant, deadline);
+        if attempt.waits_no_longer() {
+            hold.waited();
+        }
+        hold
     }
 }
 

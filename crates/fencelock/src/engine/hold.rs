@@ -61,6 +61,8 @@ pub(crate) struct Hold {
     outside: AtomicU8,
     /// Observers hear nothing of it: the client has it for itself.
     is_silent: AtomicBool,
+    /// The place waited before it was granted, so that others may wait behind it.
+    has_waited: AtomicBool,
     retainer: OnceLock<Box<dyn Retain>>,
     /// Made for the first who waits for the end, or for the end that has a reason: most locks are held and given back without.
     ending: OnceLock<Box<Ending>>,
@@ -121,6 +123,7 @@ impl Hold {
             told: Told::nothing(),
             outside: AtomicU8::new(0),
             is_silent: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
             retainer: OnceLock::new(),
             ending: OnceLock::new(),
             live,
@@ -204,6 +207,15 @@ impl Hold {
         if self.engine.clock.now() < self.own_end() {
             self.own_end.store(valid.before(self.engine.timing.margin).as_nanos(), Ordering::Release);
         }
+    }
+
+    /// Notes that the place waited before it was granted.
+    pub(super) fn waited(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited.load(Ordering::Relaxed)
     }
 
     /// Marks the grant as one outside of the store that was asked for it.

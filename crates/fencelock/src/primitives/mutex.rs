@@ -55,7 +55,8 @@ impl Mutex {
     ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability) is
     ///   [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
     ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's. A try from elsewhere is refused while the lock is
-    ///   kept, and rings nobody: who only tries never gets a lock that is in constant use.
+    ///   kept, and rings nobody: who only tries never gets a lock that is in constant use. A client that had to wait for the lock itself leaves it
+    ///   after 256 sections: where several clients take it all the time, each has it as often.
     /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
     ///   store's queue. A task goes there by itself 1 s before its limit, or when another one was told of an outage. The `keep` that was given
     ///   last counts. [`Mutex::max_waiters`] counts those in the store's queue.

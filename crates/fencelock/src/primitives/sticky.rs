@@ -28,6 +28,10 @@ use crate::time::Moment;
 /// told who holds the lock: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
+/// So many sections go ahead under a grant that was waited for, and then the lock is left, whatever is heard of others: they may wait as well,
+/// and word of that be late. A client that shares its lock would have more of it than another, by chance.
+const MOST_SECTIONS: u64 = 256;
+
 /// The sticky locks of one client, by name.
 #[derive(Default)]
 pub(crate) struct StickyLocks(Mutex<HashMap<Name, Weak<Sticky>>>);
@@ -75,6 +79,8 @@ struct State {
     grants: u64,
     /// The present grant, while it may be kept: nobody is known to wait for it.
     current: Option<u64>,
+    /// How many sections it may have yet.
+    sections: u64,
     /// Between two sections: the place, and until when it is kept.
     kept: Option<(Arc<Hold>, Moment)>,
     watch: Option<AbortHandle>,
@@ -139,12 +145,20 @@ impl Sticky {
         state.grants += 1;
         let grant = state.grants;
         state.current = Some(grant);
+        state.sections = if hold.has_waited() { MOST_SECTIONS } else { u64::MAX };
         drop(state);
         let keeping = Keeping { sticky: Arc::clone(self), grant };
         let watch = engine.spawner.spawn(watch(keeping, Arc::clone(engine), hold.waited_for())).abort_handle();
         let before = self.state().watch.replace(watch);
         before.into_iter().for_each(|watch| watch.abort());
         hold.retained_by(Box::new(Section::new(self, grant, turn)));
+    }
+
+    /// A section of this grant is over: whether the place may be kept.
+    fn may_keep(&self, grant: u64) -> bool {
+        let mut state = self.state();
+        state.sections = state.sections.saturating_sub(1);
+        state.current == Some(grant) && state.sections > 0
     }
 
     /// The place is the client's own from now on. Somebody may have come for it by now.
@@ -264,8 +278,7 @@ impl Section {
 impl Retain for Section {
     fn retain(&self, hold: &Arc<Hold>) -> bool {
         let Some(turn) = self.take_turn() else { return false };
-        let may_be_kept = self.sticky.state().current == Some(self.grant);
-        let kept = may_be_kept.then(|| hold.pass_on(Moment::NEVER)).flatten();
+        let kept = self.sticky.may_keep(self.grant).then(|| hold.pass_on(Moment::NEVER)).flatten();
         let is_kept = kept.is_some();
         match kept {
             Some(kept) => self.sticky.put(self.grant, kept),

@@ -134,6 +134,43 @@ fn tasks_of_one_client_take_turns_and_starve_nobody_elsewhere() {
 }
 
 #[test]
+fn a_client_that_waited_goes_back_to_the_queue_in_time_though_word_of_others_is_late() {
+    on_one_thread(async {
+        let world = World::new();
+        let (one, other) = (world.process().await, world.process().await);
+        let plain = other.client.mutex("job").unwrap();
+        let held = plain.acquire().await.unwrap();
+        let lock = sticky(&one.client);
+        let waits = lock.clone();
+        let waiting = tokio::spawn(async move { waits.acquire().await.unwrap().release().await });
+        settle().await;
+        let late = one.store.delay_next(Operation::Watch);
+        held.release().await.unwrap();
+        waiting.await.unwrap().unwrap();
+        let waits = plain.clone();
+        let rival = tokio::spawn(async move { waits.acquire().await.unwrap() });
+        settle().await;
+        for passed in 0.. {
+            assert!(passed < 300, "{passed} sections went ahead of who waits");
+            if rival.is_finished() {
+                break;
+            }
+            let next = lock.clone();
+            let next = tokio::spawn(async move { section(&next).await });
+            settle().await;
+            next.abort();
+        }
+        drop((rival.await.unwrap(), late));
+        settle().await;
+        // Whom nobody is ahead of has no such limit.
+        let token = section(&lock).await;
+        for _ in 0..600 {
+            assert_eq!(section(&lock).await, token);
+        }
+    });
+}
+
+#[test]
 fn what_was_lost_while_it_was_kept_is_not_taken_again() {
     on_one_thread(async {
         let world = World::new();

@@ -35,6 +35,30 @@ async fn who_comes_after_the_holders_connection_was_cut_is_seen_all_the_same() {
     until("nothing is left", async || other.queue("job").await.unwrap().queued == 0).await;
 }
 
+/// As if the message had been lost: the server knows no more that the holder wants to be told. Answers how many holders wanted to be.
+const FORGET_TO_TELL: &str = "
+    for _, key in ipairs(redis.call('KEYS', '*:bucket')) do
+      local place, forgotten = string.gsub(redis.call('HGET', key, 'job'), '^(%S+ %S+ %S+ %S+ %S+ %S+) 1 ', '%1 0 ')
+      redis.call('HSET', key, 'job', place)
+      return forgotten
+    end";
+
+#[tokio::test]
+async fn a_lost_message_keeps_a_sticky_lock_from_nobody_for_long() {
+    let server = server(Settings::default());
+    let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
+    let sticky = one.mutex("job").unwrap().sticky(PATIENCE * 20);
+    let guard = soon(sticky.acquire()).await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    until("the holder asks to be told", async || {
+        server.ask(&["EVAL", FORGET_TO_TELL, "0"]).unwrap().number() == Some(1)
+    })
+    .await;
+    let guard = soon(other.mutex("job").unwrap().acquire()).await.unwrap();
+    assert!(guard.token() > token);
+}
+
 #[tokio::test]
 async fn a_layout_that_shows_nobody_who_waits_refuses_sticky_locks() {
     let server = server(Settings::default());

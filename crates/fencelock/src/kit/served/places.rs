@@ -21,7 +21,7 @@ use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionE
 use crate::time::Moment;
 use crate::token::FencingToken;
 
-/// A waiting place is looked at this often: a message that was lost delays a grant by no more.
+/// A waiting place is looked at this often, and so is who waits behind a place that is kept: a message that was lost delays a grant by no more.
 pub(crate) const REPAIR: Duration = Duration::from_secs(2);
 
 /// A bucket in which a session holds places, and the lowest and the highest number of them.

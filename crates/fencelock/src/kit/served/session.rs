@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 
 use super::enter::enter;
 use super::slot::Ring;
-use super::{Over, Served};
+use super::{Over, REPAIR, Served};
 use crate::error::Result;
 use crate::kit::own_places::over;
 use crate::kit::server::Core;
@@ -55,7 +55,7 @@ impl<S: Served> Core<S> {
         Ok(Renewal { gone: places.gone(asked), ..Renewal::at(sent) })
     }
 
-    /// Asks again on each further connection, since messages may have been lost before it.
+    /// Asks again on each further connection, and now and then, since messages may have been lost.
     async fn waited_for(&self, place: &PlaceId) -> Result<()> {
         loop {
             self.alive("look")?;
@@ -70,9 +70,11 @@ impl<S: Served> Core<S> {
                 return Ok(());
             }
             drop(connection);
-            match poll_fn(|cx| slot.poll_rung(cx)).await {
-                Ring::Waiter => return Ok(()),
-                Ring::Disconnected => {}
+            let clock = &self.link.clock;
+            tokio::select! {
+                biased;
+                ring = poll_fn(|cx| slot.poll_rung(cx)) => if ring == Ring::Waiter { return Ok(()) },
+                () = clock.sleep_until(clock.now().after(REPAIR)) => {}
             }
         }
     }
