@@ -2,6 +2,9 @@
 
 #[path = "thread_laws/caller.rs"]
 mod caller;
+#[cfg(all(feature = "file", feature = "jobs"))]
+#[path = "thread_laws/recipes.rs"]
+mod recipes;
 #[path = "laws/support.rs"]
 mod support;
 

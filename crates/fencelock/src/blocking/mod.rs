@@ -1,4 +1,4 @@
-//! The same locks for code that blocks: threads instead of tasks, no runtime needed.
+//! The same locks and recipes for code that blocks: threads instead of tasks, no runtime needed.
 //!
 //! Stands on the same I/O thread as the rest ([`Io::OwnThread`]), so sessions are kept alive however long a thread
 //! blocks. Not for use inside async tasks: these calls park the thread.
@@ -14,6 +14,7 @@
 
 mod guard;
 mod mutex;
+mod recipes;
 mod reentrant;
 mod rwlock;
 mod semaphore;
@@ -26,6 +27,9 @@ use std::thread::Thread;
 
 pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
 pub use self::mutex::Mutex;
+#[cfg(feature = "jobs")]
+pub use self::recipes::Job;
+pub use self::recipes::{Election, Leader, MultiGuard, MultiLock, Once, Window};
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
 pub use self::rwlock::RwLock;
 pub use self::semaphore::Semaphore;

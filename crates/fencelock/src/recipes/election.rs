@@ -197,11 +197,10 @@ impl Leader {
     /// # Cancel safety
     /// May be dropped and asked again.
     pub async fn must_step_down(&self) -> Option<Loss> {
-        let engine = self.guard.engine();
-        let (clock, reserve) = (&engine.clock, engine.timing.renew_interval / 2);
+        let clock = &self.guard.engine().clock;
         let lapsing = async {
             loop {
-                let spare = self.guard.remaining().saturating_sub(reserve);
+                let spare = self.to_spare();
                 if spare.is_zero() {
                     return;
                 }
@@ -216,6 +215,11 @@ impl Leader {
                 _ => None,
             },
         }
+    }
+
+    /// How long it is until we must stop leading, at the least.
+    pub(crate) fn to_spare(&self) -> Duration {
+        self.guard.remaining().saturating_sub(self.guard.engine().timing.renew_interval / 2)
     }
 
     /// Runs `body` while we lead, with the term, and resigns when it has ended. It is dropped at its next await when we

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 
 use crate::client::Client;
+use crate::engine::Engine;
 use crate::engine::hold::GuardState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::{AnyGuard, Guard, GuardError, Mutex};
@@ -87,6 +88,11 @@ impl MultiLock {
         self
     }
 
+    /// That of the client of its first lock.
+    pub(crate) fn engine(&self) -> &Engine {
+        self.locks[0].client().engine()
+    }
+
     /// How long an acquire waits at most for all of them together; without limit by default.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
@@ -129,7 +135,7 @@ impl MultiLock {
     /// # Cancel safety
     /// As [`MultiLock::acquire`].
     pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
-        let clock = &self.locks[0].client().engine().clock;
+        let clock = &self.engine().clock;
         let deadline = clock.now().after(limit);
         let mut held = MultiGuard { guards: Vec::with_capacity(self.locks.len()) };
         if !limit.is_zero() && self.locks.len() > 1 {
@@ -161,7 +167,7 @@ impl MultiLock {
     /// Asks for all of them at once and without waiting, and keeps those up to the first that was not to be had. What is behind it is given
     /// back before anybody waits: who waits holds only what is before that in the order.
     async fn take_what_is_free(&self, held: &mut MultiGuard, deadline: Moment) -> Result<()> {
-        let clock = &self.locks[0].client().engine().clock;
+        let clock = &self.engine().clock;
         let tried = tokio::select! {
             biased;
             tried = join_all(self.locks.iter().map(Mutex::try_acquire)) => tried,

@@ -1,0 +1,210 @@
+//! The recipes for code that blocks: each is the one of the same name, whose calls wait on the caller's thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Client, block_on, may_block, wait};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+#[cfg(feature = "jobs")]
+use crate::jobs::{self, Begun, JobRun, JobStatus, Slot};
+use crate::recipes::{self, Leading, Passage};
+use crate::token::FencingToken;
+
+/// A recipe: how a client makes it, its options, and what is waited for.
+macro_rules! recipe {
+    (
+        $(#[$attribute:meta])* $of:literal $recipe:ident($inner:ty);
+        $make:ident($($given:ident: $given_type:ty),*);
+        $(with $option:ident($value:ident: $value_type:ty);)*
+        $(asks $name:ident() -> $result:ty, $wrap:expr;)*
+    ) => {
+        #[doc = concat!("A [`crate::", $of, "`] for code that blocks.")]
+        $(#[$attribute])*
+        #[derive(Debug, Clone)]
+        pub struct $recipe($inner);
+
+        impl Client {
+            #[doc = concat!("As [`crate::Client::", stringify!($make), "`].")]
+            ///
+            /// # Errors
+            /// The same.
+            pub fn $make(&self, $($given: $given_type),*) -> Result<$recipe> {
+                self.0.$make($($given),*).map($recipe)
+            }
+        }
+
+        impl $recipe {
+            $(
+                #[doc = concat!("As [`crate::", $of, "::", stringify!($option), "`].")]
+                #[must_use]
+                pub fn $option(self, $value: $value_type) -> Self {
+                    Self(self.0.$option($value))
+                }
+            )*
+            $(
+                #[doc = concat!("As [`crate::", $of, "::", stringify!($name), "`].")]
+                ///
+                /// # Errors
+                /// The same.
+                pub fn $name(&self) -> Result<$result> {
+                    wait(self.0.$name()).map($wrap)
+                }
+            )*
+        }
+    };
+}
+
+recipe! { "recipes::Window" Window(recipes::Window);
+    window(name: impl AsRef<str>, length: Duration);
+    asks pass() -> Passage, |passage| passage;
+}
+recipe! { "recipes::Once" Once(recipes::Once);
+    once(name: impl AsRef<str>, version: &str);
+    asks get() -> Option<Arc<[u8]>>, |made| made;
+}
+recipe! { "recipes::MultiLock" MultiLock(recipes::MultiLock);
+    multi_lock(names: impl IntoIterator<Item = impl AsRef<str>>);
+    with timeout(limit: Duration);
+    with purpose(purpose: impl AsRef<str>);
+    asks try_acquire() -> MultiGuard, MultiGuard;
+}
+recipe! { "recipes::Election" Election(recipes::Election);
+    election(name: impl AsRef<str>);
+    with address(address: impl AsRef<[u8]>);
+    with purpose(purpose: impl AsRef<str>);
+    asks campaign() -> Leader, Leader;
+    asks leader() -> Option<Leading>, |leading| leading;
+}
+#[cfg(feature = "jobs")]
+recipe! {
+    /// ```
+    /// use fencelock::jobs::Slot;
+    ///
+    /// let client = fencelock::blocking::Client::connect("memory:")?;
+    /// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
+    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(7))?, Some(7));
+    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(8))?, None, "it was sent today");
+    /// # Ok::<(), fencelock::Error>(())
+    /// ```
+    "jobs::Job" Job(jobs::Job);
+    job(name: impl AsRef<str>, slot: Slot);
+    with retries(retries: u32);
+    with purpose(purpose: impl AsRef<str>);
+    with timeout(limit: Duration);
+    with max_hold(most: Duration);
+}
+
+/// What needs timers, of which the caller's thread may have none.
+fn beside<T: Send + 'static>(engine: &Engine, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    wait(engine.spawner.run(work))
+}
+
+impl Once {
+    /// As [`crate::recipes::Once::get_or_make`]. Blocking code cannot be stopped when the lock is lost: what it made is not kept then.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn get_or_make<E: From<Error>>(&self, make: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Arc<[u8]>, E> {
+        may_block()?;
+        block_on(self.0.get_or_make(async || make()))
+    }
+}
+
+impl MultiLock {
+    /// As [`crate::recipes::MultiLock::acquire`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn acquire(&self) -> Result<MultiGuard> {
+        let lock = self.0.clone();
+        beside(self.0.engine(), async move { lock.acquire().await }).map(MultiGuard)
+    }
+}
+
+/// A [`crate::recipes::MultiGuard`] for code that blocks. Dropping it releases the locks in the background.
+#[must_use = "a guard that is dropped releases its locks"]
+#[derive(Debug)]
+pub struct MultiGuard(recipes::MultiGuard);
+
+impl MultiGuard {
+    /// `Ok` while all locks are certainly held.
+    ///
+    /// # Errors
+    /// As [`crate::recipes::MultiGuard::check`].
+    pub fn check(&self) -> Result<()> {
+        self.0.check()
+    }
+
+    /// The fencing token of the lock `name`; see [`crate::recipes::MultiGuard::token`].
+    #[must_use]
+    pub fn token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
+        self.0.token(name)
+    }
+
+    /// Gives all locks back.
+    ///
+    /// # Errors
+    /// As [`crate::recipes::MultiGuard::release`].
+    pub fn release(self) -> Result<()> {
+        wait(self.0.release())
+    }
+}
+
+/// A [`crate::recipes::Leader`] for code that blocks. Dropping it resigns in the background.
+#[must_use = "a leader that is dropped resigns"]
+#[derive(Debug)]
+pub struct Leader(recipes::Leader);
+
+impl Leader {
+    /// The term; see [`crate::recipes::Leader::term`].
+    #[must_use]
+    pub fn term(&self) -> Option<FencingToken> {
+        self.0.term()
+    }
+
+    /// Whether we must stop leading, as [`crate::recipes::Leader::must_step_down`] says it: to be asked between two steps of what a leader
+    /// does. Never waits.
+    #[must_use]
+    pub fn must_step_down(&self) -> bool {
+        self.0.to_spare().is_zero()
+    }
+
+    /// Resigns: the next candidate leads at once.
+    ///
+    /// # Errors
+    /// As [`crate::recipes::Leader::resign`].
+    pub fn resign(self) -> Result<()> {
+        wait(self.0.resign())
+    }
+}
+
+#[cfg(feature = "jobs")]
+impl Job {
+    /// Runs `body` for the present slot, as [`crate::jobs::Job::run`]. Blocking code cannot be stopped when the lock is lost: the result is
+    /// an error then, and another run for the slot may have begun.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn run<T, E: From<Error>>(&self, body: impl FnOnce(&JobRun) -> Result<T, E>) -> Result<Option<T>, E> {
+        let Begun::Run(run) = wait(self.0.begin())? else { return Ok(None) };
+        let (engine, done) = (Arc::clone(run.guard().engine()), body(run.this()));
+        let is_done = done.is_ok();
+        let told = beside(&engine, async move { if is_done { run.succeed().await } else { run.fail("").await } });
+        // What went wrong first is what is told.
+        let value = done?;
+        told?;
+        Ok(Some(value))
+    }
+}
+
+#[cfg(feature = "jobs")]
+impl Client {
+    /// As [`crate::Client::job_status`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
+        wait(self.0.job_status(name))
+    }
+}
