@@ -79,11 +79,11 @@ class Database:
     def __init__(self, url):
         self.is_postgres = url.scheme == "postgres"
         if self.is_postgres:
-            self.connection = psycopg.connect(url.geturl(), autocommit=True)
+            self.connection = psycopg.connect(url.geturl(), autocommit=True, options="-c TimeZone=America/New_York")
         else:
             self.connection = pymysql.connect(
                 host=url.hostname, port=url.port, user=url.username, password=url.password,
-                database=url.path.strip("/"), autocommit=True,
+                database=url.path.strip("/"), autocommit=True, init_command="SET time_zone = '-05:00'",
             )
 
     def run(self, sql, *parameters):
@@ -136,7 +136,7 @@ def main():
             return sessions[name]
         raise ValueError(f"no such recipe: {kind}")
 
-    version = f"psycopg={psycopg.__version__} PyMySQL={pymysql.__version__} Python={platform.python_version()}"
+    version = f"psycopg={psycopg.__version__} PyMySQL={pymysql.VERSION_STRING} Python={platform.python_version()}"
     Orders(recipe, version, log).serve()
     # Commands of the servers end with their input, and what is held lapses.
     os._exit(0)

@@ -146,14 +146,18 @@ impl Ours {
         Ok(format!("done contenders={} strangers={}", queue.contenders.len(), queue.strangers.len()))
     }
 
-    /// Who holds it: one of ours or of another client; and whether its name is among those that are listed.
+    /// Who holds it: one of ours or of another client; and whether its name is among those that are listed, if the server lists any.
     fn holder(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
         let client = self.client(parts(recipe).0, parent)?;
-        let names = self.runtime.block_on(client.names(name, None, 1))?;
+        let listed = match self.runtime.block_on(client.names(name, None, 1)) {
+            Ok(names) => !names.is_empty(),
+            Err(fault) if fault.kind() == ErrorKind::Unsupported => false,
+            Err(fault) => return Err(fault.into()),
+        };
         let queue = self.runtime.block_on(client.queue(name))?;
         let held = queue.contenders.iter().filter(|contender| contender.grant.is_some());
         let whose: Vec<_> = held.map(|one| if one.foreign.is_some() { "foreign" } else { "ours" }).collect();
-        Ok(format!("done holder={} listed={}", whose.join("+"), !names.is_empty()))
+        Ok(format!("done holder={} listed={listed}", whose.join("+")))
     }
 
     /// Breaks the holder's grant.

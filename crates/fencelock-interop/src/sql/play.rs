@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cells::Cell;
-use crate::clients::Client;
+use crate::clients::{Client, Program};
 use crate::driver::{Answer, Driver, value};
 use crate::play::{A_WHILE, PATIENCE, Played, SILENCE, give_back};
 use crate::pool::Pool;
@@ -78,9 +78,23 @@ impl Game<'_> {
             Some(Answer::Busy) => {}
             other => bail!("it should have been refused, and was told {other:?}"),
         }
+        self.is_shown(&name)?;
         self.holder.ask(&format!("release {held}"))?;
         let acquired = self.contender.ask(&acquire(self.cell.contender, &name))?;
         give_back(&mut self.contender, &acquired)
+    }
+
+    /// fencelock shows whose lock it is. Of the server's sessions it knows none as its own.
+    fn is_shown(&mut self, name: &str) -> Result<()> {
+        let (holder, contender) = (self.cell.holder, self.cell.contender);
+        let (ours, driver, whose) = match holder.program {
+            Program::Fencelock if holder.recipe.contains("key=") => (holder, &mut self.holder, "foreign"),
+            Program::Fencelock => (holder, &mut self.holder, "ours"),
+            _ => (contender, &mut self.contender, "foreign"),
+        };
+        let shown = driver.ask(&format!("holder {}", lock(ours, name)))?;
+        ensure!(value(&shown, "holder")? == whose, "fencelock shows {shown}");
+        Ok(())
     }
 
     /// The lock goes from one to the other: from just before the release to the moment that the next one has it.

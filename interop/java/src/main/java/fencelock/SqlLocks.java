@@ -5,21 +5,24 @@ import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
 import javax.sql.DataSource;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
 import org.springframework.jdbc.core.JdbcTemplate;
 
-/** The locks by name: `ShedLock`, as its provider has it, and `tutorial`, as it is written by hand. */
+/** The locks by name: `ShedLock` and its table, as its provider has it, and `tutorial`, as it is written by hand. */
 final class SqlLocks implements Recipe.Locks {
     /** Between two tries. */
     private static final long PAUSE_MS = 100;
 
     private final DataSource database;
-    private final JdbcTemplateLockProvider provider;
+    /** By the name of the table. */
+    private final Map<String, JdbcTemplateLockProvider> providers = new ConcurrentHashMap<>();
     private final boolean isPostgres;
     private final long ttlMs;
 
@@ -27,8 +30,12 @@ final class SqlLocks implements Recipe.Locks {
         this.database = database;
         this.isPostgres = isPostgres;
         this.ttlMs = ttlMs;
-        this.provider = new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()
+    }
+
+    private JdbcTemplateLockProvider provider(String table) {
+        return new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()
                 .withJdbcTemplate(new JdbcTemplate(database))
+                .withTableName(table)
                 .usingDbTime()
                 .build());
     }
@@ -40,9 +47,11 @@ final class SqlLocks implements Recipe.Locks {
 
     @Override
     public Recipe of(String recipe, String parent, String name) {
-        switch (recipe) {
+        String[] parts = recipe.split(":");
+        switch (parts[0]) {
             case "ShedLock":
-                return new Contender(() -> shedLock(name));
+                JdbcTemplateLockProvider provider = providers.computeIfAbsent(parts[1], this::provider);
+                return new Contender(() -> shedLock(provider, name));
             case "tutorial":
                 return new Contender(() -> insert(name));
             default:
@@ -50,7 +59,7 @@ final class SqlLocks implements Recipe.Locks {
         }
     }
 
-    private Recipe.Held shedLock(String name) {
+    private Recipe.Held shedLock(JdbcTemplateLockProvider provider, String name) {
         LockConfiguration asked =
                 new LockConfiguration(Instant.now(), name, Duration.ofMillis(ttlMs), Duration.ZERO);
         Optional<SimpleLock> lock = provider.lock(asked);
