@@ -4,13 +4,14 @@
 //! ticket turned out to be gone. Then the session file of who was broken is touched, which it hears.
 
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::bucket::{Bucket, BucketLock, BucketState};
 use super::directory::Directory;
+use super::enter::Patience;
 use super::fault::fault;
 use super::files::{make_file, open_file, write_all};
 use super::lives::session_name;
@@ -25,8 +26,6 @@ use crate::token::FencingToken;
 pub(super) const BREAKS: &str = "breaks";
 /// How much of the file is read, from its end: some thousands of records.
 const READ_AT_MOST: u64 = 4 << 20;
-/// How often a place is looked for again: a holder may be at replacing its ticket by a lighter one.
-const ROUNDS: usize = 8;
 
 /// One line: the record that all stores keep, and whose it is.
 #[derive(Clone, Serialize, Deserialize)]
@@ -57,10 +56,22 @@ impl RecordLine {
 
 impl Directory {
     /// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
-    pub(super) fn break_grant(&self, order: &Break) -> Result<bool> {
-        let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
+    pub(super) async fn break_grant(&self, order: &Break, mut patience: Patience<'_>) -> Result<bool> {
         let slot = EncodedName::of(&order.place.name);
-        let Some(ticket) = self.granted(&slot, &order.place, order.token)? else {
+        let bucket = self.bucket(slot.bucket);
+        let step = |state: &mut BucketState, _: &BucketLock| self.break_locked(order, &slot, &bucket, state);
+        bucket.locked(self, "break", &mut patience, step).await
+    }
+
+    fn break_locked(
+        &self,
+        order: &Break,
+        slot: &EncodedName,
+        bucket: &Bucket,
+        state: &mut BucketState,
+    ) -> Result<bool> {
+        let failed = |errno| fault("break", format_args!("{}/{BREAKS}", self.path), errno);
+        let Some(ticket) = self.granted(slot, &order.place, order.token)? else {
             let same = |known: Break| {
                 let is_of_then = milliseconds(known.at) == milliseconds(order.at);
                 known.place == order.place && known.by == order.by && is_of_then
@@ -70,11 +81,9 @@ impl Directory {
         let line = RecordLine::new(order, &ticket);
         self.append(&line).map_err(failed)?;
         let mut removed = false;
-        let mut next = Some(ticket);
-        for _round in 0..ROUNDS {
-            let Some(ticket) = next else { break };
-            removed |= self.take_away(&slot, &ticket)?;
-            next = self.granted(&slot, &order.place, order.token)?;
+        // Two of them, if the holder could not remove the heavier one.
+        while let Some(ticket) = self.granted(slot, &order.place, order.token)? {
+            removed |= bucket.remove(self, state, "break", &slot.encoded, &ticket)?;
         }
         if !removed {
             self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
@@ -105,38 +114,20 @@ impl Directory {
         Ok(line.iter().map(|known| known.ticket).rfind(is_it))
     }
 
-    fn take_away(&self, slot: &EncodedName, ticket: &Ticket) -> Result<bool> {
-        let bucket = self.bucket(slot.bucket);
-        let path = bucket.path(ticket, &slot.encoded);
-        let removed = self.remove(&path);
-        // Waiters of this process behind a holder of this process are told in memory.
-        bucket.lock().depart(&slot.encoded, ticket);
-        removed.map_err(|errno| fault("break", format_args!("{}/{path}", self.path), errno))
-    }
-
     fn append(&self, line: &RecordLine) -> rustix::io::Result<()> {
         // The line break before it ends a line that a full disk cut short.
         let line = format!("\n{}\n", serde_json::to_string(line).map_err(|_| Errno::INVAL)?);
-        let file = self.opening(|| self.open_breaks())?;
+        // Not made and opened at once: it is never seen without its permissions.
+        make_file(&self.root.fd, BREAKS, b"", self.root.modes)?;
+        let file = open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND)?;
         write_all(&file, line.as_bytes())?;
         rustix::fs::fsync(&file)
-    }
-
-    fn open_breaks(&self) -> rustix::io::Result<OwnedFd> {
-        let modes = self.root.modes;
-        loop {
-            // Not made and opened at once: it is never seen without its permissions.
-            match open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND) {
-                Err(Errno::NOENT) => make_file(&self.root.fd, BREAKS, b"", modes)?,
-                opened => return opened,
-            }
-        }
     }
 
     /// What is recorded and not void, oldest first. Lines that are not understood are passed over, and so is all but the
     /// end of a very long file.
     fn lines(&self) -> rustix::io::Result<Vec<RecordLine>> {
-        let file = match self.opening(|| open_file(&self.root.fd, BREAKS, OFlags::RDONLY)) {
+        let file = match open_file(&self.root.fd, BREAKS, OFlags::RDONLY) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(errno),

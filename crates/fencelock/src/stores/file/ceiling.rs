@@ -4,56 +4,30 @@
 //! the ceiling is synced, about ten minutes ahead of the clock, and so costs one sync in five minutes.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::fault::fault;
 use super::files::{open_file, read, replace_file};
 use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::{PER_SECOND, clock_number};
+use crate::kit::record;
 use crate::token::FencingToken;
 
-const FORMAT: &str = "fencelock ceiling 1";
 /// How far ahead of what is needed the ceiling is put.
 const AHEAD: u64 = 600 * PER_SECOND;
 
-/// The answer to [`Ceiling::draw`].
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Drawn {
-    /// A number that nobody drew in this bucket before.
-    Number(u64),
-    /// The ceiling must be moved, and somebody is at it, or it takes too long here: try again.
-    Busy,
-}
-
 /// What the file says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Limits {
     boot: String,
     floor: u64,
     ceiling: u64,
-}
-
-impl Limits {
-    fn encode(&self) -> String {
-        format!("{FORMAT}\nboot {}\nfloor {}\nceiling {}\n", self.boot, self.floor, self.ceiling)
-    }
-
-    fn decode(text: &str) -> Option<Self> {
-        let mut lines = text.split_terminator('\n');
-        let limits = (lines.next()? == FORMAT).then(|| {
-            Some(Self {
-                boot: lines.next()?.strip_prefix("boot ")?.to_owned(),
-                floor: lines.next()?.strip_prefix("floor ")?.parse().ok()?,
-                ceiling: lines.next()?.strip_prefix("ceiling ")?.parse().ok()?,
-            })
-        });
-        limits.flatten()
-    }
 }
 
 /// The ceiling, as this process last saw it.
@@ -72,120 +46,67 @@ impl Ceiling {
     }
 
     /// What a new directory starts with.
-    pub(super) fn first(boot: &str) -> String {
-        Limits { boot: boot.to_owned(), floor: 0, ceiling: 0 }.encode()
+    pub(super) fn first(boot: &str) -> Result<String> {
+        record::text("set up", &Limits { boot: boot.to_owned(), floor: 0, ceiling: 0 })
     }
 
-    /// The number after `last` in a bucket whose lock the caller holds, if the ceiling need not be moved soon: that waits
-    /// for the disk.
-    pub(super) fn draw_now(&self, last: u64, wall: SystemTime) -> Drawn {
-        let known = match self.known.try_lock() {
+    /// The number after `last` in a bucket whose lock the caller holds; `None` if the ceiling must be moved first, or somebody is at it.
+    pub(super) fn draw(&self, last: u64, wall: SystemTime) -> Option<u64> {
+        let (floor, ceiling) = match self.known.try_lock() {
             Ok(known) => *known,
             Err(TryLockError::Poisoned(known)) => *known.into_inner(),
-            // Somebody may be moving it.
-            Err(TryLockError::WouldBlock) => return Drawn::Busy,
+            Err(TryLockError::WouldBlock) => return None,
         };
-        let number = next_number(last, wall, known.0);
-        let is_far = wanted(wall, known).is_none() && number < known.1 && FencingToken::new(number).is_some();
-        if is_far { Drawn::Number(number) } else { Drawn::Busy }
+        Some(next_number(last, wall, floor)).filter(|number| *number < ceiling)
     }
 
-    /// The number after `last` in a bucket whose lock the caller holds.
-    pub(super) fn draw(&self, path: &str, root: &Root, last: u64, wall: SystemTime) -> Result<Drawn> {
-        let mut known = self.lock();
-        loop {
-            let (floor, ceiling) = *known;
-            let number = next_number(last, wall, floor);
-            if FencingToken::new(number).is_none() {
-                return Err(Error::new(
-                    ErrorKind::Exhausted,
-                    "enter",
-                    "the numbers of this directory are used up; is the clock right?",
-                )
-                .with("path", path)
-                .with("number", number));
-            }
-            if number < ceiling {
-                return Ok(Drawn::Number(number));
-            }
-            if !self.raise(path, root, number, &mut known)? {
-                return Ok(Drawn::Busy);
-            }
-        }
-    }
-
-    /// Learns the ceiling, and moves it well before it is reached, outside of every bucket's lock. Failures show when it
-    /// matters.
-    pub(super) fn prepare(&self, path: &str, root: &Root, wall: SystemTime) {
-        let mut known = self.lock();
-        if let Some(wanted) = wanted(wall, *known) {
-            let _ = self.raise(path, root, wanted, &mut known);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (u64, u64)> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts the ceiling above `number`, or takes over that somebody did; `false` when somebody is at it.
-    fn raise(&self, path: &str, root: &Root, number: u64, known: &mut (u64, u64)) -> Result<bool> {
+    /// Puts the ceiling above the number after `last`, or takes over that somebody did; `false` while another process is at it. It
+    /// waits for the disk, so nobody calls it within the lock of a bucket.
+    pub(super) fn raise(&self, path: &str, root: &Root, last: u64, wall: SystemTime) -> Result<bool> {
         let failed = |errno| fault("raise the ceiling", format_args!("{path}/{CEILING}"), errno);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match rustix::fs::flock(&root.sessions, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(failed(errno)),
         }
-        let raised = self.raise_locked(path, root, number, known.1 > 0);
+        let raised = self.raise_locked(path, root, last, wall, known.1 > 0);
         unlock(&root.sessions);
-        let (limits, is_synced) = raised?.map_err(failed)?;
-        if !is_synced {
-            // The process that wrote it may have been killed before it was synced. Outside of the lock: a sync takes long.
-            let file = open_file(&root.fd, CEILING, OFlags::RDONLY);
-            file.and_then(rustix::fs::fsync).and_then(|()| rustix::fs::fsync(&root.fd)).map_err(failed)?;
-        }
+        let limits = raised?;
+        // The process that wrote it may have been killed before it was synced. Outside of the lock: a sync takes long.
+        let file = open_file(&root.fd, CEILING, OFlags::RDONLY);
+        file.and_then(rustix::fs::fsync).and_then(|()| rustix::fs::fsync(&root.fd)).map_err(failed)?;
         *known = (limits.floor, limits.ceiling);
         Ok(true)
     }
 
-    /// The limits, and whether they are on disk. What was written since this process read the file first (`is_known`) is of
-    /// its own boot.
-    fn raise_locked(
-        &self,
-        path: &str,
-        root: &Root,
-        number: u64,
-        is_known: bool,
-    ) -> Result<rustix::io::Result<(Limits, bool)>> {
-        let text = match read(&root.fd, CEILING) {
-            Ok(text) => text.unwrap_or_default(),
-            Err(errno) => return Ok(Err(errno)),
-        };
-        let Some(mut limits) = Limits::decode(&text) else {
-            return Err(Error::new(
-                ErrorKind::Layout,
-                "raise the ceiling",
-                "the file is damaged or missing, so no number is known to be new; put it back, or remove the whole directory while nobody uses it",
-            )
-            .with("path", format_args!("{path}/{CEILING}")));
+    /// What was written since this process read the file first (`is_known`) is of its own boot.
+    fn raise_locked(&self, path: &str, root: &Root, last: u64, wall: SystemTime, is_known: bool) -> Result<Limits> {
+        let file = format!("{path}/{CEILING}");
+        let failed = |errno| fault("raise the ceiling", &file, errno);
+        let wrong = |kind, message| Error::new(kind, "raise the ceiling", message).with("path", &file);
+        let text = read(&root.fd, CEILING).map_err(failed)?.unwrap_or_default();
+        let Some(mut limits) = record::read::<Limits>(&text) else {
+            let message = "the file is damaged or missing, so no number is known to be new; put it back, or remove the whole directory while nobody uses it";
+            return Err(wrong(ErrorKind::Layout, message));
         };
         let is_same = is_known || limits.boot == self.boot;
-        if is_same && number < limits.ceiling {
-            return Ok(Ok((limits, false)));
-        }
         if !is_same {
             limits.floor = limits.ceiling;
         }
+        let number = next_number(last, wall, limits.floor);
+        if is_same && number < limits.ceiling {
+            return Ok(limits);
+        }
         limits.boot.clone_from(&self.boot);
-        limits.ceiling = number.max(limits.floor).saturating_add(AHEAD);
-        let replaced = replace_file(&root.fd, CEILING, limits.encode().as_bytes(), root.modes);
-        Ok(replaced.map(|()| (limits, true)))
+        limits.ceiling = number.saturating_add(AHEAD);
+        if FencingToken::new(limits.ceiling).is_none() {
+            let message = "the numbers of this directory are used up; is the clock right?";
+            return Err(wrong(ErrorKind::Exhausted, message).with("number", number));
+        }
+        let text = record::text("raise the ceiling", &limits)?;
+        replace_file(&root.fd, CEILING, text.as_bytes(), root.modes).map_err(failed).map(|()| limits)
     }
-}
-
-/// Where the ceiling should be moved above, if it is near: the floor and the ceiling are known.
-fn wanted(wall: SystemTime, known: (u64, u64)) -> Option<u64> {
-    let wanted = clock_number(wall).max(known.0).saturating_add(AHEAD / 2);
-    (wanted >= known.1).then_some(wanted)
 }
 
 /// Past the last one, and never behind the clock and the floor.
@@ -196,19 +117,4 @@ fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
 /// Gives a short internal lock back. It cannot fail on an open descriptor; closing it would do the same.
 pub(super) fn unlock(fd: &OwnedFd) {
     let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
-}
-
-#[cfg(test)]
-mod tests {
-
-    use super::*;
-
-    #[test]
-    fn limits_are_read_back_and_damage_is_noticed() {
-        let limits = Limits { boot: "b-1".to_owned(), floor: 7, ceiling: 9 };
-        let text = limits.encode();
-        assert_eq!(Limits::decode(&text), Some(limits));
-        assert_eq!(Limits::decode("fencelock ceiling 2\nboot b\nfloor 1\nceiling 2\n"), None);
-        assert_eq!(Limits::decode("fencelock ceiling 1\nboot b\n"), None);
-    }
 }

@@ -16,9 +16,9 @@ use super::files;
 use super::layout::{self, Root};
 use super::lives::Lives;
 use super::platform;
-use super::sweep::Janitor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
+use crate::time::Moment;
 
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
@@ -36,19 +36,12 @@ pub(super) struct Directory {
     process: u32,
     pub(super) ceiling: Ceiling,
     pub(super) lives: Lives,
-    pub(super) janitor: Mutex<Janitor>,
-    /// Of how many tickets more than the name was read.
+    /// When the next search for the dead of a process that only renews is due.
+    pub(super) sweep_at: Mutex<Option<Moment>>,
     #[cfg(test)]
-    pub(super) contents_read: std::sync::atomic::AtomicU64,
-    /// How often a session of another process was tested, and how often a bucket was listed.
-    #[cfg(test)]
-    pub(super) sessions_tested: std::sync::atomic::AtomicU64,
-    #[cfg(test)]
-    pub(super) tickets_looked_for: std::sync::atomic::AtomicU64,
-    #[cfg(test)]
-    pub(super) listings: std::sync::atomic::AtomicU64,
+    pub(super) counts: super::tests::Counts,
     buckets: Mutex<HashMap<u16, Arc<Bucket>>>,
-    /// How many buckets have an open descriptor.
+    /// How often a bucket was opened.
     open: AtomicUsize,
 }
 
@@ -77,7 +70,7 @@ impl Directory {
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
         // Where the kernel tells no boot, each opening counts as one, which only skips some numbers.
         let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
-        let root = Root::prepare(config, fd, &Ceiling::first(&boot))?;
+        let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
         // systemd-tmpfiles leaves a directory alone that somebody has locked, and all in it. Nothing else goes by this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         let directory = Self {
@@ -86,15 +79,9 @@ impl Directory {
             process: std::process::id(),
             ceiling: Ceiling::new(boot),
             lives: Lives::default(),
-            janitor: Mutex::default(),
+            sweep_at: Mutex::default(),
             #[cfg(test)]
-            contents_read: Default::default(),
-            #[cfg(test)]
-            sessions_tested: Default::default(),
-            #[cfg(test)]
-            tickets_looked_for: Default::default(),
-            #[cfg(test)]
-            listings: Default::default(),
+            counts: Default::default(),
             buckets: Mutex::default(),
             open: AtomicUsize::new(0),
         };
@@ -128,8 +115,7 @@ impl Directory {
     /// Every bucket that is on disk.
     pub(super) fn buckets_on_disk(&self) -> rustix::io::Result<Vec<u16>> {
         let flags = files::READ_DIRECTORY;
-        let parent =
-            self.opening(|| rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty()))?;
+        let parent = rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty())?;
         let mut found = Vec::new();
         platform::list(&parent, |name| {
             let index = u16::from_str_radix(name, 16).ok().filter(|index| *index < bucket::BUCKETS);
@@ -139,27 +125,9 @@ impl Directory {
         Ok(found)
     }
 
-    /// Calls `open` again with the cached descriptors closed when the process has none left.
-    pub(super) fn opening<T>(&self, open: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
-        match open() {
-            Err(Errno::MFILE | Errno::NFILE) => {
-                self.close_descriptors();
-                open()
-            }
-            opened => opened,
-        }
-    }
-
-    /// Notes that a bucket's descriptor was opened, and closes all that are not in use when there are too many.
-    pub(super) fn count_descriptor(&self) {
-        if self.open.fetch_add(1, Ordering::SeqCst) >= OPEN_BUCKETS {
-            self.close_descriptors();
-        }
-    }
-
-    fn close_descriptors(&self) {
-        let in_use = self.known_buckets().iter().filter(|bucket| !bucket.close_descriptor()).count();
-        self.open.store(in_use, Ordering::SeqCst);
+    /// Whether one more descriptor of a bucket is kept. The others are opened at each use.
+    pub(super) fn keeps_descriptor(&self) -> bool {
+        self.open.fetch_add(1, Ordering::Relaxed) < OPEN_BUCKETS
     }
 
     /// The last number drawn in a bucket.

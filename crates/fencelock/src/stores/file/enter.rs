@@ -4,14 +4,14 @@
 //! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. That is
 //! also what a caller does on its own thread; whatever may take longer is left to the I/O thread.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::bucket::{Bucket, BucketLock, BucketState};
-use super::ceiling::Drawn;
+use super::directory::Directory;
 use super::fault::fault;
 use super::layout::SESSIONS;
 use super::line::KnownContender;
@@ -20,15 +20,16 @@ use super::platform;
 use super::session::Core;
 use super::ticket::{EncodedName, Key, Note, Ticket};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bell::Bell;
 use crate::kit::own_places;
 use crate::queue::Admission;
 use crate::store::{Entered, Entry};
-use crate::time::Moment;
+use crate::time::{Clock, Moment};
 
 /// How often the processor is given away before sleeping: a bucket's lock is usually held for some microseconds.
 const YIELDS: u32 = 40;
-/// The shortest and the longest sleep between two tries.
-const SLEEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
+/// The sleep between two tries. Longer ones would keep a process out while others enter without a pause.
+const SLEEP: Duration = Duration::from_millis(1);
 
 /// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.
 const SHORT: i64 = 4096;
@@ -38,15 +39,14 @@ const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 
 /// How long to go on trying for a short lock of another process.
 pub(super) struct Patience<'a> {
-    core: &'a Core,
+    clock: &'a dyn Clock,
     until: Moment,
     tries: u32,
-    sleep: Duration,
 }
 
 impl<'a> Patience<'a> {
-    pub(super) fn new(core: &'a Core) -> Self {
-        Self { core, until: core.clock.now().after(core.request_deadline), tries: 0, sleep: SLEEPS.0 }
+    pub(super) fn new(clock: &'a dyn Clock, limit: Duration) -> Self {
+        Self { clock, until: clock.now().after(limit), tries: 0 }
     }
 
     /// Waits a little; `false` when it is time to give up.
@@ -56,12 +56,11 @@ impl<'a> Patience<'a> {
             std::thread::yield_now();
             return true;
         }
-        let now = self.core.clock.now();
+        let now = self.clock.now();
         if now >= self.until {
             return false;
         }
-        self.core.clock.sleep_until(now.after(self.sleep).min(self.until)).await;
-        self.sleep = (self.sleep * 3 / 2).min(SLEEPS.1);
+        self.clock.sleep_until(now.after(SLEEP).min(self.until)).await;
         true
     }
 }
@@ -69,30 +68,12 @@ impl<'a> Patience<'a> {
 /// What one try came to.
 enum Step {
     Entered(Entered),
-    /// Another process is inside the lock of the bucket.
-    BucketBusy,
-    /// Another process is moving the ceiling.
-    CeilingBusy,
+    /// The ceiling must be moved above the number after this one.
+    Ceiling(u64),
+    /// Somebody removed the directory of the bucket.
+    NoBucket,
     /// It would take longer than a caller may be held up. Nothing was done.
     TakesLonger,
-}
-
-/// What stops a try.
-enum Stop {
-    Errno(Errno),
-    Error(Error),
-}
-
-impl From<Errno> for Stop {
-    fn from(errno: Errno) -> Self {
-        Self::Errno(errno)
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
 }
 
 /// Joins on the caller's thread where nobody is in the way: in a few system calls none of which waits, or not at all.
@@ -104,46 +85,42 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
     let slot = EncodedName::of(&entry.name);
     let bucket = core.directory.bucket(slot.bucket);
     let request = Request { core, entry, slot: &slot, bucket: &bucket, at_once: true };
-    match request.step(&mut *bucket.lock_now()?) {
+    let mut state = bucket.lock_now()?;
+    if request.is_behind_ours(&mut state) {
+        return None;
+    }
+    let lock = match bucket.try_lock(&core.directory, &mut state) {
+        Ok(lock) => lock?,
+        Err(errno) => return Some(Err(request.failed(errno))),
+    };
+    match request.step(&mut state, &lock) {
         Ok(Step::Entered(entered)) => Some(Ok(entered)),
-        Ok(Step::BucketBusy | Step::CeilingBusy | Step::TakesLonger) => None,
-        // The bucket's directory is gone: somebody has to make it anew.
-        Err(Stop::Errno(Errno::NOENT)) => None,
-        Err(Stop::Errno(errno)) => Some(Err(fault("enter", request.path(), errno))),
-        Err(Stop::Error(error)) => Some(Err(error)),
+        Ok(Step::Ceiling(_) | Step::NoBucket | Step::TakesLonger) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     let slot = EncodedName::of(&entry.name);
-    let bucket = core.directory.bucket(slot.bucket);
+    let (directory, bucket) = (&core.directory, core.directory.bucket(slot.bucket));
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };
-    core.directory.ceiling.prepare(&core.directory.path, &core.directory.root, core.clock.wall());
-    let mut patience = Patience::new(core);
-    let mut renewed = false;
+    let mut patience = Patience::new(&*core.clock, core.request_deadline);
     loop {
-        let busy = match request.attempt() {
-            Ok(Step::Entered(entered)) => return Ok(entered),
-            Ok(Step::BucketBusy | Step::TakesLonger) => super::directory::Directory::bucket_path(slot.bucket),
-            Ok(Step::CeilingBusy) => SESSIONS.to_owned(),
-            // Somebody removed the bucket's directory under our descriptor: make it anew, once.
-            Err(Stop::Errno(Errno::NOENT)) if !renewed => {
-                bucket.lock().forget_directory();
-                renewed = true;
-                continue;
+        let step = |state: &mut BucketState, lock: &BucketLock| request.step(state, lock);
+        let busy = match bucket.locked(directory, "enter", &mut patience, step).await? {
+            Step::Entered(entered) => return Ok(entered),
+            Step::Ceiling(last) => {
+                if directory.ceiling.raise(&directory.path, &directory.root, last, core.clock.wall())? {
+                    continue;
+                }
+                SESSIONS.to_owned()
             }
-            Err(Stop::Errno(errno)) => return Err(fault("enter", request.path(), errno)),
-            Err(Stop::Error(error)) => return Err(error),
+            Step::NoBucket | Step::TakesLonger => Directory::bucket_path(slot.bucket),
         };
         if !patience.lasts().await {
-            return Err(core.directory.stuck("enter", &busy));
+            return Err(directory.stuck("enter", &busy));
         }
     }
-}
-
-/// Whether a listing of this bucket takes a moment only.
-fn is_short(bucket: &OwnedFd) -> rustix::io::Result<bool> {
-    Ok(rustix::fs::fstat(bucket)?.st_size <= SHORT)
 }
 
 struct Request<'a> {
@@ -156,8 +133,9 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn path(&self) -> String {
-        format!("{}/{}", self.core.directory.path, super::directory::Directory::bucket_path(self.slot.bucket))
+    fn failed(&self, errno: Errno) -> Error {
+        let directory = &self.core.directory;
+        fault("enter", format_args!("{}/{}", directory.path, Directory::bucket_path(self.slot.bucket)), errno)
     }
 
     /// Whether a place of this process is in the way: it is there, since its departure would be known.
@@ -167,40 +145,24 @@ impl Request<'_> {
         is_ours && line.judge(TAIL, self.entry.claim) != Admission::Admitted
     }
 
-    fn attempt(&self) -> Result<Step, Stop> {
-        self.step(&mut self.bucket.lock())
-    }
-
-    fn step(&self, state: &mut BucketState) -> Result<Step, Stop> {
+    fn step(&self, state: &mut BucketState, lock: &BucketLock) -> Result<Step> {
         let core = self.core;
-        if self.at_once && self.is_behind_ours(state) {
-            return Ok(Step::TakesLonger);
-        }
         if core.over().is_some() {
-            return Err(own_places::over("enter").into());
+            return Err(own_places::over("enter"));
         }
         if core.is_withdrawn(self.entry.id.number) {
-            return Err(Error::new(ErrorKind::Closed, "enter", "the request was withdrawn").into());
+            return Err(Error::new(ErrorKind::Closed, "enter", "the request was withdrawn"));
         }
-        let Some(lock) = self.bucket.try_lock(&core.directory, state)? else {
-            return Ok(Step::BucketBusy);
-        };
-        let last = core.directory.last_number(self.bucket.index())?;
-        let alone = state.is_complete(last);
-        let mut fresh = false;
-        if !alone {
-            if self.at_once && !is_short(lock.fd())? {
-                return Ok(Step::TakesLonger);
-            }
-            state.relist(&core.directory, lock.fd())?;
-            state.completed(last);
-            fresh = true;
+        let last = core.directory.last_number(self.bucket.index).map_err(|errno| self.failed(errno))?;
+        let fresh = state.seen != Some(last);
+        if fresh && !self.list(state, lock, last)? {
+            return Ok(Step::TakesLonger);
         }
         let same = state.line(&self.slot.encoded).and_then(|line| line.find(core.id, self.entry.id.number));
         if let Some(ticket) = same {
             return Ok(Step::Entered(self.place(state, ticket)));
         }
-        match self.admission(state, &lock, fresh)? {
+        match self.admission(state, lock, last, fresh)? {
             // Who is in the way may be gone: that takes a look at each of them.
             Admission::Conflict(_) | Admission::Wait if self.at_once => return Ok(Step::TakesLonger),
             Admission::Conflict(claim) => return Ok(Step::Entered(Entered::Conflict(claim))),
@@ -210,64 +172,78 @@ impl Request<'_> {
         self.join(state, lock, last)
     }
 
-    /// What the rule says at the tail. Who would refuse this request is looked at again: it may be gone or dead.
-    fn admission(&self, state: &mut BucketState, lock: &BucketLock, fresh: bool) -> rustix::io::Result<Admission> {
+    /// Lists the bucket; `false` if that takes longer than a caller may be held up.
+    fn list(&self, state: &mut BucketState, lock: &BucketLock, last: u64) -> Result<bool> {
+        let mut listed = || -> rustix::io::Result<bool> {
+            let is_short = !self.at_once || rustix::fs::fstat(&lock.0)?.st_size <= SHORT;
+            if is_short {
+                state.relist(&self.core.directory, &lock.0, last)?;
+            }
+            Ok(is_short)
+        };
+        listed().map_err(|errno| self.failed(errno))
+    }
+
+    /// What the rule says at the tail. Who is in the way is looked at again: it may be gone, or dead.
+    fn admission(&self, state: &mut BucketState, lock: &BucketLock, last: u64, fresh: bool) -> Result<Admission> {
         let (directory, encoded, claim) = (&self.core.directory, &self.slot.encoded, self.entry.claim);
         let judge =
             |state: &mut BucketState| state.line(encoded).map_or(Admission::Admitted, |line| line.judge(TAIL, claim));
-        match judge(state) {
-            Admission::Admitted => return Ok(Admission::Admitted),
-            _ if self.at_once => {
-                // They may have left unnoticed.
-                if !fresh && is_short(lock.fd())? {
-                    state.relist(directory, lock.fd())?;
-                }
-            }
-            Admission::Wait if self.entry.wait => {
-                let is_behind_others = state
-                    .line(encoded)
-                    .is_some_and(|line| !line.ends_with_ours(claim) && line.iter().any(|known| !known.local));
-                if is_behind_others && !fresh {
-                    state.relist(directory, lock.fd())?;
-                }
-            }
-            Admission::Wait | Admission::Conflict(_) => {
-                while state.reap(directory, self.bucket, encoded, claim)? {
-                    state.relist(directory, lock.fd())?;
-                }
-            }
+        let is_refused = |found| found != Admission::Admitted && (found != Admission::Wait || !self.entry.wait);
+        let known = judge(state);
+        if known == Admission::Admitted || (!is_refused(known) && self.is_behind_ours(state)) {
+            return Ok(known);
+        }
+        if !fresh {
+            self.list(state, lock, last)?;
+        }
+        if is_refused(judge(state)) && !self.at_once {
+            let dead = state.line(encoded).map_or_else(|| Ok(HashSet::new()), |line| directory.dead_in(line));
+            let dead = dead.map_err(|errno| self.failed(errno))?;
+            state.bury(directory, self.bucket, encoded, &dead);
         }
         Ok(judge(state))
     }
 
-    fn join(&self, state: &mut BucketState, lock: BucketLock, last: u64) -> Result<Step, Stop> {
+    fn join(&self, state: &mut BucketState, lock: &BucketLock, last: u64) -> Result<Step> {
         let (core, entry) = (self.core, self.entry);
         let directory = &core.directory;
-        let wall = core.clock.wall();
-        let drawn = match self.at_once {
-            true => directory.ceiling.draw_now(last, wall),
-            false => directory.ceiling.draw(&directory.path, &directory.root, last, wall)?,
-        };
-        let Drawn::Number(seq) = drawn else { return Ok(Step::CeilingBusy) };
-        let key = Key { seq, session: core.id, number: entry.id.number };
-        let ticket = Ticket { key, claim: entry.claim };
+        let Some(seq) = directory.ceiling.draw(last, core.clock.wall()) else { return Ok(Step::Ceiling(last)) };
+        let ticket = Ticket { key: Key { seq, session: core.id, number: entry.id.number }, claim: entry.claim };
         let note = Note {
             name: (!self.slot.is_inline()).then(|| entry.name.as_str().to_owned()),
             purpose: entry.purpose.as_deref().map(str::to_owned),
         };
-        directory.set_last_number(self.bucket.index(), seq)?;
-        let file = ticket.file_name(&self.slot.encoded);
-        rustix::fs::symlinkat(note.encode(), lock.fd(), file)?;
-        state.completed(seq);
-        drop(lock);
+        directory.set_last_number(self.bucket.index, seq).map_err(|errno| self.failed(errno))?;
+        match rustix::fs::symlinkat(note.encode(), &lock.0, ticket.file_name(&self.slot.encoded)) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => {
+                state.forget_directory();
+                return Ok(Step::NoBucket);
+            }
+            Err(errno) => return Err(self.failed(errno)),
+        }
+        state.seen = Some(seq);
         state.line_or_new(&self.slot.encoded).insert(KnownContender::new(ticket, true));
         Ok(Step::Entered(self.place(state, ticket)))
     }
 
     fn place(&self, state: &mut BucketState, ticket: Ticket) -> Entered {
         let standing = state.line_or_new(&self.slot.encoded).standing(&ticket);
-        let place =
-            FilePlace::new(Arc::clone(self.core), Arc::clone(self.bucket), self.slot, self.entry, ticket, standing);
-        Entered::In(Box::new(place))
+        Entered::In(Box::new(FilePlace {
+            core: Arc::clone(self.core),
+            bucket: Arc::clone(self.bucket),
+            encoded: Arc::clone(&self.slot.encoded),
+            name: self.entry.name.clone(),
+            request: self.entry.id,
+            ticket,
+            standing,
+            bell: LazyLock::new(Bell::new),
+            targets: Vec::new(),
+            pause: Duration::ZERO,
+            looks: 0,
+            is_repair: false,
+            is_rung: false,
+        }))
     }
 }

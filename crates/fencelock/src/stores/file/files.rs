@@ -1,5 +1,6 @@
 //! Single files and directories: opened without trusting what is there, made without being seen half done.
 
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -8,6 +9,9 @@ use rustix::io::Errno;
 use super::layout::TEMPORARY;
 use super::platform;
 use super::trust::Modes;
+
+/// How much of a small file is read: notes are the longest, with 4096 bytes behind a line.
+const LONGEST: u64 = 16 * 1024;
 
 /// How a directory is opened to be listed.
 pub(super) const READ_DIRECTORY: OFlags =
@@ -62,7 +66,8 @@ pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: 
     renamed.and_then(|()| rustix::fs::fsync(parent))
 }
 
-fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
+/// Writes a file to disk under a temporary name.
+pub(super) fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
     let temporary = temporary_name();
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(parent, temporary.as_str(), flags, modes.file)?;
@@ -87,20 +92,20 @@ pub(super) fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Resul
     Ok(())
 }
 
-/// The first page of a small text file; `None` when it is missing.
-pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<String>> {
+/// The content of a small file, as far as it is that; `None` when it is missing.
+pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<Vec<u8>>> {
     let file = match open_file(parent, name, OFlags::RDONLY) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let mut content = [0; 4096];
-    let length = rustix::io::pread(&file, &mut content, 0)?;
-    Ok(Some(String::from_utf8_lossy(&content[..length]).into_owned()))
+    let mut content = Vec::new();
+    std::fs::File::from(file).take(LONGEST).read_to_end(&mut content).map_err(|_| Errno::IO)?;
+    Ok(Some(content))
 }
 
 /// A name that nobody else uses, and that a sweep recognises.
 pub(super) fn temporary_name() -> String {
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-    format!("{TEMPORARY}{}", super::ticket::base32(random, 13))
+    format!("{TEMPORARY}{random:016x}")
 }

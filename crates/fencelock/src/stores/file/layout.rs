@@ -1,6 +1,5 @@
 //! The bytes on disk: a directory of ours, made once and checked at every opening.
 
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
@@ -120,6 +119,7 @@ fn check_layout(path: &str, root: &OwnedFd) -> Result<bool> {
     let Some(found) = read(root, "layout").map_err(|errno| fault("open", format_args!("{path}/layout"), errno))? else {
         return Ok(false);
     };
+    let found = String::from_utf8_lossy(&found);
     if found == LAYOUT {
         return Ok(true);
     }
@@ -175,10 +175,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
 /// Whether anything is in this directory within `root`.
 fn is_used(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
     let mut is_used = false;
-    platform::list_until(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| {
-        is_used = true;
-        ControlFlow::Break(())
-    })?;
+    platform::list(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| is_used = true)?;
     Ok(is_used)
 }
 

@@ -4,7 +4,7 @@
 //! which only makes a waiter wait. Who waits for a contender's departure stands beside that contender.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use super::ticket::{Key, Ticket};
@@ -21,7 +21,7 @@ pub(super) struct KnownContender {
     pub(super) ticket: Ticket,
     /// Whether it belongs to a session of this process, whose departures are told in memory.
     pub(super) local: bool,
-    listeners: Vec<Arc<Bell>>,
+    listeners: Vec<Weak<Bell>>,
 }
 
 impl KnownContender {
@@ -31,18 +31,11 @@ impl KnownContender {
 
     /// Rings `bell` once this contender departs (and, unless its claim is whole, when it is granted).
     pub(super) fn tell(&mut self, bell: &Arc<Bell>) {
-        if !self.listeners.iter().any(|known| Arc::ptr_eq(known, bell)) {
-            self.listeners.push(Arc::clone(bell));
-        }
+        self.listeners.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(bell));
+        self.listeners.push(Arc::downgrade(bell));
     }
 
-    pub(super) fn forget(&mut self, bell: &Arc<Bell>) {
-        if let Some(at) = self.listeners.iter().position(|known| Arc::ptr_eq(known, bell)) {
-            self.listeners.swap_remove(at);
-        }
-    }
-
-    /// How many listen, for tests: nobody may stay here who has stopped waiting.
+    /// How many are noted, for tests: those who have stopped waiting must not heap up.
     #[cfg(test)]
     pub(super) fn listeners(&self) -> usize {
         self.listeners.len()
@@ -50,7 +43,7 @@ impl KnownContender {
 
     /// Hands its listeners over to be rung.
     pub(super) fn ring(&mut self, rung: &mut Rung) {
-        rung.extend(self.listeners.drain(..).map(Waker::from));
+        rung.extend(self.listeners.drain(..).filter_map(|bell| bell.upgrade()).map(Waker::from));
     }
 }
 
@@ -61,15 +54,6 @@ pub(super) struct KnownQueue(VecDeque<KnownContender>);
 impl KnownQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub(super) fn has_local(&self) -> bool {
-        self.0.iter().any(|known| known.local)
-    }
-
-    /// The places that are known, whatever their tickets weigh.
-    pub(super) fn places(&self) -> HashSet<Key> {
-        self.0.iter().map(|known| known.ticket.key).collect()
     }
 
     /// Takes over a listing that is exact about arrivals. A contender that is not in it has departed.
@@ -117,7 +101,10 @@ impl KnownQueue {
 
     /// The ticket of one request, the lightest if it was replaced just now.
     pub(super) fn find(&self, session: u64, number: u64) -> Option<Ticket> {
-        self.0.iter().map(|known| known.ticket).rfind(|ticket| ticket.request() == (session, number))
+        self.0
+            .iter()
+            .map(|known| known.ticket)
+            .rfind(|ticket| (ticket.key.session, ticket.key.number) == (session, number))
     }
 
     /// The ticket of one place, the lighter of two.
@@ -136,19 +123,9 @@ impl KnownQueue {
         self.0.iter().zip(next).filter(is_last).map(|(known, _)| known.ticket)
     }
 
-    /// The place at the front.
-    pub(super) fn head(&self) -> Option<Ticket> {
-        self.tickets().next()
-    }
-
     /// How many places at the front are granted.
     pub(super) fn granted(&self) -> usize {
         granted_of(self.tickets().map(|ticket| ticket.claim))
-    }
-
-    /// Where the contender of `key` stands, 1 for the front.
-    pub(super) fn position(&self, key: Key) -> usize {
-        self.ahead(key).len() + 1
     }
 
     /// Everybody with a smaller number than `key`, front first.
@@ -160,23 +137,9 @@ impl KnownQueue {
         self.0.range(..end)
     }
 
-    /// Whether a waiter for `claim` at the tail is right behind a place of this process that keeps it waiting whatever others do:
-    /// one that waits as well, or anyone if the claim is whole.
-    pub(super) fn ends_with_ours(&self, claim: Claim) -> bool {
-        let Some(last) = self.0.back().filter(|last| last.local) else { return false };
-        let waits_alike = claim.is_reader() && last.ticket.claim.is_reader();
-        claim.is_whole() || waits_alike || !self.is_granted(&last.ticket)
-    }
-
     /// Everybody, front first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &KnownContender> {
         self.0.iter()
-    }
-
-    /// Who may keep `claim` out at the tail: those of another capacity, who do whatever they hold, before the others.
-    pub(super) fn in_the_way(&self, claim: Claim) -> impl Iterator<Item = &KnownContender> {
-        let differs = move |known: &&KnownContender| known.ticket.claim.capacity() != claim.capacity();
-        self.0.iter().filter(differs).chain(self.0.iter().filter(move |known| !differs(known)))
     }
 
     /// Removes what other processes' sessions have here, in one pass, and tells the waiters; front first.
@@ -210,17 +173,15 @@ impl KnownQueue {
     pub(super) fn standing(&self, ticket: &Ticket) -> Standing {
         match self.judge(ticket.key, ticket.claim) {
             Admission::Admitted => Standing::Granted(Grant::new(FencingToken::new(ticket.key.seq))),
-            Admission::Wait | Admission::Conflict(_) => Standing::Waiting(Some(self.count_ahead(ticket))),
+            Admission::Wait | Admission::Conflict(_) => {
+                let ahead = self.ahead(ticket.key);
+                Standing::Waiting(Some(Ahead::of(ahead.len(), granted_of(ahead.map(|known| known.ticket.claim)))))
+            }
         }
     }
 
     pub(super) fn is_granted(&self, ticket: &Ticket) -> bool {
         self.judge(ticket.key, ticket.claim) == Admission::Admitted
-    }
-
-    fn count_ahead(&self, ticket: &Ticket) -> Ahead {
-        let ahead = self.ahead(ticket.key);
-        Ahead::of(ahead.len(), granted_of(ahead.map(|known| known.ticket.claim)))
     }
 
     /// Takes the places of one session for those of another process, and tells those that wait for them to look.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::bucket::BucketState;
 use super::directory::Directory;
+use super::layout::SESSIONS;
 use super::line::{KnownContender, KnownQueue};
-use super::lives::Reliance;
-use super::place::FilePlace;
+use super::lives::session_name;
+use super::place::{FilePlace, LINGER, POLL, Pauses, REPAIR, TOLD};
 use super::platform::Interest;
 use super::ticket::Ticket;
-use super::watch::{Subscription, Watching, watch};
+use super::watch::{Subscription, watch};
 use crate::queue::Hear;
 use crate::queue::view::hears_behind;
 
@@ -18,29 +19,19 @@ use crate::queue::view::hears_behind;
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    pub(super) departure: Option<Subscription>,
-    session: Option<Subscription>,
+    /// Of a place of another process: what rings when its ticket goes, and when its session ends. `None` where nothing tells.
+    watches: Option<(Subscription, Subscription)>,
 }
 
 /// What came of listening.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// Those whom the rule names are there.
-    There(Again),
+    /// Those whom the rule names are there: when to look again.
+    There(Pauses),
     /// One of them is gone, so that the rule must be asked again.
     Gone,
     /// The session of one of them is dead; the rule must be asked again.
     Dead(u64),
-}
-
-/// When to look again at the latest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Again {
-    Linger,
-    Poll,
-    Repair,
-    /// Somebody of this process tells it in memory.
-    Told,
 }
 
 impl FilePlace {
@@ -48,9 +39,11 @@ impl FilePlace {
     pub(super) fn listen(&mut self, state: &mut BucketState) -> rustix::io::Result<Heard> {
         let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
-        self.unlisten_but(line, &wanted);
+        let known = self.targets.len();
+        self.targets.retain(|target| wanted.contains(&(target.ticket, target.local)));
+        self.is_rung &= self.targets.len() == known;
         let core = Arc::clone(&self.core);
-        let mut again = Again::Told;
+        let mut again = TOLD;
         for &(ticket, local) in &wanted {
             if local {
                 self.target(ticket, local);
@@ -60,11 +53,12 @@ impl FilePlace {
                 continue;
             }
             match self.listen_to(&core.directory, ticket, interest)? {
-                Heard::There(when) => again = again.min(when),
+                Heard::There(pauses) => again = again.min(pauses),
                 Heard::Gone => {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
-                    if ticket.can_lighten() || !self.ticket.claim.is_whole() {
-                        state.refresh(&core.directory, &self.bucket, &self.encoded)?;
+                    let needs_listing = ticket.can_lighten() || !self.ticket.claim.is_whole();
+                    if needs_listing && !self.bucket.relist(&core.directory, state)? {
+                        return Ok(Heard::There(LINGER));
                     }
                     state.depart(&self.encoded, &ticket);
                     return Ok(Heard::Gone);
@@ -79,67 +73,39 @@ impl FilePlace {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
             // A mutex has one.
             self.targets.reserve_exact(1);
-            self.targets.push(Target { ticket, local, departure: None, session: None });
+            self.targets.push(Target { ticket, local, watches: None });
             self.targets.len() - 1
         });
         &mut self.targets[at]
     }
 
-    /// Listens to a place of another process.
+    /// Listens to a place of another process, and looks whether it is there and its session alive.
     fn listen_to(&mut self, directory: &Directory, ticket: Ticket, interest: Interest) -> rustix::io::Result<Heard> {
-        let path = self.path(&ticket);
-        // The first time it is most likely there, and a watch tells; later it is most likely gone.
-        let mut certain = self.looks > 1;
-        let links = if certain { directory.links(&path)? } else { 1 };
-        if links == 0 {
+        let (path, session) = (self.path(&ticket), ticket.key.session);
+        let bell = Arc::clone(&self.bell);
+        let watches = &mut self.target(ticket, false).watches;
+        let is_new = watches.as_ref().is_none_or(|(ticket, _)| ticket.is_blind());
+        if is_new {
+            let of_ticket = watch(&format!("{}/{path}", directory.path), interest, &bell);
+            let file = format!("{}/{SESSIONS}/{}", directory.path, session_name(session));
+            *watches = of_ticket.and_then(|ticket| Some((ticket, watch(&file, Interest::SessionEnd, &bell)?)));
+        }
+        let is_blind = watches.is_none();
+        if !directory.exists(&path)? {
             return Ok(Heard::Gone);
         }
-        // Of a ticket with a note the kernel tells once, and that a moment before its name is gone.
-        let mut again = if self.is_rung && links > 1 { Again::Linger } else { Again::Repair };
-        let is_unwatched = self.target(ticket, false).departure.as_ref().is_none_or(Subscription::is_blind);
-        if is_unwatched {
-            match watch(&format!("{}/{path}", directory.path), interest, &self.bell) {
-                Watching::On(subscription) => {
-                    self.target(ticket, false).departure = Some(subscription);
-                    certain = true;
-                }
-                // The path may only have been moved: what counts is what the open directory says.
-                Watching::Gone => certain = false,
-                Watching::Blind => again = Again::Poll,
-            }
+        // What cannot be told now is asked again with the next look.
+        if (is_new || self.is_rung || self.is_repair) && !directory.is_alive(session).unwrap_or(true) {
+            return Ok(Heard::Dead(session));
         }
-        if !certain && !directory.exists(&path)? {
-            return Ok(Heard::Gone);
-        }
-        let when = self.rely_on_session(directory, ticket)?;
-        Ok(when.map_or(Heard::Dead(ticket.key.session), |when| Heard::There(again.min(when))))
-    }
-
-    /// Makes sure that the session of `ticket` lives, and that its end will be noticed; `None` when it is dead.
-    fn rely_on_session(&mut self, directory: &Directory, ticket: Ticket) -> rustix::io::Result<Option<Again>> {
-        let session = ticket.key.session;
-        if self.is_repair && !directory.is_alive(session)? {
-            return Ok(None);
-        }
-        let (subscription, again) = match directory.lives.rely_on(directory, session, &self.bell) {
-            Reliance::Told(subscription) => (Some(subscription), Again::Repair),
-            Reliance::Doubtful(subscription) => (subscription, Again::Linger),
-            Reliance::Dead => return Ok(None),
-        };
-        self.target(ticket, false).session = subscription;
-        Ok(Some(again))
-    }
-
-    /// Stops listening to everybody but those `wanted`.
-    pub(super) fn unlisten_but(&mut self, line: &mut KnownQueue, wanted: &[(Ticket, bool)]) {
-        let bell = &self.bell;
-        self.targets.retain(|target| {
-            let keep = wanted.contains(&(target.ticket, target.local));
-            if !keep && let Some(known) = line.get_mut(&target.ticket) {
-                known.forget(bell);
-            }
-            keep
-        });
+        // The kernel may tell a moment before what it tells can be seen, and only once.
+        Ok(Heard::There(if is_blind {
+            POLL
+        } else if self.is_rung {
+            LINGER
+        } else {
+            REPAIR
+        }))
     }
 }
 

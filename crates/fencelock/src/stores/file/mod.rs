@@ -19,7 +19,6 @@ mod notes;
 mod place;
 mod platform;
 mod process;
-mod renewal;
 mod session;
 mod show;
 mod sweep;
@@ -39,6 +38,7 @@ use futures_util::stream;
 
 use self::config::Config;
 use self::directory::Directory;
+use self::enter::Patience;
 use self::session::{Core, FileSession};
 use self::show::NameList;
 use crate::error::Result;
@@ -47,7 +47,7 @@ use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Owner, Pace, Page,
     Presumption, Queue, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
-use crate::time::Clock;
+use crate::time::{Clock, SystemClock};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -153,6 +153,10 @@ impl FileStore {
         Ok(directory)
     }
 
+    fn patience(&self) -> Patience<'static> {
+        Patience::new(&SystemClock, self.config.request_deadline)
+    }
+
     fn open_session(&self, owner: &Owner, patience: Duration, clock: Arc<dyn Clock>) -> Result<Arc<Core>> {
         let directory = self.intact_directory()?;
         directory.sweep();
@@ -192,18 +196,18 @@ impl Store for FileStore {
         let portion = async move |list: Option<NameList>| {
             // Others of this thread go on in between.
             tokio::task::yield_now().await;
-            let list = list.map_or_else(|| self.intact_directory().map(NameList::of), Ok)?;
-            list.go_on(prefix)
+            let list = list.map_or_else(|| self.intact_directory().and_then(NameList::of), Ok)?;
+            Ok(list.go_on(prefix).map(|(names, list)| (names, Some(list))))
         };
         Box::pin(stream::try_unfold(None, portion))
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { self.intact_directory()?.break_grant(order) })
+        Box::pin(async move { self.intact_directory()?.break_grant(order, self.patience()).await })
     }
 
     fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { self.intact_directory()?.write_note(order, SystemTime::now()) })
+        Box::pin(async move { self.intact_directory()?.write_note(order, SystemTime::now(), self.patience()).await })
     }
 
     fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {

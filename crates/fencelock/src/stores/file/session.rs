@@ -18,11 +18,11 @@ use super::files::{temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::session_name;
 use super::platform::Interest;
-use super::renewal;
 use super::ticket::EncodedName;
-use super::watch::{Subscription, Watching, watch};
+use super::watch::watch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
+use crate::kit::own_places;
 use crate::kit::record::{self, Identity};
 use crate::name::Name;
 use crate::store::{
@@ -30,6 +30,8 @@ use crate::store::{
 };
 use crate::time::Clock;
 
+/// How many places a renewal looks at before others go on.
+const STEP: usize = 64;
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;
 
@@ -72,7 +74,7 @@ impl Core {
         let name = session_name(id);
         let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
         let text = record::text("open session", &Identity::of(owner))?;
-        let file = directory.opening(|| make_session_file(&directory, &name, &text, config.inherit)).map_err(failed)?;
+        let file = make_session_file(&directory, &name, &text, config.inherit).map_err(failed)?;
         directory.lives.adopt(id, owner.client);
         Ok(Arc::new(Self {
             id,
@@ -97,7 +99,7 @@ impl Core {
     }
 
     /// Somebody removed the session file. Its tickets, as far as they are still there, go when the session is closed.
-    pub(super) fn removed(&self) {
+    fn removed(&self) {
         if self.over.set(Loss::Removed).is_ok() {
             self.bell.ring();
         }
@@ -117,7 +119,7 @@ impl Core {
     }
 
     /// Whether the session file is still in the directory, and the directory at its path.
-    pub(super) fn is_linked(&self) -> Result<bool> {
+    fn is_linked(&self) -> Result<bool> {
         let linked = || -> rustix::io::Result<bool> {
             match &*self.file() {
                 Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_in_place()?),
@@ -133,17 +135,13 @@ impl Core {
         for bucket in self.directory.known_buckets() {
             let mut state = bucket.lock();
             let mut mine = Vec::new();
-            for (encoded, line) in state.lines() {
+            for (encoded, line) in &state.lines {
                 let own = line.iter().filter(|known| known.ticket.key.session == self.id);
                 mine.extend(own.map(|known| (Arc::clone(encoded), known.ticket)));
             }
             for (encoded, ticket) in mine {
-                let path = bucket.path(&ticket, &encoded);
-                match self.directory.remove(&path) {
-                    Ok(_) => state.depart(&encoded, &ticket),
-                    Err(errno) => {
-                        outcome = Err(fault("close", format_args!("{}/{path}", self.directory.path), errno));
-                    }
+                if let Err(error) = bucket.remove(&self.directory, &mut state, "close", &encoded, &ticket) {
+                    outcome = Err(error);
                 }
             }
         }
@@ -178,8 +176,49 @@ impl Core {
         removed
     }
 
+    /// Looks at every place, and lets others go on in between.
+    async fn renew(&self, places: Vec<PlaceId>) -> Result<Renewal> {
+        let confirmed = self.clock.now();
+        if self.over().is_none() && !self.is_linked()? {
+            self.removed();
+        }
+        if self.over().is_some() {
+            return Err(own_places::over("renew"));
+        }
+        let mut gone = Vec::new();
+        for (at, place) in places.into_iter().enumerate() {
+            if at % STEP == 0 {
+                tokio::task::yield_now().await;
+            }
+            if !self.finds(&place)? {
+                gone.push((place, Loss::Removed));
+            }
+        }
+        if !gone.is_empty() {
+            self.leave_to_events(&mut gone);
+        }
+        self.directory.sweep_with_renewal(confirmed);
+        Ok(Renewal { gone, ..Renewal::at(confirmed) })
+    }
+
+    /// Whether the ticket of a place is there still; those who wait for it are told if it is not.
+    fn finds(&self, place: &PlaceId) -> Result<bool> {
+        let (directory, slot) = (&self.directory, EncodedName::of(&place.name));
+        let bucket = directory.bucket(slot.bucket);
+        let mut state = bucket.lock();
+        let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
+        let Some(ticket) = ticket else { return Ok(false) };
+        let path = bucket.path(&ticket, &slot.encoded);
+        let there = directory.exists(&path);
+        let there = there.map_err(|errno| fault("renew", format_args!("{}/{path}", directory.path), errno))?;
+        if !there {
+            state.depart(&slot.encoded, &ticket);
+        }
+        Ok(there)
+    }
+
     /// Takes what was broken off the list: the events tell that, with the reason.
-    pub(super) fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
+    fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
         let told = self.told_breaks();
         let is_untold = |order: &Break| !told.contains(&order.grant());
         let breaks = self.directory.breaks_of(self.id).into_iter();
@@ -196,7 +235,7 @@ impl Core {
     fn broken(&self) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
         for order in self.directory.breaks_of(self.id) {
-            if !self.holds(&order.place) && self.told_breaks().insert(order.grant()) {
+            if !self.finds(&order.place).unwrap_or(true) && self.told_breaks().insert(order.grant()) {
                 events.push_back(SessionEvent::Broken(order.grant(), order.reason));
             }
         }
@@ -205,15 +244,6 @@ impl Core {
 
     fn told_breaks(&self) -> MutexGuard<'_, HashSet<GrantId>> {
         self.told_breaks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the ticket of a place is still there.
-    fn holds(&self, place: &PlaceId) -> bool {
-        let slot = EncodedName::of(&place.name);
-        let bucket = self.directory.bucket(slot.bucket);
-        let mut state = bucket.lock();
-        let ticket = state.line(&slot.encoded).and_then(|line| line.find(self.id, place.request.number));
-        ticket.is_some_and(|ticket| self.directory.exists(&bucket.path(&ticket, &slot.encoded)).unwrap_or(true))
     }
 
     fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
@@ -230,52 +260,35 @@ impl Core {
         // An `enter` looks at the withdrawn ones under this same lock.
         let mut state = bucket.lock();
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
-            let path = bucket.path(&ticket, &slot.encoded);
-            let removed = self.directory.remove(&path);
-            removed.map_err(|errno| fault("cancel", format_args!("{}/{path}", self.directory.path), errno))?;
-            state.depart(&slot.encoded, &ticket);
+            bucket.remove(&self.directory, &mut state, "cancel", &slot.encoded, &ticket)?;
         }
         Ok(())
     }
 
     /// What happens to the session file unasked.
     pub(super) fn events(self: &Arc<Self>) -> BoxStream<'static, SessionEvent> {
-        struct Events {
-            core: Weak<Core>,
-            bell: Arc<Bell>,
-            _subscription: Option<Subscription>,
-            broken: VecDeque<SessionEvent>,
-            told_end: bool,
-        }
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
-        let subscription = match watch(&path, Interest::Touch, &self.bell) {
-            Watching::On(subscription) => Some(subscription),
-            // Renewals look, too.
-            Watching::Gone | Watching::Blind => None,
-        };
-        let events = Events {
-            core: Arc::downgrade(self),
-            bell: Arc::clone(&self.bell),
-            _subscription: subscription,
-            broken: VecDeque::new(),
-            told_end: false,
-        };
-        Box::pin(futures_util::stream::unfold(events, |mut events| async move {
-            if let Some(broken) = events.broken.pop_front() {
-                return Some((broken, events));
+        // Without it renewals find out.
+        let subscription = watch(&path, Interest::Touch, &self.bell);
+        let start = (Arc::downgrade(self), Arc::clone(&self.bell), VecDeque::new(), subscription);
+        Box::pin(futures_util::stream::unfold(start, |(open, bell, mut broken, subscription)| async move {
+            if let Some(event) = broken.pop_front() {
+                return Some((event, (open, bell, broken, subscription)));
             }
-            events.bell.rung().await;
-            let core = events.core.upgrade().filter(|_| !events.told_end)?;
+            bell.rung().await;
+            let core = open.upgrade()?;
             // What cannot be told now, the renewal asks again.
             if core.over().is_none() && !core.is_linked().unwrap_or(true) {
                 core.removed();
             }
             if let Some(loss) = core.over() {
-                events.told_end = true;
-                return (loss != Loss::Closed).then_some((SessionEvent::Over, events));
+                // Told once.
+                return (loss != Loss::Closed)
+                    .then_some((SessionEvent::Over, (Weak::new(), bell, broken, subscription)));
             }
-            events.broken = core.broken();
-            Some((events.broken.pop_front().unwrap_or(SessionEvent::Doubtful), events))
+            broken = core.broken();
+            let event = broken.pop_front().unwrap_or(SessionEvent::Doubtful);
+            Some((event, (open, bell, broken, subscription)))
         }))
     }
 }
@@ -288,23 +301,9 @@ impl Drop for Core {
     }
 }
 
-/// How often a session file is made anew when a sweep takes it, still unlocked, for an abandoned one.
-const SWEPT_AT_MOST: u32 = 1000;
-
 /// Makes the session file under a temporary name, and gives it its own only once it is locked: nobody ever sees it
 /// unlocked while its owner lives.
 fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match try_session_file(directory, name, text, inherit) {
-            Err(Errno::WOULDBLOCK | Errno::NOENT) if tries < SWEPT_AT_MOST => std::thread::yield_now(),
-            made => return made,
-        }
-    }
-}
-
-fn try_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
     let sessions = &directory.root.sessions;
     let modes = directory.root.modes;
     let temporary = temporary_name();
@@ -342,7 +341,7 @@ impl Session for FileSession {
     }
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        Box::pin(renewal::renew(&self.0, places.all()))
+        Box::pin(self.0.renew(places.all()))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

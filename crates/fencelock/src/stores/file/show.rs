@@ -1,7 +1,6 @@
 //! Reading queues without their lock, for people and for error messages.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,14 +10,12 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::fault::fault;
 use super::files::READ_DIRECTORY;
-use super::layout::COUNTERS;
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::process;
-use super::sweep::{REMOVED, STEP};
 use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
@@ -28,21 +25,12 @@ use crate::token::FencingToken;
 pub(super) struct Roll {
     alive: HashMap<u64, bool>,
     owners: HashMap<u64, Option<Owner>>,
-    removed: usize,
 }
 
 impl Roll {
-    /// Whether the session of `ticket` is alive; removes the ticket if it is not.
-    fn is_alive(&mut self, directory: &Directory, ticket: &Ticket, path: &str) -> bool {
-        let session = ticket.key.session;
+    fn is_alive(&mut self, directory: &Directory, session: u64) -> bool {
         let is_alive = || directory.lives.is_own(session) || directory.is_alive(session).unwrap_or(true);
-        let alive = *self.alive.entry(session).or_insert_with(is_alive);
-        if !alive && self.removed < REMOVED {
-            self.removed += 1;
-            // A ticket that cannot be removed is dead all the same.
-            let _ = directory.remove(path);
-        }
-        alive
+        *self.alive.entry(session).or_insert_with(is_alive)
     }
 
     /// Who a session belongs to, if its file tells.
@@ -54,49 +42,26 @@ impl Roll {
 /// The names in a directory, as far as they were listed.
 pub(super) struct NameList {
     directory: Arc<Directory>,
-    /// Those that are still to be listed, the last one first; `None` before they are known.
-    buckets: Option<Vec<u16>>,
+    buckets: std::vec::IntoIter<u16>,
     roll: Roll,
-    is_read: bool,
-    failure: Option<Error>,
 }
 
 impl NameList {
-    pub(super) fn of(directory: Arc<Directory>) -> Self {
-        Self { directory, buckets: None, roll: Roll::default(), is_read: false, failure: None }
+    pub(super) fn of(directory: Arc<Directory>) -> Result<Self> {
+        let buckets = directory.buckets_on_disk().map_err(|errno| fault("names", &directory.path, errno))?;
+        Ok(Self { buckets: buckets.into_iter(), roll: Roll::default(), directory })
     }
 
-    /// The names in some more buckets; `None` after the last one. A bucket that cannot be read is told to the log, and costs the
-    /// names in it; if none can be read, that is the error.
-    pub(super) fn go_on(mut self, prefix: &str) -> Result<Option<(Vec<Name>, Option<Self>)>> {
-        let directory = &self.directory;
-        let failed = |errno| fault("names", &directory.path, errno);
-        let buckets = match &mut self.buckets {
-            Some(buckets) => buckets,
-            unknown => {
-                let mut all = directory.buckets_on_disk().map_err(failed)?;
-                all.reverse();
-                unknown.insert(all)
-            }
-        };
-        if buckets.is_empty() {
-            return self.failure.filter(|_| !self.is_read).map_or(Ok(None), Err);
-        }
-        let mut names = Vec::new();
-        for bucket in buckets.split_off(buckets.len().saturating_sub(STEP)) {
-            match directory.list_names(bucket, &mut self.roll, prefix) {
-                Ok(found) => {
-                    self.is_read = true;
-                    names.extend(found);
-                }
-                Err(errno) => {
-                    let path = format!("{}/{}", directory.path, Directory::bucket_path(bucket));
-                    tracing::warn!(path, %errno, "the names in this bucket are not listed");
-                    self.failure = Some(fault("names", path, errno));
-                }
-            }
-        }
-        Ok(Some((names, Some(self))))
+    /// The names in the next bucket; `None` after the last one. A bucket that cannot be read is told to the log, and costs the names
+    /// in it.
+    pub(super) fn go_on(mut self, prefix: &str) -> Option<(Vec<Name>, Self)> {
+        let bucket = self.buckets.next()?;
+        let names = self.directory.list_names(bucket, &mut self.roll, prefix).unwrap_or_else(|errno| {
+            let path = format!("{}/{}", self.directory.path, Directory::bucket_path(bucket));
+            tracing::warn!(path, %errno, "the names in this bucket are not listed");
+            BTreeSet::new()
+        });
+        Some((names.into_iter().collect(), self))
     }
 }
 
@@ -112,77 +77,33 @@ impl Directory {
         Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers })
     }
 
-    /// The queue of `name` in short. Nobody is asked for but the head: those who wait are counted by their tickets, also
-    /// the dead among them whom nobody has met yet.
+    /// The queue of `name` in short.
     pub(super) fn read_outline(&self, name: &Name, mine: &[RequestId]) -> Result<Outline> {
         let slot = EncodedName::of(name);
-        if let Some(outline) = self.outline_from_memory(&slot, mine)? {
-            return Ok(outline);
-        }
-        let (mut line, _) = self.list_line(&slot)?;
-        let mut roll = Roll::default();
-        while let Some(head) = line.head() {
-            if roll.is_alive(self, &head, &self.ticket_path(&slot, &head)) {
-                break;
-            }
-            line.depart(&head, &mut Rung::new());
-        }
-        Ok(self.outline(&slot, &line, mine, &mut roll))
-    }
-
-    /// The same without listing the bucket, while only places of this process are in the queue.
-    fn outline_from_memory(&self, slot: &EncodedName, mine: &[RequestId]) -> Result<Option<Outline>> {
-        let bucket = self.bucket(slot.bucket);
-        let mut state = bucket.lock();
-        let last = self.last_number(slot.bucket);
-        let last = last.map_err(|errno| fault("contention", format_args!("{}/{COUNTERS}", self.path), errno))?;
-        if !state.is_complete(last) {
-            return Ok(None);
-        }
-        let line = state.line(&slot.encoded).filter(|line| line.iter().all(|known| known.local));
-        Ok(line.map(|line| self.outline(slot, line, mine, &mut Roll::default())))
-    }
-
-    fn outline(&self, slot: &EncodedName, line: &KnownQueue, mine: &[RequestId], roll: &mut Roll) -> Outline {
+        let (line, mut roll, _) = self.read_line(&slot)?;
         let holders = line.granted();
-        let head = line.head().filter(|_| holders > 0);
-        Outline {
-            holder: head.and_then(|head| self.contender(slot, head, true, roll)),
+        let head = line.tickets().next().filter(|_| holders > 0);
+        let mut positions = HashMap::new();
+        for (at, Ticket { key, .. }) in line.tickets().enumerate() {
+            let whose = self.lives.client(key.session);
+            let client = whose.or_else(|| roll.owner(self, key.session).map(|owner| owner.client));
+            positions.insert((client, key.number), at + 1);
+        }
+        Ok(Outline {
+            holder: head.and_then(|head| self.contender(&slot, head, true, &mut roll)),
             holders,
             queued: line.tickets().count(),
-            positions: self.positions(line, mine, roll),
-        }
-    }
-
-    /// Where these requests stand. Sessions of other processes are asked whose they are only for clients of theirs.
-    fn positions(&self, line: &KnownQueue, mine: &[RequestId], roll: &mut Roll) -> Vec<Option<usize>> {
-        let mut sessions: HashMap<u64, Vec<u64>> = HashMap::new();
-        for id in mine {
-            sessions.entry(id.client).or_insert_with(|| self.lives.of_client(id.client));
-        }
-        if sessions.values().any(Vec::is_empty) {
-            let others: HashSet<u64> = line.tickets().map(|ticket| ticket.key.session).collect();
-            for session in others {
-                let client = roll.owner(self, session).map(|owner| owner.client);
-                if let Some(known) = client.and_then(|client| sessions.get_mut(&client)) {
-                    known.push(session);
-                }
-            }
-        }
-        let place = |id: &RequestId| sessions[&id.client].iter().find_map(|session| line.find(*session, id.number));
-        mine.iter().map(|id| place(id).map(|ticket| line.position(ticket.key))).collect()
+            positions: mine.iter().map(|id| positions.get(&(Some(id.client), id.number)).copied()).collect(),
+        })
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.
     pub(super) fn read_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Roll, Vec<String>)> {
         let (mut line, strangers) = self.list_line(slot)?;
         let mut roll = Roll::default();
-        let tickets: Vec<Ticket> = line.iter().map(|known| known.ticket).collect();
-        for ticket in tickets {
-            if !roll.is_alive(self, &ticket, &self.ticket_path(slot, &ticket)) {
-                line.depart(&ticket, &mut Rung::new());
-            }
-        }
+        let sessions: HashSet<u64> = line.iter().map(|known| known.ticket.key.session).collect();
+        let dead = sessions.into_iter().filter(|session| !roll.is_alive(self, *session)).collect();
+        line.depart_sessions(&dead, &mut Rung::new());
         Ok((line, roll, strangers))
     }
 
@@ -215,7 +136,7 @@ impl Directory {
     /// What others see of a place; `None` when it has gone. What cannot be read of it is left out.
     fn contender(&self, slot: &EncodedName, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
         #[cfg(test)]
-        self.contents_read.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        super::tests::count(&self.counts.contents_read);
         let path = self.ticket_path(slot, &ticket);
         let owner = roll.owner(self, ticket.key.session).cloned();
         let note = match rustix::fs::readlinkat(&self.root.fd, path.as_str(), Vec::new()) {
@@ -247,7 +168,7 @@ impl Directory {
             let path = format!("{}/{}", Self::bucket_path(bucket), ticket.file_name(&encoded));
             let name =
                 self.name_of(&encoded, &path).filter(|name| name.as_str().starts_with(prefix) && !names.contains(name));
-            names.extend(name.filter(|_| roll.is_alive(self, &ticket, &path)));
+            names.extend(name.filter(|_| roll.is_alive(self, ticket.key.session)));
         }
         Ok(names)
     }
@@ -262,23 +183,10 @@ impl Directory {
     }
 
     /// Calls `each` with what is in a bucket; nothing is in one that was never used.
-    pub(super) fn list_bucket(&self, bucket: u16, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
-        self.list_bucket_until(bucket, |file| {
-            each(file);
-            ControlFlow::Continue(())
-        })
-    }
-
-    /// The same until `each` breaks off.
-    pub(super) fn list_bucket_until(
-        &self,
-        bucket: u16,
-        each: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> rustix::io::Result<()> {
+    pub(super) fn list_bucket(&self, bucket: u16, each: impl FnMut(&str)) -> rustix::io::Result<()> {
         let path = Self::bucket_path(bucket);
-        let open = || rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty());
-        match self.opening(open) {
-            Ok(fd) => platform::list_until(&fd, each),
+        match rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()) {
+            Ok(fd) => platform::list(&fd, each),
             Err(Errno::NOENT) if self.is_in_place()? => Ok(()),
             Err(errno) => Err(errno),
         }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use crate::kit::bucket::{bucket_of, digest};
 use crate::name::Name;
 use crate::queue::Claim;
+use crate::store::clean::cut;
 
 /// The most bytes of an encoded name that stand in a file name: 255 less the other fields at their longest.
-const INLINE_MAX: usize = 190;
+const INLINE_MAX: usize = 180;
 /// The longest target: XFS takes 1024 bytes.
 const TARGET_MAX: usize = 1000;
 /// What precedes the digest of a long name; no encoded name holds it.
@@ -89,37 +90,28 @@ pub(super) struct Ticket {
 impl Ticket {
     /// The file name of this ticket in the queue of `encoded`.
     pub(super) fn file_name(&self, encoded: &str) -> String {
-        let mut file = String::with_capacity(encoded.len() + 48);
-        let _ = write!(file, "{encoded}.");
-        push_base32(&mut file, self.key.seq, 11);
-        match self.claim {
-            Claim::MUTEX => file.push_str(".m."),
-            Claim::READER => file.push_str(".r."),
-            Claim::WRITER => file.push_str(".w."),
-            claim => {
-                let _ = write!(file, ".p{}-{}.", claim.weight(), claim.capacity());
-            }
-        }
-        push_base32(&mut file, self.key.session, 13);
-        file.push('.');
-        push_base32(&mut file, self.key.number, 1);
+        let mut file = String::with_capacity(encoded.len() + 56);
+        let Key { seq, session, number } = self.key;
+        let _ = write!(file, "{encoded}.{seq:014x}.");
+        let _ = match self.claim {
+            Claim::MUTEX => file.write_char('m'),
+            Claim::READER => file.write_char('r'),
+            Claim::WRITER => file.write_char('w'),
+            claim => write!(file, "p{}-{}", claim.weight(), claim.capacity()),
+        };
+        let _ = write!(file, ".{session:016x}.{number:x}");
         file
     }
 
     /// Takes a file name apart into the encoded name and the ticket; `None` for what is not one of ours.
     pub(super) fn parse(file: &str) -> Option<(&str, Self)> {
         let mut fields = file.rsplitn(5, '.');
-        let number = parse_base32(fields.next()?, 1)?;
-        let session = parse_base32(fields.next()?, 13)?;
+        let number = parse_hex(fields.next()?, 1)?;
+        let session = parse_hex(fields.next()?, 16)?;
         let claim = parse_claim(fields.next()?)?;
-        let seq = parse_base32(fields.next()?, 11)?;
+        let seq = parse_hex(fields.next()?, 14)?;
         let encoded = fields.next()?;
         Some((encoded, Self { key: Key { seq, session, number }, claim }))
-    }
-
-    /// The request it was made for: session and number.
-    pub(super) fn request(&self) -> (u64, u64) {
-        (self.key.session, self.key.number)
     }
 
     /// Whether the holder may replace it by a lighter one, which then takes over the same place.
@@ -145,38 +137,11 @@ fn parse_decimal(field: &str) -> Option<u32> {
     canonical.then(|| field.parse().ok()).flatten()
 }
 
-const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-
-fn push_base32(out: &mut String, value: u64, width: usize) {
-    let digits = (64 - value.leading_zeros()).div_ceil(5) as usize;
-    for place in (0..digits.max(width)).rev() {
-        // The 13th digit holds the topmost 4 bits.
-        let digit = value.checked_shr(5 * place as u32).unwrap_or(0) & 31;
-        out.push(char::from(DIGITS[digit as usize]));
-    }
-}
-
-/// `value` in base 32, at least `width` digits: names of sessions.
-pub(super) fn base32(value: u64, width: usize) -> String {
-    let mut out = String::with_capacity(13);
-    push_base32(&mut out, value, width);
-    out
-}
-
-/// Reads what [`base32`] writes with the same width, and nothing else.
-pub(super) fn parse_base32(field: &str, width: usize) -> Option<u64> {
-    let canonical = field.len() == width || (field.len() > width && !field.starts_with('0'));
-    if !canonical || field.len() > 13 {
-        return None;
-    }
-    field.bytes().try_fold(0u64, |value, byte| {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'v' => byte - b'a' + 10,
-            _ => return None,
-        };
-        Some(value.checked_mul(32)? | u64::from(digit))
-    })
+/// Reads a number in at least `width` hexadecimal digits, as this store writes it, and nothing else.
+pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
+    let is_canonical = field.len() == width || (field.len() > width && !field.starts_with('0'));
+    let is_hex = field.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_canonical && is_hex { u64::from_str_radix(field, 16).ok() } else { None }
 }
 
 /// What a ticket says for people: the target of the link, `key value` lines after the format's number.
@@ -197,7 +162,9 @@ impl Note {
         }
         if let Some(purpose) = &self.purpose {
             target.push_str("\npurpose ");
-            push_escaped(&mut target, purpose);
+            let kept = cut(purpose, TARGET_MAX - target.len() - '…'.len_utf8());
+            target.push_str(kept);
+            target.extend((kept.len() < purpose.len()).then_some('…'));
         }
         target
     }
@@ -208,30 +175,11 @@ impl Note {
         for line in target.split('\n').skip(1) {
             match line.split_once(' ') {
                 Some(("name", value)) => note.name = Some(value.to_owned()),
-                Some(("purpose", value)) => {
-                    let decoded = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
-                    note.purpose = Some(decoded.into_owned());
-                }
+                Some(("purpose", value)) => note.purpose = Some(value.to_owned()),
                 _ => {}
             }
         }
         note
-    }
-}
-
-fn push_escaped(target: &mut String, text: &str) {
-    for character in text.chars() {
-        if target.len() + 3 * character.len_utf8() + '…'.len_utf8() > TARGET_MAX {
-            target.push('…');
-            return;
-        }
-        if character.is_control() || character == '%' {
-            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                let _ = write!(target, "%{byte:02X}");
-            }
-        } else {
-            target.push(character);
-        }
     }
 }
 

@@ -17,16 +17,6 @@ use crate::kit::bell::Bell;
 /// Bells that are to ring once no lock of ours is held: a waker may run anything.
 pub(super) type Rung = Vec<Waker>;
 
-/// What [`watch`] found.
-pub(super) enum Watching {
-    /// The bell will ring.
-    On(Subscription),
-    /// There is nothing at this path.
-    Gone,
-    /// No event will come: poll.
-    Blind,
-}
-
 /// A bell at a path, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Subscription {
@@ -36,14 +26,6 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Rings `bell` too; `None` once this watch is over.
-    pub(super) fn also(&self, bell: &Arc<Bell>) -> Option<Self> {
-        let mut table = self.watches.lock();
-        let bells = table.bells.get_mut(&self.watch)?;
-        bells.push(Arc::clone(bell));
-        Some(Self { watches: Arc::clone(&self.watches), watch: self.watch, bell: Arc::clone(bell) })
-    }
-
     /// Whether nobody reads the events any more: the runtime that did is gone.
     pub(super) fn is_blind(&self) -> bool {
         self.watches.lock().notifier.is_none()
@@ -56,21 +38,11 @@ impl Drop for Subscription {
     }
 }
 
-/// Rings `bell` when something of `interest` happens to `path`.
-pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Watching {
-    let Some(watches) = Watches::of_this_runtime() else {
-        return Watching::Blind;
-    };
-    match watches.subscribe(path, interest, bell) {
-        Ok(watch) => Watching::On(Subscription { watches, watch, bell: Arc::clone(bell) }),
-        Err(Errno::NOENT | Errno::NOTDIR) => Watching::Gone,
-        Err(_) => Watching::Blind,
-    }
-}
-
-/// The runtime around this call, if there is one.
-pub(super) fn this_runtime() -> Option<Id> {
-    Handle::try_current().ok().map(|handle| handle.id())
+/// Rings `bell` when something of `interest` happens to `path`; `None` if no event will come, or there is nothing.
+pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Option<Subscription> {
+    let watches = Watches::of_this_runtime()?;
+    let watch = watches.subscribe(path, interest, bell).ok()?;
+    Some(Subscription { watches, watch, bell: Arc::clone(bell) })
 }
 
 /// The descriptor of one runtime, and whom it wakes.
@@ -195,13 +167,13 @@ mod tests {
         std::os::unix::fs::symlink("1", &path).unwrap();
         let path_text = path.to_str().unwrap();
         let bells = [Bell::new(), Bell::new(), Bell::new()];
-        let mut watches: Vec<_> = bells.iter().map(|bell| watch(path_text, Interest::Departure, bell)).collect();
+        let mut watches: Vec<_> = bells.iter().filter_map(|bell| watch(path_text, Interest::Departure, bell)).collect();
         watches.pop();
         std::fs::remove_file(&path).unwrap();
         bells[0].rung().await;
         bells[1].rung().await;
         assert!(!bells[2].take());
-        assert!(matches!(watch(path_text, Interest::Departure, &bells[0]), Watching::Gone));
+        assert!(watch(path_text, Interest::Departure, &bells[0]).is_none());
     }
 
     #[tokio::test]
@@ -210,15 +182,11 @@ mod tests {
         let path = directory.path().join("session");
         let file = std::fs::File::create(&path).unwrap();
         let (touched, ended) = (Bell::new(), Bell::new());
-        let Watching::On(_first) = watch(path.to_str().unwrap(), Interest::Touch, &touched) else {
-            panic!("no inotify instance");
-        };
+        let _first = watch(path.to_str().unwrap(), Interest::Touch, &touched).expect("no inotify instance");
         let reader = std::fs::File::open(&path).unwrap();
         drop(reader);
         assert!(!touched.take());
-        let Watching::On(_second) = watch(path.to_str().unwrap(), Interest::SessionEnd, &ended) else {
-            panic!("no inotify watch");
-        };
+        let _second = watch(path.to_str().unwrap(), Interest::SessionEnd, &ended).expect("no inotify watch");
         drop(file);
         ended.rung().await;
     }
@@ -226,10 +194,7 @@ mod tests {
     /// A thread on which a runtime waits for `path`, and goes away without having been told.
     fn watched_by_a_runtime_that_ends(path: &str, bell: &Arc<Bell>) -> Subscription {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let Watching::On(subscription) = runtime.block_on(async { watch(path, Interest::Touch, bell) }) else {
-            panic!("no inotify instance");
-        };
-        subscription
+        runtime.block_on(async { watch(path, Interest::Touch, bell) }).expect("no inotify instance")
     }
 
     #[tokio::test]
@@ -239,8 +204,8 @@ mod tests {
         let (elsewhere, rung) = (path.clone(), Arc::clone(&bell));
         let blind = std::thread::spawn(move || watched_by_a_runtime_that_ends(&elsewhere, &rung)).join().unwrap();
         bell.rung().await;
-        assert!(blind.is_blind() && blind.also(&bell).is_none());
-        let Watching::On(seeing) = watch(&path, Interest::Touch, &bell) else { panic!("no inotify watch") };
+        assert!(blind.is_blind());
+        let seeing = watch(&path, Interest::Touch, &bell).expect("no inotify watch");
         assert!(!seeing.is_blind());
         drop(directory);
         bell.rung().await;
@@ -248,6 +213,6 @@ mod tests {
 
     #[test]
     fn outside_of_a_runtime_waiters_poll() {
-        assert!(matches!(watch("/", Interest::Touch, &Bell::new()), Watching::Blind));
+        assert!(watch("/", Interest::Touch, &Bell::new()).is_none());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
@@ -24,31 +23,11 @@ const ALLOWED: &[(&str, u64)] = &[
 /// What others call themselves (statfs(2), linux/magic.h), for those who are refused.
 const REFUSED: &[(&str, u64)] = &[
     ("nfs", 0x6969),
-    ("lustre", 0x0bd0_0bd0),
-    ("gpfs (IBM Storage Scale)", 0x4750_4653),
-    ("beegfs", 0x1983_0326),
-    ("ceph", 0x00c3_6400),
     ("cifs", 0xff53_4d42),
     ("smb2", 0xfe53_4d42),
-    ("smb", 0x517b),
-    ("afs", 0x5346_414f),
-    ("afs", 0x6b41_4653),
-    ("gfs2", 0x0116_1970),
-    ("ocfs2", 0x7461_636f),
+    ("ceph", 0x00c3_6400),
     ("fuse (sshfs, virtiofs and others)", 0x6573_5546),
     ("9p", 0x0102_1997),
-    ("vboxsf", 0x786f_4256),
-    ("vmhgfs", 0xbacb_acbc),
-    ("fat", 0x4d44),
-    ("exfat", 0x2011_bab0),
-    ("ntfs", 0x7366_746e),
-    ("ntfs", 0x5346_544e),
-    ("bcachefs", 0xca45_1a4e),
-    ("ramfs", 0x8584_58f6),
-    ("ecryptfs", 0xf15f),
-    ("squashfs", 0x7371_7368),
-    ("proc", 0x9fa0),
-    ("sysfs", 0x6265_6572),
 ];
 
 /// Whether a file system on which calls may wait for a network is refused.
@@ -71,21 +50,16 @@ pub(in super::super) fn boot_id() -> Option<String> {
     Some(id.trim().to_owned())
 }
 
-/// Calls `each` with the name of every entry of the directory, from its start, until it breaks off; names that are not
-/// UTF-8 are left out.
-pub(in super::super) fn list_until(
-    directory: &OwnedFd,
-    mut each: impl FnMut(&str) -> ControlFlow<()>,
-) -> rustix::io::Result<()> {
+/// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
+pub(in super::super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
     rustix::fs::seek(directory, SeekFrom::Start(0))?;
     let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(directory, &mut buffer);
     while let Some(entry) = entries.next() {
         if let Ok(name) = entry?.file_name().to_str()
             && !matches!(name, "." | "..")
-            && each(name).is_break()
         {
-            break;
+            each(name);
         }
     }
     Ok(())
@@ -116,8 +90,8 @@ impl Notifier {
     pub(in super::super) fn add(&self, path: &str, interest: Interest) -> rustix::io::Result<i32> {
         use inotify::WatchFlags as Flags;
         let flags = match interest {
-            Interest::Departure => Flags::ATTRIB | Flags::DELETE_SELF,
-            Interest::GrantOrDeparture => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MODIFY,
+            Interest::Departure => Flags::DELETE_SELF,
+            Interest::GrantOrDeparture => Flags::DELETE_SELF | Flags::MODIFY,
             Interest::SessionEnd => Flags::CLOSE_WRITE | Flags::DELETE_SELF,
             Interest::Touch => Flags::ATTRIB | Flags::DELETE_SELF | Flags::MOVE_SELF,
         };

@@ -7,25 +7,14 @@ mod linux;
 mod other;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, rename_new};
+pub(super) use linux::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list, rename_new};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list_until, rename_new};
-
-use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
-
-/// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
-pub(super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
-    list_until(directory, |name| {
-        each(name);
-        ControlFlow::Continue(())
-    })
-}
+pub(super) use other::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list, rename_new};
 
 /// What to hear of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// A ticket: its deletion, also where a note keeps a link to it.
+    /// A ticket: its deletion.
     Departure,
     /// A ticket: its deletion, or the mark that its owner sets when it is granted.
     GrantOrDeparture,

@@ -1,6 +1,5 @@
 //! Other systems: nothing to be told by, so waiters poll.
 
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::Dir;
@@ -21,20 +20,15 @@ pub(in super::super) fn boot_id() -> Option<String> {
     None
 }
 
-/// Calls `each` with the name of every entry of the directory, from its start, until it breaks off; names that are not
-/// UTF-8 are left out.
-pub(in super::super) fn list_until(
-    directory: &OwnedFd,
-    mut each: impl FnMut(&str) -> ControlFlow<()>,
-) -> rustix::io::Result<()> {
+/// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
+pub(in super::super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
     let mut entries = Dir::read_from(directory)?;
     entries.rewind();
     for entry in entries {
         if let Ok(name) = entry?.file_name().to_str()
             && !matches!(name, "." | "..")
-            && each(name).is_break()
         {
-            break;
+            each(name);
         }
     }
     Ok(())

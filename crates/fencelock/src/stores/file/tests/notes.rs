@@ -3,13 +3,24 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use super::super::ticket::EncodedName;
 use super::*;
 use crate::FencingToken;
 use crate::store::{Break, GrantId, Note, NoteOrder};
 
-pub(super) fn order(place: &dyn Place, token: u64, value: Option<&[u8]>, ttl: Option<Duration>) -> NoteOrder {
-    let grant = GrantId { place: place.id(), token: FencingToken::new(token) };
-    NoteOrder::new(grant, Owner::new(1, "host", 7), value, ttl).unwrap()
+pub(super) fn order(place: &dyn Place, value: Option<&str>, ttl: Option<Duration>) -> NoteOrder {
+    let grant = GrantId { place: place.id(), token: FencingToken::new(token(place)) };
+    NoteOrder::new(grant, Owner::new(1, "host", 7), value.map(str::as_bytes), ttl).unwrap()
+}
+
+async fn write(store: &FileStore, order: &NoteOrder, now: SystemTime) {
+    assert!(store.directory().write_note(order, now, store.patience()).await.unwrap());
+}
+
+/// What the note on a lock says.
+fn text(store: &FileStore, name: &Name, now: SystemTime) -> Option<String> {
+    let read = store.directory().read_note(name, now).unwrap();
+    read.note.as_ref().and_then(Note::text).map(str::to_owned)
 }
 
 /// The files of notes.
@@ -18,98 +29,70 @@ fn files(directory: &TempDir) -> usize {
     folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
 }
 
-fn value(read: &crate::store::NoteRead) -> Option<&str> {
-    read.note.as_ref().and_then(Note::text)
-}
-
 #[tokio::test]
 async fn what_a_broken_holder_is_about_to_write_never_counts_once_it_is_broken() {
     let directory = directory();
-    let (store, others) = (store(&directory), store(&directory));
-    let (mut one, mut two) = (Client::on(&store), Client::on(&others));
+    let (near, far) = (Arc::new(store(&directory)), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
     let job = Name::new("job").unwrap();
     for round in 0..30 {
         let mut held = one.enter("job", Claim::MUTEX).await;
-        let token = granted(&mut held).await;
-        let late = order(&*held, token, Some(b"late"), None);
-        let open = store.directory();
-        let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                while open.write_note(&late, SystemTime::now()).unwrap() {
-                    written.fetch_add(1, Ordering::SeqCst);
-                }
-                assert!(is_over.load(Ordering::SeqCst), "it was refused while it was held");
-            });
-            while written.load(Ordering::SeqCst) < round % 5 {
-                std::thread::yield_now();
+        granted(&mut held).await;
+        let late = order(&*held, Some("late"), None);
+        let counts = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
+        let (writing, told, writes) = (Arc::clone(&near), Arc::clone(&counts), late.clone());
+        let writer = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            while runtime.block_on(writing.write_note(&writes)).unwrap() {
+                told.1.fetch_add(1, Ordering::SeqCst);
             }
-            let queue = open.read_queue(&job, Page::ALL).unwrap();
-            let order = Break::of(&job, &queue.contenders[0], Owner::new(2, "host", 8), "stuck", SystemTime::now());
-            is_over.store(true, Ordering::SeqCst);
-            assert!(open.break_grant(&order.unwrap()).unwrap());
-            // From now on it must not change any more, whatever the writer was about to do.
-            let after = open.read_note(&job, SystemTime::now()).unwrap();
-            writer.join().unwrap();
-            let later = open.read_note(&job, SystemTime::now()).unwrap();
-            assert_eq!(after.note, later.note);
+            assert!(told.0.load(Ordering::SeqCst), "it was refused while it was held");
         });
+        while counts.1.load(Ordering::SeqCst) < round % 5 {
+            std::thread::yield_now();
+        }
+        let queue = far.queue(&job, Page::ALL).await.unwrap();
+        let order = Break::of(&job, &queue.contenders[0], Owner::new(2, "host", 8), "stuck", SystemTime::now());
+        counts.0.store(true, Ordering::SeqCst);
+        assert!(far.break_grant(&order.unwrap()).await.unwrap());
+        // From now on it must not change any more, whatever the writer was about to do.
+        let after = far.note(&job).await.unwrap();
+        writer.join().unwrap();
+        assert_eq!(after.note, far.note(&job).await.unwrap().note);
         let mut next = two.enter("job", Claim::MUTEX).await;
-        let token = granted(&mut next).await;
-        assert!(open.write_note(&order(&*next, token, Some(b"next"), None), SystemTime::now()).unwrap());
-        assert!(!open.write_note(&late, SystemTime::now()).unwrap());
-        assert_eq!(value(&open.read_note(&job, SystemTime::now()).unwrap()), Some("next"));
+        granted(&mut next).await;
+        write(&far, &self::order(&*next, Some("next"), None), SystemTime::now()).await;
+        assert!(!near.write_note(&late).await.unwrap());
+        assert_eq!(text(&near, &job, SystemTime::now()).as_deref(), Some("next"));
         next.leave().await.unwrap();
         let _ = held.leave().await;
     }
 }
 
 #[tokio::test]
-async fn old_versions_and_what_is_over_or_deleted_leave_no_file() {
+async fn what_was_replaced_or_deleted_or_is_over_leaves_no_file() {
     let directory = directory();
     let store = store(&directory);
     let mut one = Client::on(&store);
-    let open = store.directory();
-    let (job, now) = (Name::new("job").unwrap(), SystemTime::now());
-    let mut held = one.enter("job", Claim::MUTEX).await;
-    let token = granted(&mut held).await;
-    assert_eq!((value(&open.read_note(&job, now).unwrap()), files(&directory)), (None, 0));
-    for text in ["first", "second", "third"] {
-        assert!(open.write_note(&order(&*held, token, Some(text.as_bytes()), None), now).unwrap());
-        assert_eq!((value(&open.read_note(&job, now).unwrap()), files(&directory)), (Some(text), 2));
+    let (job, now, hour) = (Name::new("job").unwrap(), SystemTime::now(), Some(Duration::from_secs(3600)));
+    let bucket = EncodedName::of(&job).bucket;
+    let mut names = (0..).map(|number| format!("other/{number}"));
+    let beside = names.find(|name| EncodedName::of(&Name::new(name).unwrap()).bucket == bucket).unwrap();
+    let (held, other) = (one.enter("job", Claim::MUTEX).await, one.enter(&beside, Claim::MUTEX).await);
+    assert_eq!((text(&store, &job, now), files(&directory)), (None, 0));
+    for value in ["first", "second", "third"] {
+        write(&store, &order(&*held, Some(value), None), now).await;
+        assert_eq!((text(&store, &job, now).as_deref(), files(&directory)), (Some(value), 1));
     }
     // The clock goes back: the last one written counts all the same.
     let earlier = now - Duration::from_secs(3600);
-    let hour = Some(Duration::from_secs(3600));
-    assert!(open.write_note(&order(&*held, token, Some(b"fourth"), hour), earlier).unwrap());
-    assert_eq!(value(&open.read_note(&job, earlier).unwrap()), Some("fourth"));
-    assert_eq!(value(&open.read_note(&job, now).unwrap()), None, "its hour is over");
-    assert!(open.write_note(&order(&*held, token, None, None), now).unwrap());
-    assert_eq!((value(&open.read_note(&job, now).unwrap()), files(&directory)), (None, 0));
-    held.leave().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_version_whose_writer_died_before_it_cleared_away_is_followed_all_the_same() {
-    let directory = directory();
-    let store = store(&directory);
-    let mut one = Client::on(&store);
-    let open = store.directory();
-    let (job, now) = (Name::new("job").unwrap(), SystemTime::now());
-    let mut held = one.enter("job", Claim::MUTEX).await;
-    let token = granted(&mut held).await;
-    assert!(open.write_note(&order(&*held, token, Some(b"old"), None), now).unwrap());
-    let folder = std::fs::read_dir(directory.path().join("notes")).unwrap().next().unwrap().unwrap().path();
-    let aside = tempfile::tempdir_in(directory.path()).unwrap();
-    let old: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
-    old.iter().for_each(|file| std::fs::hard_link(folder.join(file), aside.path().join(file)).unwrap());
-    let short = Some(Duration::from_millis(1));
-    assert!(open.write_note(&order(&*held, token, Some(b"new"), short), now).unwrap());
-    old.iter().for_each(|file| std::fs::hard_link(aside.path().join(file), folder.join(file)).unwrap());
-    assert_eq!(value(&open.read_note(&job, now).unwrap()), Some("new"));
-    let later = now + Duration::from_secs(1);
-    assert_eq!(value(&open.read_note(&job, later).unwrap()), None, "the older one is not the note again");
-    assert!(open.write_note(&order(&*held, token, None, None), later).unwrap());
-    assert_eq!((value(&open.read_note(&job, later).unwrap()), files(&directory)), (None, 0));
-    held.leave().await.unwrap();
+    write(&store, &order(&*held, Some("fourth"), hour), earlier).await;
+    assert_eq!(text(&store, &job, earlier).as_deref(), Some("fourth"));
+    assert_eq!(text(&store, &job, now), None, "its hour is over");
+    write(&store, &order(&*other, Some("beside"), None), now).await;
+    assert_eq!(files(&directory), 1, "the next note in the bucket clears it away");
+    for place in [held, other] {
+        write(&store, &order(&*place, None, None), now).await;
+    }
+    assert_eq!(files(&directory), 0);
 }

@@ -1,6 +1,6 @@
 //! What renewals find gone, and what the removal of a directory's parts does to who is in it.
 
-use super::super::ticket::{EncodedName, base32};
+use super::super::ticket::EncodedName;
 use super::*;
 
 /// How many places a renewal found gone.
@@ -13,8 +13,7 @@ pub(super) fn remove_ticket(directory: &TempDir, client: &Client, place: &dyn Pl
     let slot = EncodedName::of(&place.id().name);
     let bucket = directory.path().join(Directory::bucket_path(slot.bucket));
     let mut files = std::fs::read_dir(bucket).unwrap().map(|file| file.unwrap());
-    let (session, number) = (base32(client.core.id, 13), base32(place.id().request.number, 1));
-    let last = format!(".{session}.{number}");
+    let last = format!(".{:016x}.{:x}", client.core.id, place.id().request.number);
     let ticket = files.find(|file| file.file_name().to_str().unwrap().ends_with(&last)).unwrap();
     std::fs::remove_file(ticket.path()).unwrap();
 }

@@ -131,9 +131,9 @@ impl Pair {
     }
 }
 
-/// Writes a note on a lock that is held, which links to its ticket.
+/// Writes a note on a lock that is held.
 async fn note(store: &FileStore, held: &dyn Place) {
-    let order = super::notes::order(held, token(held), Some(b"done"), None);
+    let order = super::notes::order(held, Some("done"), None);
     assert!(store.write_note(&order).await.unwrap());
 }
 
@@ -146,4 +146,27 @@ async fn who_waits_is_told_in_whatever_way_the_place_ahead_ends() {
             token(&*pair.waiter.await.unwrap());
         }
     }
+}
+
+#[tokio::test]
+async fn who_is_told_that_a_session_may_have_ended_and_finds_it_alive_looks_again_soon() {
+    let (directory, clock) = (directory(), Arc::new(super::crowds::Naps::default()));
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut holding, mut waiting) =
+        (Client::on(&near), Client::with_clock(&far, Arc::clone(&clock) as Arc<dyn Clock>));
+    let mut held = holding.enter("job", Claim::MUTEX).await;
+    let mut place = waiting.enter("job", Claim::MUTEX).await;
+    let mut next = place.next(Moment::NEVER);
+    assert!(futures_util::poll!(next.as_mut()).is_pending());
+    // The kernel tells this before it drops the lock of a session that ends.
+    let session = super::super::lives::session_name(holding.core.id);
+    drop(std::fs::File::options().write(true).open(directory.path().join("sessions").join(session)).unwrap());
+    while waiting.core.looks.load(Ordering::SeqCst) < 2 {
+        assert!(futures_util::poll!(next.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let nap = clock.0.lock().unwrap().unwrap().since(SystemClock.now());
+    assert!(nap < Duration::from_millis(100), "it looks again after {nap:?}");
+    held.leave().await.unwrap();
+    assert!(matches!(next.await.unwrap(), Standing::Granted(_)));
 }
