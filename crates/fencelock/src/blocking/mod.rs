@@ -1,7 +1,7 @@
 //! The same locks and recipes for code that blocks: threads instead of tasks, no runtime needed.
 //!
 //! Stands on the same I/O thread as the rest ([`Io::OwnThread`]), so sessions are kept alive however long a thread
-//! blocks. Not for use inside async tasks: these calls park the thread.
+//! blocks. Not for use inside async tasks: these calls park the thread. With the feature `jobs`, `jobs::blocking` has jobs for it.
 //!
 //! # Examples
 //! ```
@@ -27,8 +27,6 @@ use std::thread::Thread;
 
 pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
 pub use self::mutex::Mutex;
-#[cfg(feature = "jobs")]
-pub use self::recipes::Job;
 pub use self::recipes::{Election, Leader, MultiGuard, MultiLock, Once, Window};
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
 pub use self::rwlock::RwLock;

@@ -6,8 +6,6 @@ use std::time::Duration;
 use super::{Client, block_on, may_block, wait};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-#[cfg(feature = "jobs")]
-use crate::jobs::{self, Begun, JobRun, JobStatus, Slot};
 use crate::recipes::{self, Leading, Passage};
 use crate::token::FencingToken;
 
@@ -76,25 +74,6 @@ recipe! { "recipes::Election" Election(recipes::Election);
     asks campaign() -> Leader, Leader;
     asks leader() -> Option<Leading>, |leading| leading;
 }
-#[cfg(feature = "jobs")]
-recipe! {
-    /// ```
-    /// use fencelock::jobs::Slot;
-    ///
-    /// let client = fencelock::blocking::Client::connect("memory:")?;
-    /// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
-    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(7))?, Some(7));
-    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(8))?, None, "it was sent today");
-    /// # Ok::<(), fencelock::Error>(())
-    /// ```
-    "jobs::Job" Job(jobs::Job);
-    job(name: impl AsRef<str>, slot: Slot);
-    with retries(retries: u32);
-    with purpose(purpose: impl AsRef<str>);
-    with timeout(limit: Duration);
-    with max_hold(most: Duration);
-}
-
 /// What needs timers, of which the caller's thread may have none.
 fn beside<T: Send + 'static>(engine: &Engine, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     wait(engine.spawner.run(work))
@@ -176,35 +155,5 @@ impl Leader {
     /// As [`crate::recipes::Leader::resign`].
     pub fn resign(self) -> Result<()> {
         wait(self.0.resign())
-    }
-}
-
-#[cfg(feature = "jobs")]
-impl Job {
-    /// Runs `body` for the present slot, as [`crate::jobs::Job::run`]. Blocking code cannot be stopped when the lock is lost: the result is
-    /// an error then, and another run for the slot may have begun.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn run<T, E: From<Error>>(&self, body: impl FnOnce(&JobRun) -> Result<T, E>) -> Result<Option<T>, E> {
-        let Begun::Run(run) = wait(self.0.begin())? else { return Ok(None) };
-        let (engine, done) = (Arc::clone(run.guard().engine()), body(run.this()));
-        let is_done = done.is_ok();
-        let told = beside(&engine, async move { if is_done { run.succeed().await } else { run.fail("").await } });
-        // What went wrong first is what is told.
-        let value = done?;
-        told?;
-        Ok(Some(value))
-    }
-}
-
-#[cfg(feature = "jobs")]
-impl Client {
-    /// As [`crate::Client::job_status`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
-        wait(self.0.job_status(name))
     }
 }

@@ -30,6 +30,9 @@ pub(crate) trait Dial: Send + Sync + 'static {
 
     /// Whether requests can still be sent on it.
     fn is_alive(connection: &Self::Connection) -> bool;
+
+    /// Closes it, where its last drop does not do that.
+    fn hang_up(_connection: &Self::Connection) {}
 }
 
 /// The way to one server, for one user.
@@ -71,7 +74,7 @@ impl<D: Dial> Reconnect<D> {
     /// Closes the connection, if there is one.
     pub(crate) fn hang_up(&self) {
         let current = self.lock().current.take();
-        drop(current);
+        current.into_iter().for_each(|current| D::hang_up(&current));
     }
 
     /// The connection; makes one when there is none. Those who come while one is being made share the outcome.

@@ -15,7 +15,7 @@ use super::{Chores, Nobody, Reach, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
-use crate::kit::try_again::{Asks, Tried, Try, TryAgainSession, Trying, WAKE_BOUND, Wire};
+use crate::kit::try_again::{Asks, Prolonged, Tried, Try, TryAgainSession, Trying, WAKE_BOUND, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
@@ -184,11 +184,12 @@ impl<L: SessionLocks> Asks for Asking<L> {
     }
 
     /// The locks last as long as the connection, so one answer on it renews all locks, unless another process of the server answers.
-    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
+    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Prolonged> {
         let is_same = self.locks.process(connection).await? == self.process.load(Ordering::Acquire);
         let is_lost = |place: &PlaceId| Ok::<_, Error>(!is_same || self.key_of("renew", place)?.is_none());
         let lost = places.iter().map(is_lost).collect::<Result<Vec<bool>>>()?;
-        Ok(lost.iter().enumerate().filter(|(_, is_lost)| **is_lost).map(|(index, _)| index).collect())
+        let lost = lost.iter().enumerate().filter(|(_, is_lost)| **is_lost).map(|(index, _)| index);
+        Ok(Prolonged::but(lost.collect()))
     }
 
     async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {

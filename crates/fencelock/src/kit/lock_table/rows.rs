@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
-use crate::kit::try_again::{Asks, Tried, Try, TryAgainSession, Trying, Wire};
+use crate::kit::try_again::{Asks, Prolonged, Tried, Try, TryAgainSession, Trying, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, Store};
@@ -140,9 +140,10 @@ impl<R: Rows> Asks for Asking<R> {
         Ok((tried, sent))
     }
 
-    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Vec<usize>> {
+    async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Prolonged> {
         let kept = self.rows.renew(connection, rows(places), self.ttl_ms()).await?;
-        Ok(kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index).collect())
+        let lost = kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index);
+        Ok(Prolonged::but(lost.collect()))
     }
 
     async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {

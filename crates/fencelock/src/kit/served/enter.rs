@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::place::ServedPlace;
+use super::place::AskedPlace;
 use super::places::due;
 use super::{Core, Enter, Over, Served};
 use crate::error::{Error, ErrorKind, Outcome, Result};
@@ -54,7 +54,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
                 return Err(over("enter"));
             }
         }
-        return Ok(Entered::In(Box::new(ServedPlace::new(core, slot))));
+        return Ok(Entered::In(Box::new(AskedPlace::new(core, slot))));
     }
     let message = "withdrawals of other requests keep coming in between";
     Err(Error::new(ErrorKind::Unreachable, "enter", message).retryable())

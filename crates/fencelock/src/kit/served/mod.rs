@@ -21,6 +21,7 @@ pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Wit
 #[cfg(test)]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
+pub(crate) use self::place::{AskedPlace, KeepsPlaces};
 pub(crate) use self::places::{HeldIn, Over, Places, REPAIR};
 pub(crate) use self::repair::{PlacesByName, portions, repair};
 use super::reconnect::Dial;

@@ -1,8 +1,7 @@
 //! A session of a layout without a queue, and its places.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{join_all, try_join_all};
@@ -10,10 +9,12 @@ use futures_util::future::{join_all, try_join_all};
 use super::places::{Begun, Next, Try};
 use super::{Asks, Tried, TryAgainSession, Wire};
 use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::reconnect::Reconnect;
+use crate::kit::served::{AskedPlace, KeepsPlaces};
 use crate::kit::server::{self, ServerSession};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entered, Entry, Left, Loss, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
+use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
 use crate::time::Moment;
 
 /// How many locks one request renews or gives up; the requests for all of them are on their way at once.
@@ -73,7 +74,7 @@ impl<A: Asks> Core<A> {
             self.session.places.forget(entry.id);
             return Ok(Entered::Busy);
         }
-        self.session.places.answered(entry.id, Ok(tried), (sent, self.session.opening.ttl), now);
+        self.session.places.answered(entry.id, Ok(tried), (sent, self.session.validity()), now);
         Ok(self.place(due.place))
     }
 
@@ -82,7 +83,7 @@ impl<A: Asks> Core<A> {
     }
 
     fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
-        Entered::In(Box::new(TryAgainPlace { core: Arc::clone(self), place, is_troubled: false }))
+        Entered::In(Box::new(AskedPlace::new(self, place)))
     }
 
     /// Asks the server, and says when what it granted was sent.
@@ -93,49 +94,14 @@ impl<A: Asks> Core<A> {
         self.session.asks.take(&connection, due, is_new).await
     }
 
-    /// Gives up one place by its value; says whether it was there.
-    async fn leave(&self, place: &PlaceId) -> Result<bool> {
-        let places = &self.session.places;
-        if matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
-            return Ok(false);
-        }
-        let was_there = if places.leaves(place.request) {
-            let connection = self.link.connection().await?;
-            match places.next_after(place) {
-                Some(next) => self.pass(&connection, place, next).await? > 0,
-                None => self.session.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,
-            }
-        } else {
-            true
-        };
-        places.forget(place.request);
-        Ok(was_there)
-    }
-
-    /// Makes a writer's place a reader's.
-    async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
-        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
-        self.session.alive("lighten")?;
-        let places = &self.session.places;
-        let (had, said) = places.held_as(place.request).ok_or_else(gone)?;
-        if had == claim {
-            return Ok(());
-        }
-        if !self.session.asks.lighten(&*self.link.connection().await?, place, claim, &said).await? {
-            return Err(gone());
-        }
-        places.lightened(place.request, claim);
-        Ok(())
-    }
-
     /// Leaves, and tries for the next one of the line with the same request.
     async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
-        let (clock, ttl) = (&self.link.clock, self.session.opening.ttl);
+        let (clock, validity) = (&self.link.clock, self.session.validity());
         let sent = clock.now();
         let passed = self.session.asks.pass(connection, place, &next).await?;
         let follower = next.place.clone();
         // Without a grant it is due as soon as this place is forgotten.
-        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, ttl), clock.now()) {
+        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, validity), clock.now()) {
             self.session.give_back(connection, &[follower]).await;
         }
         Ok(passed.0)
@@ -144,7 +110,8 @@ impl<A: Asks> Core<A> {
     async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         self.session.alive("renew")?;
         let connection = self.link.connection().await?;
-        let (sent, ttl) = (self.link.clock.now(), self.session.opening.ttl);
+        let sent = self.link.clock.now();
+        let end = sent.after(self.session.validity());
         self.session.alive("renew")?;
         let (held, gone) = self.session.places.held_of(places.all());
         let mut renewal = Renewal::at(sent);
@@ -155,17 +122,17 @@ impl<A: Asks> Core<A> {
         }
         let asks = &self.session.asks;
         let calls = portions.into_iter().map(async |portion| {
-            let lost = asks.renew(&connection, portion).await?;
-            Ok::<_, Error>((portion, lost))
+            let prolonged = asks.renew(&connection, portion).await?;
+            Ok::<_, Error>((portion, prolonged))
         });
         let mut lost = Vec::new();
-        for (portion, indices) in try_join_all(calls).await? {
+        for (portion, prolonged) in try_join_all(calls).await? {
             for (index, place) in portion.iter().enumerate() {
-                if indices.binary_search(&index).is_ok() {
+                if prolonged.lost.binary_search(&index).is_ok() {
                     lost.push(place);
-                } else {
-                    self.session.places.is_valid_until(place.request, sent.after(ttl));
-                    renewal.valid.push((place.clone(), sent.after(ttl)));
+                } else if prolonged.unknown.binary_search(&index).is_err() {
+                    self.session.places.is_valid_until(place.request, end);
+                    renewal.valid.push((place.clone(), end));
                 }
             }
         }
@@ -232,70 +199,61 @@ impl<A: Asks> Session for SessionHandle<A> {
     }
 }
 
-struct TryAgainPlace<A: Asks> {
-    core: Arc<Core<A>>,
-    place: PlaceId,
-    /// The caller was told of an outage, and is to be told of its end.
-    is_troubled: bool,
-}
+impl<A: Asks> KeepsPlaces for Core<A> {
+    type Dial = A::Dial;
+    type Slot = PlaceId;
 
-impl<A: Asks> TryAgainPlace<A> {
-    /// Waits for news. The session tries; somebody has to be connected for that.
-    async fn settle(&mut self) -> Result<Standing> {
-        loop {
-            self.core.session.alive("next")?;
-            match self.standing() {
-                Standing::Waiting(_) => {}
-                settled => return Ok(settled),
-            }
-            if !self.core.link.is_connected() {
-                self.is_troubled = true;
-                self.core.link.connection().await?;
-                continue;
-            }
-            if std::mem::take(&mut self.is_troubled) {
-                return Ok(self.standing());
-            }
-            let (core, id) = (&self.core, self.place.request);
-            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
-            poll_fn(|cx| {
-                let news = core.session.places.poll_news(id, cx);
-                if core.link.is_connected() { news } else { Poll::Ready(Ok(())) }
-            })
-            .await?;
+    fn link(&self) -> &Arc<Reconnect<A::Dial>> {
+        &self.link
+    }
+
+    fn alive(&self, operation: &'static str) -> Result<()> {
+        self.session.alive(operation)
+    }
+
+    fn id(place: &PlaceId) -> &PlaceId {
+        place
+    }
+
+    fn standing(&self, place: &PlaceId) -> Standing {
+        self.session.places.standing(place.request)
+    }
+
+    fn poll_news(&self, place: &PlaceId, cx: &Context<'_>) -> Poll<Result<()>> {
+        self.session.places.poll_news(place.request, cx)
+    }
+
+    async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
+        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
+        self.session.alive("lighten")?;
+        let places = &self.session.places;
+        let (had, said) = places.held_as(place.request).ok_or_else(gone)?;
+        if had == claim {
+            return Ok(());
         }
-    }
-}
-
-impl<A: Asks> Place for TryAgainPlace<A> {
-    fn id(&self) -> PlaceId {
-        self.place.clone()
-    }
-
-    fn standing(&self) -> Standing {
-        self.core.session.places.standing(self.place.request)
+        if !self.session.asks.lighten(&*self.link.connection().await?, place, claim, &said).await? {
+            return Err(gone());
+        }
+        places.lightened(place.request, claim);
+        Ok(())
     }
 
-    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
-        let clock = Arc::clone(&self.core.link.clock);
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                settled = self.settle() => return settled,
-                () = clock.sleep_until(until) => {}
+    /// By its value.
+    async fn leave(&self, place: &PlaceId) -> Result<bool> {
+        let places = &self.session.places;
+        if matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
+            return Ok(false);
+        }
+        let was_there = if places.leaves(place.request) {
+            let connection = self.link.connection().await?;
+            match places.next_after(place) {
+                Some(next) => self.pass(&connection, place, next).await? > 0,
+                None => self.session.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,
             }
-            Ok(self.standing())
-        })
-    }
-
-    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.core.lighten(&self.place, claim))
-    }
-
-    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
-        Box::pin(async move {
-            let was_there = self.core.leave(&self.place).await?;
-            Ok(if was_there { Left::Released } else { Left::AlreadyGone })
-        })
+        } else {
+            true
+        };
+        places.forget(place.request);
+        Ok(was_there)
     }
 }

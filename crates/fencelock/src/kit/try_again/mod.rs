@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::places::{Begun, Next, Places, Try, Work};
+pub(crate) use self::places::{Next, Places, Try, Work};
 pub(crate) use self::session::{TryAgainSession, Wire};
 use super::reconnect::Dial;
 use crate::error::{Error, ErrorKind, Result};
@@ -37,6 +37,20 @@ pub(crate) enum Tried {
     Busy(Option<Duration>),
     /// What this type of thing holds is no lock of this layout.
     Other(String),
+}
+
+/// Which locks were not prolonged, by their indices, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Prolonged {
+    pub(crate) lost: Vec<usize>,
+    /// Nobody can tell of these: they keep the end that they have.
+    pub(crate) unknown: Vec<usize>,
+}
+
+impl Prolonged {
+    pub(crate) fn but(lost: Vec<usize>) -> Self {
+        Self { lost, ..Self::default() }
+    }
 }
 
 /// How the lines of a session are tried for.
@@ -84,9 +98,13 @@ pub(crate) trait Asks: Send + Sync + 'static {
         is_new: bool,
     ) -> impl Future<Output = Result<(Tried, Moment)>> + Send;
 
-    /// Prolongs these locks by a ttl: the indices of those that are lost, in their order. With none of them it says that the session can do
-    /// that.
-    fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Vec<usize>>> + Send;
+    /// How long what is granted is good for, from before it was asked for.
+    fn validity(&self, ttl: Duration) -> Duration {
+        ttl
+    }
+
+    /// Prolongs these locks by a ttl. With none of them it says that the session can do that.
+    fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
 
     /// Gives up these locks: how many were there.
     fn leave(

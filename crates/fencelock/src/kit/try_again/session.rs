@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
@@ -49,6 +50,11 @@ impl<A: Asks> TryAgainSession<A> {
         self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
 
+    /// How long what is granted is good for.
+    pub(crate) fn validity(&self) -> Duration {
+        self.asks.validity(self.opening.ttl)
+    }
+
     /// Refuses what only a living session can do. One that was not renewed for its ttl holds nothing any more.
     pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
         if self.is_open() && self.opening.clock.now() >= self.confirmed().after(self.opening.ttl) {
@@ -91,7 +97,7 @@ impl<A: Asks> TryAgainSession<A> {
                     Ok((tried, sent)) => (Ok(tried), sent),
                     Err(error) => (Err(error), clock.now()),
                 };
-                if self.places.answered(due.place.request, tried, (sent, self.opening.ttl), clock.now()) {
+                if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
                     unwanted.push(due.place.clone());
                 }
             }

@@ -3,6 +3,7 @@
 //! A [`Job`] is a [`Mutex`] and the [note](crate::Guard::write_note) on it, which says which run was the last, for which [`Slot`], and how it
 //! ended. Only the store's clock counts: a host whose clock is an hour off asks at another time, and does not run the job once more.
 
+pub mod blocking;
 mod record;
 mod slot;
 

@@ -4,29 +4,18 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::try_again::{self, Dialect, Held, Marks, Scripts, Shared, WAKE_BOUND};
+use super::plain;
+use super::try_again::{self, Dialect, Held, Marks, Scripts, Shared};
 use super::wire::{Config, Script};
 use crate::queue::Claim;
-use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
+use crate::store::{Capability, Peer, RequestId, Residue, Store, Tokens};
 
-pub(super) static CAPABILITY: Capability = Capability {
-    store: "redis",
+pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "Redisson's RLock and RReadWriteLock: a hash of holders with a ttl",
-    liveness: Liveness::Lease,
-    order: Order::None,
-    tokens: Tokens::None,
-    presumes: &[Presumption::MemoryKept, Presumption::KeyStays, Presumption::ClockSteady],
     shared_claims: true,
-    permits: false,
-    notes: false,
-    waiters: Waiters::Unseen,
-    detection_slack: Duration::from_millis(100),
-    wake_bound: WAKE_BOUND,
     same_as: &[Peer::Redisson, Peer::RedissonReadWrite],
-    residue: &[Residue::BreaksForDays(30)],
-    pace: Pace::DEFAULT,
-    blocking: false,
-};
+    ..plain::CAPABILITY.clone()
+});
 
 /// The same with the counter of Redisson's fenced lock.
 pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {

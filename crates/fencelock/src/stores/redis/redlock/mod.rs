@@ -2,36 +2,23 @@
 //! goes wrong at a minority costs no lock. `../try_again/NOTES.md` has the rest.
 
 mod attempt;
-mod inspect;
-mod places;
-mod renewal;
 mod servers;
 mod session;
-mod state;
+mod store;
 mod url;
+mod votes;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_core::stream::BoxStream;
-use futures_util::stream;
-use tokio::sync::mpsc;
 
-use self::servers::Servers;
-use self::session::{Locks, RedlockSession};
-use self::state::{ServerUser, SessionState};
+use self::store::Redlock;
 use super::plain;
-use super::try_again::{Dialect, Held, Marks, Ours, Reader, WAKE_BOUND};
-use super::wire::{Config, LinkUser, link};
-use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::kit::try_again::Places;
-use crate::name::Name;
-use crate::store::{
-    Break, Capability, Liveness, Opened, Opening, Order, Outline, Pace, Page, Peer, Presumption, Queue, RequestId,
-    Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
-};
+use super::try_again::{Dialect, Held, Marks, Ours};
+use crate::error::Result;
+use crate::kit::server::ServerStore;
+use crate::store::{Capability, Peer, Presumption, RequestId, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -53,12 +40,9 @@ pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
     ..INFO
 };
 
-static CAPABILITY: Capability = Capability {
+static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
     store: "redlock",
     layout: "SET name value NX PX ttl at a quorum of masters",
-    liveness: Liveness::Lease,
-    order: Order::None,
-    tokens: Tokens::None,
     presumes: &[
         Presumption::SameMasters,
         Presumption::QuorumKept,
@@ -66,17 +50,9 @@ static CAPABILITY: Capability = Capability {
         Presumption::ClockSteady,
         Presumption::ClockRates,
     ],
-    shared_claims: false,
-    permits: false,
-    notes: false,
-    waiters: Waiters::Unseen,
-    detection_slack: Duration::from_millis(100),
-    wake_bound: WAKE_BOUND,
     same_as: &[Peer::Redsync, Peer::NpmRedlock, Peer::Rslock, Peer::Pottery, Peer::RedisSemaphore, Peer::SetIfAbsent],
-    residue: &[Residue::BreaksForDays(30)],
-    pace: Pace::DEFAULT,
-    blocking: false,
-};
+    ..plain::CAPABILITY.clone()
+});
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
@@ -84,8 +60,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let plain = plain::dialect(prefix, plain::Extra::Nothing);
         let dialect = Arc::new(Dialect { capability: &CAPABILITY, marks: &MARKS, ..plain });
         let servers = servers.into_iter().map(Arc::new).collect();
-        let store = Redlock { servers, dialect, times, newest: Mutex::default(), reader: Mutex::default() };
-        Ok(Arc::new(store) as Arc<dyn Store>)
+        Ok(Arc::new(ServerStore::new(Redlock { servers, dialect, times })) as Arc<dyn Store>)
     })
 }
 
@@ -115,119 +90,6 @@ fn without_info(capability: &Capability) -> Capability {
             Presumption::NoConnectionBreaks,
         ],
         ..capability.clone()
-    }
-}
-
-/// How long a server is waited for: longer than a connection to it may take to be made, which then says what was wrong, and less long than
-/// the engine waits.
-fn patience_with(opening: &Opening) -> Duration {
-    opening.request_deadline * 19 / 20
-}
-
-/// How long those are given who look without a session.
-const LOOKING: Duration = Duration::from_secs(10);
-
-/// The store.
-struct Redlock {
-    servers: Vec<Arc<Config>>,
-    dialect: Arc<Dialect>,
-    times: Times,
-    /// The session opened last: locks are looked at through it.
-    newest: Mutex<Weak<Locks>>,
-    /// What locks are looked at through when there is no session.
-    reader: Mutex<Option<Arc<Servers>>>,
-}
-
-impl fmt::Debug for Redlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.servers).finish()
-    }
-}
-
-/// What locks are looked at through.
-enum View {
-    Session(Arc<Locks>),
-    Reader(Arc<Servers>),
-}
-
-impl View {
-    fn servers(&self) -> &Servers {
-        match self {
-            Self::Session(locks) => &locks.servers,
-            Self::Reader(servers) => servers,
-        }
-    }
-}
-
-impl Redlock {
-    async fn open(&self, opening: Opening) -> Result<Opened> {
-        let ttl = opening.ttl;
-        if self.times.drift(ttl) >= ttl / 2 {
-            let message = "drift_ms is less than half of the ttl, for that is what it takes from every lock";
-            return Err(Error::new(ErrorKind::Config, "open session", message).with("ttl", rounded(ttl)));
-        }
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let dialect = Arc::clone(&self.dialect);
-        let places = Places::new(dialect.trying(), sender);
-        let state = Arc::new(SessionState::new(dialect, opening, self.times, places, self.servers.len()));
-        let opening = &state.opening;
-        let links = self.servers.iter().enumerate().map(|(index, config)| {
-            let user = ServerUser { state: Arc::clone(&state), index };
-            (format!("{config:?}"), link(config, Arc::new(user) as Arc<dyn LinkUser>, Some(opening)))
-        });
-        let servers = Servers::new(links.collect(), ttl, patience_with(opening), Some(opening.tasks.clone()));
-        let confirmed = opening.clock.now();
-        servers.meet().await?;
-        state.confirm(confirmed);
-        let capability = (!state.sees_all_restarts()).then(|| Arc::new(without_info(self.dialect.capability)));
-        let locks = Locks::new(servers, state)?;
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&locks);
-        let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: Arc::new(RedlockSession(locks)), events, ttl: Some(ttl), confirmed, capability })
-    }
-
-    fn view(&self) -> View {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(locks) = newest.filter(|locks| locks.state.places.over().is_none()) {
-            return View::Session(locks);
-        }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let reader = reader.get_or_insert_with(|| {
-            let user = || Arc::new(Reader(Arc::clone(&self.dialect)));
-            let links = self.servers.iter().map(|config| (format!("{config:?}"), link(config, user(), None)));
-            Arc::new(Servers::new(links.collect(), LOOKING, LOOKING / 3, None))
-        });
-        View::Reader(Arc::clone(reader))
-    }
-}
-
-impl Store for Redlock {
-    fn capability(&self) -> &Capability {
-        self.dialect.capability
-    }
-
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        Box::pin(self.open(opening))
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        Box::pin(async move { inspect::queue(self.view().servers(), &self.dialect, name, page).await })
-    }
-
-    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
-        Box::pin(async move { inspect::contention(self.view().servers(), &self.dialect, name, mine).await })
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        Box::pin(stream::once(async move { inspect::names(self.view().servers(), &self.dialect, prefix).await }))
-    }
-
-    fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { inspect::break_grant(self.view().servers(), &self.dialect, order).await })
-    }
-
-    fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        Box::pin(async move { inspect::breaks(self.view().servers(), &self.dialect, name).await })
     }
 }
 

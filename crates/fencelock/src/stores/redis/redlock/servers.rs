@@ -1,14 +1,17 @@
 //! Several servers that are asked at once. A majority of the answers decides.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::session::Asking;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::reconnect::Dial;
+use crate::kit::try_again::TryAgainSession;
 use crate::store::Tasks;
 use crate::stores::redis::wire::{Connection, Link};
 use crate::time::{Clock, Moment};
@@ -20,7 +23,7 @@ const MOST_GRACE: Duration = Duration::from_secs(1);
 
 /// The ways to all servers, for one session or for those who only look.
 pub(super) struct Servers {
-    pub(super) links: Vec<Arc<Link>>,
+    links: Vec<Arc<Link>>,
     /// The URLs of the servers, without secrets.
     pub(super) names: Arc<[String]>,
     pub(super) clock: Arc<dyn Clock>,
@@ -32,6 +35,8 @@ pub(super) struct Servers {
     tasks: Option<Tasks>,
     /// Which servers did not answer when somebody was last warned of that.
     missed: Box<[AtomicBool]>,
+    /// What tries for those who wait. It ends with this.
+    tries: OnceLock<AbortHandle>,
 }
 
 impl Servers {
@@ -45,7 +50,14 @@ impl Servers {
         let clock = Arc::clone(&links[0].clock);
         let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE).min(patience);
         let missed = links.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { links, names: names.into(), clock, patience, grace, tasks, missed }
+        Self { links, names: names.into(), clock, patience, grace, tasks, missed, tries: OnceLock::new() }
+    }
+
+    /// From now on those who wait are tried for.
+    pub(super) fn try_for(self: &Arc<Self>, session: &Arc<TryAgainSession<Asking>>) -> Result<()> {
+        let tries = self.start(session.tries(self))?;
+        self.tries.get_or_init(|| tries);
+        Ok(())
     }
 
     pub(super) fn size(&self) -> usize {
@@ -57,37 +69,39 @@ impl Servers {
         self.size() / 2 + 1
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    fn is_connected(&self) -> bool {
         self.links.iter().filter(|link| link.is_connected()).count() >= self.quorum()
     }
 
     /// Starts a task beside those who ask.
-    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<AbortHandle> {
+    fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<AbortHandle> {
         Ok(self.tasks.clone().map_or_else(Tasks::here, Ok)?.spawn(task))
     }
 
-    /// Asks every server, each on a task of its own, which goes on when nobody waits for the answers any more.
-    pub(super) fn ask<T: Send + 'static>(
+    /// Asks every server for `what`, each on a task of its own, which goes on when nobody waits for the answers any more.
+    pub(super) fn ask<W: Clone + Send + 'static, T: Send + 'static>(
         &self,
-        ask: impl Fn(usize, Arc<Connection>) -> BoxFuture<'static, Result<T>> + Clone + Send + 'static,
+        what: W,
+        ask: fn(W, usize, Arc<Connection>) -> BoxFuture<'static, Result<T>>,
     ) -> Result<Answers<T>> {
-        self.ask_those(|_| true, ask)
+        self.ask_those(|_| true, what, ask)
     }
 
     /// The same of those servers alone.
-    pub(super) fn ask_those<T: Send + 'static>(
+    pub(super) fn ask_those<W: Clone + Send + 'static, T: Send + 'static>(
         &self,
         those: impl Fn(usize) -> bool,
-        ask: impl Fn(usize, Arc<Connection>) -> BoxFuture<'static, Result<T>> + Clone + Send + 'static,
+        what: W,
+        ask: fn(W, usize, Arc<Connection>) -> BoxFuture<'static, Result<T>>,
     ) -> Result<Answers<T>> {
         let (sender, receiver) = mpsc::unbounded_channel();
         (0..self.size()).filter(|index| those(*index)).try_for_each(|index| {
-            let (sender, link, ask) = (sender.clone(), Arc::clone(&self.links[index]), ask.clone());
+            let (sender, link, what) = (sender.clone(), Arc::clone(&self.links[index]), what.clone());
             let (clock, name, patience) = (Arc::clone(&self.clock), self.names[index].clone(), self.patience);
             let task = async move {
                 let asked = async move {
                     let connection = link.connection().await?;
-                    ask(index, connection).await
+                    ask(what, index, connection).await
                 };
                 let answer = tokio::select! {
                     biased;
@@ -109,35 +123,68 @@ impl Servers {
         })
     }
 
-    /// Connects to all servers: a majority has to be there, and none of those that answer may be one that keeps no locks.
-    pub(super) async fn meet(&self) -> Result<()> {
-        let mut answers = self.ask(|_, _| Box::pin(async { Ok(()) }))?;
+    /// Connects to all servers, content with a majority. For the first time none of those that answer may be one that keeps no locks.
+    async fn connect(&self, is_first: bool) -> Result<()> {
+        let mut answers = self.ask((), |(), _, _| Box::pin(async { Ok(()) }))?;
         let is_unfit = |answer: &Option<Result<()>>| matches!(answer, Some(Err(error)) if !error.is_retryable());
-        answers.until(|given| given.iter().any(is_unfit)).await;
-        if let Some(Some(Err(error))) = answers.given.iter().find(|answer| is_unfit(answer)) {
-            return Err(error.again());
+        let has_enough = |given: &Given<()>| !is_first && heard(given) >= self.quorum();
+        answers.until(|given| has_enough(given) || is_first && given.iter().any(is_unfit)).await;
+        if is_first {
+            if let Some(Some(Err(error))) = answers.given.iter().find(|answer| is_unfit(answer)) {
+                return Err(error.again());
+            }
+            self.warn_of_silent(&answers);
         }
-        answers.of_quorum("connect")?;
-        self.warn_of_silent(&answers.given);
-        Ok(())
+        answers.of_quorum("connect")
     }
 
-    /// Connects to all servers; content with a majority.
-    pub(super) async fn connect(&self) -> Result<()> {
-        let mut answers = self.ask(|_, _| Box::pin(async { Ok(()) }))?;
-        answers.until(|given| heard(given) >= self.quorum()).await;
-        answers.of_quorum("connect").map(drop)
-    }
-
-    /// Warns of servers that did not answer: of each once, until it is heard again.
-    pub(super) fn warn_of_silent<T>(&self, given: &Given<T>) {
-        for (index, missed) in self.missed.iter().enumerate() {
-            let is_missed = !matches!(given[index], Some(Ok(_)));
+    /// Warns of servers that did not answer, where a majority did: of each once, until it is heard again.
+    pub(super) fn warn_of_silent<T>(&self, answers: &Answers<T>) {
+        for ((missed, server), given) in self.missed.iter().zip(&*self.names).zip(&answers.given) {
+            let is_missed = !matches!(given, Some(Ok(_))) && heard(&answers.given) >= self.quorum();
             if !missed.swap(is_missed, Ordering::Relaxed) && is_missed {
-                let (server, cause) = (&self.names[index], why_missing(given[index].as_ref()));
+                let cause = why_missing(given.as_ref());
                 tracing::warn!(cause, "Cannot reach Redis {server}. Locks work while a majority answers.");
             }
         }
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.tries.take().into_iter().for_each(|tries| tries.abort());
+    }
+}
+
+/// The way to a majority of the servers. Each connection to one of them is made anew by itself.
+pub(super) struct ToMajority {
+    pub(super) servers: Arc<Servers>,
+    /// `None` for those who only look.
+    pub(super) session: Option<Arc<TryAgainSession<Asking>>>,
+}
+
+impl Dial for ToMajority {
+    type Connection = Servers;
+
+    fn dial(&self, _: u64) -> BoxFuture<'_, Result<Arc<Servers>>> {
+        Box::pin(async move {
+            let (sent, opens) = (self.servers.clock.now(), self.session.as_ref().filter(|session| !session.is_open()));
+            self.servers.connect(opens.is_some()).await?;
+            opens.into_iter().for_each(|session| session.confirm(sent));
+            Ok(Arc::clone(&self.servers))
+        })
+    }
+
+    fn too_slow(&self, _: Duration) -> Error {
+        no_answer("a majority")
+    }
+
+    fn is_alive(servers: &Servers) -> bool {
+        servers.is_connected()
+    }
+
+    fn hang_up(servers: &Servers) {
+        servers.links.iter().for_each(|link| link.hang_up());
     }
 }
 
@@ -162,7 +209,7 @@ pub(super) fn open<T>(given: &Given<T>) -> usize {
 /// The answers of all servers, as they come.
 pub(super) struct Answers<T> {
     receiver: mpsc::UnboundedReceiver<(usize, Result<T>)>,
-    given: Vec<Option<Result<T>>>,
+    pub(super) given: Vec<Option<Result<T>>>,
     names: Arc<[String]>,
     quorum: usize,
     clock: Arc<dyn Clock>,
@@ -196,17 +243,10 @@ impl<T> Answers<T> {
         self.limit = self.limit.min(self.clock.now().after(self.grace));
     }
 
-    /// What was answered, with the number of each server, if that is by a majority.
-    pub(super) fn of_quorum(&self, operation: &'static str) -> Result<Vec<(usize, &T)>> {
-        if heard(&self.given) < self.quorum {
-            return Err(no_quorum(operation, self.quorum, &self.names, &self.given));
-        }
-        let told = self.given.iter().enumerate();
-        Ok(told.filter_map(|(index, answer)| Some((index, answer.as_ref()?.as_ref().ok()?))).collect())
-    }
-
-    pub(super) fn given(&self) -> &Given<T> {
-        &self.given
+    /// Refuses what too few answered.
+    pub(super) fn of_quorum(&self, operation: &'static str) -> Result<()> {
+        let is_enough = heard(&self.given) >= self.quorum;
+        if is_enough { Ok(()) } else { Err(no_quorum(operation, self.quorum, &self.names, &self.given)) }
     }
 
     /// What was answered, with the number of each server.

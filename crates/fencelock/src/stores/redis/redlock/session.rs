@@ -1,68 +1,62 @@
-//! A session over several servers: entering, leaving, closing, and the tries of those who wait.
+//! A session over several servers: how they are asked for its locks. Its lines and places are those of `kit/try_again/`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use futures_util::future::join_all;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::task::AbortHandle;
+use super::Times;
+use super::attempt::{Attempt, at, withdrawn};
+use super::servers::{Answers, Given, Servers, ToMajority, heard, open};
+use super::store::breaks;
+use super::votes::Votes;
+use crate::error::Result;
+use crate::kit::try_again::{Asks, Prolonged, Tried, Try};
+use crate::store::{Entry, Opening, PlaceId, RequestId};
+use crate::stores::redis::try_again::dialect::Dialect;
+use crate::stores::redis::try_again::inspect::reason;
+use crate::time::Moment;
+use crate::token::FencingToken;
 
-use super::attempt::{Attempt, withdrawn};
-use super::places::RedlockPlace;
-use super::servers::{Given, Servers, heard, open};
-use super::state::SessionState;
-use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::kit::try_again::{Begun, Tried, Try};
-use crate::name::Name;
-use crate::queue::Claim;
-use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session, Standing};
-use crate::stores::redis::try_again::dialect::{other_kind, said};
-
-const ONLY_MUTEXES: &str =
-    "Redlock knows mutexes only: readers, writers and permits need one server, redis://, with its default layout";
-
-/// How many locks one script renews or gives up.
-pub(super) const LOCKS_PER_CALL: usize = 256;
-
-/// What a session and its places share.
-pub(super) struct Locks {
-    pub(super) servers: Servers,
-    pub(super) state: Arc<SessionState>,
+/// What lives as long as the session does.
+pub(super) struct RedlockSession {
+    pub(super) dialect: Arc<Dialect>,
+    pub(super) opening: Opening,
+    pub(super) votes: Votes,
+    times: Times,
     attempts: Mutex<HashMap<RequestId, Latest>>,
     number: AtomicU64,
-    tries: Mutex<Option<AbortHandle>>,
 }
 
-/// The newest attempt of a request.
+/// The newest attempt of a request, unless it was refused.
 enum Latest {
     Attempt(Arc<Attempt>),
     /// The place is given up: there is no further one.
     Leaving,
 }
 
-impl Locks {
-    pub(super) fn new(servers: Servers, state: Arc<SessionState>) -> Result<Arc<Self>> {
-        let (attempts, number, tries) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
-        let locks = Arc::new(Self { servers, state, attempts, number, tries });
-        let task = locks.servers.start(tries_for(Arc::downgrade(&locks), Arc::clone(&locks.state)))?;
-        *locks.tries.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
-        Ok(locks)
+impl RedlockSession {
+    pub(super) fn new(dialect: Arc<Dialect>, opening: Opening, times: Times, servers: usize) -> Arc<Self> {
+        let votes = Votes::new(servers, times.rejoin.unwrap_or(opening.ttl), Arc::clone(&opening.clock));
+        Arc::new(Self { dialect, opening, votes, times, attempts: Mutex::default(), number: AtomicU64::new(0) })
     }
 
     fn attempts(&self) -> MutexGuard<'_, HashMap<RequestId, Latest>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that this is the newest attempt of its request; not when its place is being given up.
-    pub(super) fn begin(&self, attempt: &Arc<Attempt>) -> Result<()> {
-        let mut attempts = self.attempts();
-        if matches!(attempts.get(&attempt.place.request), Some(Latest::Leaving)) {
-            return Err(withdrawn());
-        }
-        attempts.insert(attempt.place.request, Latest::Attempt(Arc::clone(attempt)));
-        Ok(())
+    /// An attempt, which is the newest one of its request from now on; not when its place is being given up.
+    fn begin(&self, due: &Try) -> Result<Arc<Attempt>> {
+        let (place, id, mut attempts) = (due.place.clone(), due.place.request, self.attempts());
+        let earlier = match attempts.get(&id) {
+            Some(Latest::Leaving) => return Err(withdrawn()),
+            Some(Latest::Attempt(earlier)) => Some(earlier.number),
+            None => None,
+        };
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let attempt = Arc::new(Attempt::new(place, Arc::clone(&due.said), number, earlier));
+        attempts.insert(id, Latest::Attempt(Arc::clone(&attempt)));
+        Ok(attempt)
     }
 
     /// Whether this is the newest attempt of a request that was not given up.
@@ -71,197 +65,128 @@ impl Locks {
         matches!(attempts.get(&attempt.place.request), Some(Latest::Attempt(newest)) if Arc::ptr_eq(newest, attempt))
     }
 
-    /// The newest attempt of this request.
-    pub(super) fn newest(&self, id: RequestId) -> Option<Arc<Attempt>> {
-        match self.attempts().get(&id) {
-            Some(Latest::Attempt(attempt)) => Some(Arc::clone(attempt)),
-            _ => None,
+    /// The number of the attempt that has this place; one that none has where there is none.
+    fn number_of(&self, place: &PlaceId) -> u64 {
+        match self.attempts().get(&place.request) {
+            Some(Latest::Attempt(attempt)) => attempt.number,
+            _ => u64::MAX,
         }
     }
+}
 
-    fn new_attempt(&self, place: PlaceId, said: Arc<str>, earlier: Option<u64>) -> Attempt {
-        Attempt::new(place, said, self.number.fetch_add(1, Ordering::Relaxed), earlier)
+/// The session as `kit/try_again/` has it. What is asked on tasks of its own shares it.
+pub(super) struct Asking(pub(super) Arc<RedlockSession>);
+
+impl Asks for Asking {
+    type Dial = ToMajority;
+
+    fn check(&self, entry: &Entry) -> Result<String> {
+        self.0.dialect.check_entry(entry, &self.0.opening)
     }
 
-    fn forget(&self, id: RequestId) {
-        self.state.places.forget(id);
-        self.attempts().remove(&id);
+    /// For clocks that do not go at one rate, a grant ends sooner than the ttl.
+    fn validity(&self, ttl: Duration) -> Duration {
+        ttl.saturating_sub(self.0.times.drift(ttl))
     }
 
-    async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
-        self.state.alive("enter")?;
-        self.state.dialect.check_name("enter", &entry.name)?;
-        if entry.claim != Claim::MUTEX {
-            let error = Error::new(ErrorKind::Unsupported, "enter", ONLY_MUTEXES);
-            return Err(error.with("name", &entry.name).with("claim", entry.claim));
+    async fn take(&self, servers: &Servers, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+        let (attempt, sent) = (self.0.begin(due)?, servers.clock.now());
+        let until = sent.after(self.validity(self.0.opening.ttl));
+        let tried = self.0.attempt(servers, &attempt, until, is_new).await;
+        if matches!(&tried, Ok(refused) if !matches!(refused, Tried::Granted(_))) && self.0.has(&attempt) {
+            self.0.attempts().remove(&attempt.place.request);
         }
-        let place = PlaceId { name: entry.name.clone(), request: entry.id };
-        let said: Arc<str> = said(entry, &self.state.opening.owner)?.into();
-        let is_new = match self.state.places.begin(entry, &said) {
-            Begun::First => true,
-            Begun::Again => false,
-            Begun::Behind if !entry.wait => {
-                self.state.places.forget(entry.id);
-                return Ok(Entered::Busy);
-            }
-            // Every claim is a mutex's.
-            Begun::Known | Begun::Behind | Begun::Other => return Ok(self.place(place)),
-        };
-        let earlier = self.newest(entry.id).map(|attempt| attempt.number);
-        let attempt = self.new_attempt(place.clone(), said, earlier);
-        let (tried, sent) = match self.attempt("enter", attempt, true).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                if is_new && error.outcome() == Outcome::NotApplied {
-                    self.forget(entry.id);
-                }
-                return Err(error);
-            }
-        };
-        if let Tried::Other(kind) = &tried {
-            self.forget(entry.id);
-            return Err(other_kind("enter", kind, &self.state.dialect));
-        }
-        if !matches!(tried, Tried::Granted(_)) && !entry.wait {
-            self.forget(entry.id);
-            return Ok(Entered::Busy);
-        }
-        self.state.places.answered(entry.id, Ok(tried), (sent, self.state.validity()), self.servers.clock.now());
-        Ok(self.place(place))
+        Ok((tried?, sent))
     }
 
-    fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
-        Entered::In(Box::new(RedlockPlace { locks: Arc::clone(self), place, is_troubled: false }))
-    }
-
-    /// Tries for the first of a line.
-    async fn try_for(self: Arc<Self>, due: Try) {
-        let (place, id) = (due.place.clone(), due.place.request);
-        let attempt = self.new_attempt(due.place, due.said, None);
-        let (tried, sent) = match self.attempt("next", attempt, false).await {
-            Ok((tried, sent)) => (Ok(tried), sent),
-            Err(error) => (Err(error), self.servers.clock.now()),
-        };
-        let is_granted = matches!(tried, Ok(Tried::Granted(_)));
-        self.state.places.answered(id, tried, (sent, self.state.validity()), self.servers.clock.now());
-        if is_granted && !matches!(self.state.places.standing(id), Standing::Granted(_)) {
-            // It was given up just before it was tried for.
-            let _ = self.leave(&place).await;
-        }
-    }
-
-    /// Gives up one place at all servers; says whether it was there.
-    pub(super) async fn leave(&self, place: &PlaceId) -> Result<bool> {
-        let places = &self.state.places;
-        if matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
-            return Ok(false);
-        }
-        let was_granted = !matches!(places.standing(place.request), Standing::Waiting(_));
-        let mut was_there = true;
-        if places.leaves(place.request) {
-            // What is under way for it is not kept from here on.
-            self.attempts().insert(place.request, Latest::Leaving);
-            let most = self.delete("leave", vec![place.clone()], was_granted).await?;
-            was_there = !was_granted || most >= self.servers.quorum();
-        }
-        self.forget(place.request);
-        Ok(was_there)
-    }
-
-    /// Deletes what these have at every server; says at how many there was something, at most. With `counts`, waits until it is certain
-    /// whether that was a majority, where that does not take long.
-    pub(super) async fn delete(&self, operation: &'static str, places: Vec<PlaceId>, counts: bool) -> Result<usize> {
-        let dialect = Arc::clone(&self.state.dialect);
-        let places = Arc::new(places);
-        let mut answers = self.servers.ask(move |_, connection| {
-            let (dialect, places) = (Arc::clone(&dialect), Arc::clone(&places));
-            Box::pin(async move { connection.run(operation, &dialect.leave(&places)).await })
+    /// A lock lives as long as a majority confirms it. What is left of others is deleted, without waiting for that.
+    async fn renew(&self, servers: &Servers, places: &[PlaceId]) -> Result<Prolonged> {
+        let asked: Arc<[_]> = places.iter().map(|place| (place.clone(), self.0.number_of(place))).collect();
+        let mut answers = servers.ask((Arc::clone(&self.0), asked), |(session, asked), index, connection| {
+            Box::pin(async move {
+                let sent = session.opening.clock.now();
+                let places = asked.iter().map(|(place, number)| at(&session.dialect, place, *number)).collect();
+                let gone = connection.run("renew", &session.dialect.renew(places, session.opening.ttl)).await?;
+                Ok(Said { gone, counts: session.votes.counts(index, sent) })
+            })
         })?;
-        let quorum = self.servers.quorum();
+        let quorum = servers.quorum();
+        let unknown = |given: &Given<Said>| -> Vec<usize> {
+            (0..places.len()).filter(|lock| outcome(given, *lock, quorum).is_none()).collect()
+        };
+        let is_decided = |given: &Given<Said>| {
+            let is_known = heard(given) >= quorum && unknown(given).is_empty();
+            is_known || heard(given) + open(given) < quorum
+        };
+        answers.until(is_decided).await;
+        answers.of_quorum("renew")?;
+        let given = &answers.given[..];
+        let lost: Vec<_> = (0..places.len()).filter(|lock| outcome(given, *lock, quorum) == Some(false)).collect();
+        if !lost.is_empty() {
+            let _ = self.delete(servers, lost.iter().map(|lock| places[*lock].clone()).collect())?;
+        }
+        Ok(Prolonged { unknown: unknown(given), lost })
+    }
+
+    /// Of one place it is told whether a majority may have had it, where that does not take long.
+    async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
+        // What is under way for them is not kept from here on.
+        places.iter().for_each(|place| drop(self.0.attempts().insert(place.request, Latest::Leaving)));
+        let mut answers = self.delete(servers, places.into())?;
+        let (all, quorum, is_one) = (servers.size(), servers.quorum(), places.len() == 1);
+        let deleted = |given: &Given<usize>| given.iter().flatten().flatten().filter(|there| **there > 0).count();
         let is_decided = |given: &Given<usize>| {
             let deleted = deleted(given);
-            heard(given) >= quorum && (!counts || deleted >= quorum || deleted + open(given) < quorum)
+            heard(given) >= quorum && (!is_one || deleted >= quorum || deleted + open(given) < quorum)
         };
         answers.until(is_decided).await;
         answers.of_quorum(operation)?;
-        let (given, all) = (answers.given(), self.servers.size());
-        Ok(deleted(given) + all - heard(given))
+        places.iter().for_each(|place| drop(self.0.attempts().remove(&place.request)));
+        let given = &answers.given[..];
+        let was_there = deleted(given) + all - heard(given) >= quorum;
+        Ok(if was_there { places.len() } else { 0 })
     }
 
-    async fn close(&self) -> Result<()> {
-        let places = &self.state.places;
-        let all = places.close();
-        if !all.is_empty() && !matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
-            {
-                let mut attempts = self.attempts();
-                all.iter().for_each(|place| drop(attempts.insert(place.request, Latest::Leaving)));
-            }
-            let portions = all.chunks(LOCKS_PER_CALL);
-            let closed = join_all(portions.map(|portion| self.delete("close session", portion.to_vec(), false))).await;
-            closed.into_iter().try_for_each(|deleted| deleted.map(drop))?;
-        }
-        places.end(Loss::Closed);
-        self.servers.links.iter().for_each(|link| link.hang_up());
-        Ok(())
-    }
-}
-
-impl Drop for Locks {
-    fn drop(&mut self) {
-        if let Some(task) = self.tries.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            task.abort();
-        }
-    }
-}
-
-fn deleted(given: &Given<usize>) -> usize {
-    given.iter().filter(|answer| matches!(answer, Some(Ok(there)) if *there > 0)).count()
-}
-
-/// Tries for those who are first in their lines, when they are due, as long as the session is there.
-async fn tries_for(locks: Weak<Locks>, state: Arc<SessionState>) {
-    let mut under_way = FuturesUnordered::new();
-    loop {
-        let next = {
-            // First, so that nobody is marked as tried for whom nothing is sent.
-            let Some(locks) = locks.upgrade() else { return };
-            match state.places.due(state.opening.clock.now()) {
-                Ok(work) => {
-                    under_way.extend(work.tries.into_iter().map(|due| Arc::clone(&locks).try_for(due)));
-                    continue;
-                }
-                Err(next) => next,
-            }
-        };
+    /// The locks that are still held wait for this to be told as renewed.
+    async fn broken(
+        &self,
+        servers: &Servers,
+        place: &PlaceId,
+        token: Option<FencingToken>,
+    ) -> Result<Option<Arc<str>>> {
         tokio::select! {
             biased;
-            Some(()) = under_way.next() => {}
-            () = state.places.rung() => {}
-            () = state.opening.clock.sleep_until(next) => {}
+            known = breaks(servers, &self.0.dialect, &place.name) => {
+                Ok(reason(known.unwrap_or_default(), place, token))
+            }
+            () = servers.clock.sleep_until(servers.clock.now().after(servers.grace)) => Ok(None),
         }
     }
 }
 
-pub(super) struct RedlockSession(pub(super) Arc<Locks>);
-
-impl Session for RedlockSession {
-    fn over(&self) -> Option<Loss> {
-        self.0.state.places.over()
+impl Asking {
+    /// Deletes what these have at every server, whichever attempts of them.
+    fn delete(&self, servers: &Servers, places: Arc<[PlaceId]>) -> Result<Answers<usize>> {
+        servers.ask((Arc::clone(&self.0.dialect), places), |(dialect, places), _, connection| {
+            let leave = dialect.leave(places.iter().map(|place| dialect.at(place)).collect());
+            Box::pin(async move { connection.run("leave", &leave).await })
+        })
     }
+}
 
-    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        Box::pin(async move { self.0.enter(&entry).await })
-    }
+/// What one server said of the locks that it was asked to prolong.
+struct Said {
+    /// By their numbers among all.
+    gone: Vec<usize>,
+    /// Whether the server has a vote.
+    counts: bool,
+}
 
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.0.leave(&PlaceId { name: name.clone(), request: id }).await.map(drop) })
+/// Whether a lock lives; `None` where too few answered to tell.
+fn outcome(given: &Given<Said>, lock: usize, quorum: usize) -> Option<bool> {
+    let (gone, there): (Vec<_>, Vec<_>) = given.iter().flatten().flatten().partition(|said| said.gone.contains(&lock));
+    if there.iter().filter(|said| said.counts).count() >= quorum {
+        return Some(true);
     }
-
-    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        Box::pin(self.0.renew(places))
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.0.close())
-    }
+    (gone.len() > given.len() - quorum).then_some(false)
 }

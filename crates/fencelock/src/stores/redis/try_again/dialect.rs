@@ -12,7 +12,7 @@ use crate::kit::record::{self, Identity};
 use crate::kit::try_again::{Next, Tried, Trying};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Break, Capability, Entry, Expiry, Owner, PlaceId, RequestId};
+use crate::store::{Break, Capability, Entry, Expiry, Opening, Owner, PlaceId, RequestId};
 use crate::stores::redis::wire::{Call, Script, is_denied};
 use crate::token::FencingToken;
 
@@ -43,6 +43,9 @@ pub(crate) type Quick = fn(key: &str, head: &str, said: &str, ttl: Duration) -> 
 
 /// The other keys that belong to the lock under this key.
 pub(crate) type OtherKeys = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
+/// The lock of a name, and how its holder is known.
+pub(crate) type At<'a> = (&'a Name, String);
 
 /// The request and what it says of itself, of a fencelock.
 pub(crate) type Ours<'a> = Option<(RequestId, &'a [u8])>;
@@ -100,7 +103,8 @@ const NO_RECORDS: &str = "the key for the records of breaks is no list: it is `f
 /// How the keys of records of breaks begin.
 const RECORDS: &str = "fencelock:breaks:";
 
-const ONLY_MUTEXES: &str = "this layout knows mutexes only: readers, writers and permits need `layout=fair`";
+const ONLY_MUTEXES: &str =
+    "this layout knows mutexes only: readers, writers and permits need one server, redis://, with its default layout";
 const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
 
@@ -148,12 +152,6 @@ struct Said<'a> {
     purpose: Option<String>,
 }
 
-/// What others see of who holds the lock, and for what.
-pub(crate) fn said(entry: &Entry, owner: &Owner) -> Result<String> {
-    let said = Said { by: Identity::of(owner), purpose: entry.purpose.as_deref().map(str::to_owned) };
-    record::text("enter", &said)
-}
-
 /// The owner and the purpose that a fencelock's lock tells of.
 pub(crate) fn read_said(said: &[u8]) -> Option<(Option<Owner>, Option<String>)> {
     let said: Said<'_> = record::read(said)?;
@@ -194,8 +192,16 @@ impl Dialect {
         self.channel.map(|channel| channel(&self.key(name), claim))
     }
 
+    /// Refuses what this layout cannot do, and says what others see of who holds the lock, and for what.
+    pub(crate) fn check_entry(&self, entry: &Entry, opening: &Opening) -> Result<String> {
+        self.check_name("enter", &entry.name)?;
+        self.check(entry.claim, opening.ttl).map_err(|error| error.with("name", &entry.name))?;
+        let said = Said { by: Identity::of(&opening.owner), purpose: entry.purpose.as_deref().map(str::to_owned) };
+        record::text("enter", &said)
+    }
+
     /// Refuses a claim that this layout does not understand, or not of sessions that live so long.
-    pub(crate) fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
+    fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
         let shared = self.scripts.shared.as_ref().filter(|_| self.capability.shared_claims);
         match (claim, shared) {
             (Claim::MUTEX, _) => Ok(()),
@@ -226,17 +232,19 @@ impl Dialect {
         self.counters.as_deref().is_some_and(|ending| key.ends_with(ending))
     }
 
-    pub(crate) fn quick(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Cmd> {
-        self.quick.map(|quick| quick(&self.key(&place.name), &(self.marks.head)(place.request), said, ttl))
+    /// The name of a place, and how its holder is known.
+    pub(crate) fn at<'a>(&self, place: &'a PlaceId) -> At<'a> {
+        (&place.name, (self.marks.head)(place.request))
     }
 
-    pub(crate) fn acquire(&self, place: &PlaceId, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
+    pub(crate) fn quick(&self, (name, head): &At<'_>, said: &str, ttl: Duration) -> Option<Cmd> {
+        self.quick.map(|quick| quick(&self.key(name), head, said, ttl))
+    }
+
+    pub(crate) fn acquire(&self, (name, head): At<'_>, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
         let shared = self.scripts.shared.as_ref().filter(|_| claim != Claim::MUTEX);
         let script = shared.map_or(&self.scripts.acquire, |shared| &shared.acquire);
-        let call = call(script, &self.keys(&place.name), tried)
-            .arg((self.marks.head)(place.request))
-            .arg(said)
-            .arg(milliseconds(ttl));
+        let call = call(script, &self.keys(name), tried).arg(head).arg(said).arg(milliseconds(ttl));
         if shared.is_none() { call } else { call.arg(if claim.is_reader() { "read" } else { "write" }) }
     }
 
@@ -247,17 +255,18 @@ impl Dialect {
         Some(call.arg(said).arg(milliseconds(ttl)))
     }
 
-    pub(crate) fn renew(&self, places: &[PlaceId], ttl: Duration) -> Call<Vec<usize>> {
-        let keys: Vec<String> = places.iter().map(|place| self.key(&place.name)).collect();
+    /// Which of them are lost, in their order.
+    pub(crate) fn renew(&self, places: Vec<At<'_>>, ttl: Duration) -> Call<Vec<usize>> {
+        let keys: Vec<String> = places.iter().map(|(name, _)| self.key(name)).collect();
         let call = call(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
-        places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
+        places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
     /// How many of them were there.
-    pub(crate) fn leave(&self, places: &[PlaceId]) -> Call<usize> {
-        let keys: Vec<String> = places.iter().flat_map(|place| self.keys(&place.name)).collect();
+    pub(crate) fn leave(&self, places: Vec<At<'_>>) -> Call<usize> {
+        let keys: Vec<String> = places.iter().flat_map(|(name, _)| self.keys(name)).collect();
         let call = call(&self.scripts.leave, &keys, plainly);
-        places.iter().fold(call, |call, place| call.arg((self.marks.head)(place.request)))
+        places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
     /// How many were there, and the grant of who comes next, if it was made.
@@ -282,24 +291,24 @@ impl Dialect {
             .arg(order.token.map_or_else(String::new, |token| token.get().to_string()))
     }
 
-    /// Where to go on, and keys that begin with `prefix`. Without a prefix of the layout's own, nothing tells another client's lock
+    /// Where to go on, and keys that begin with `prefix`; it begins at ''. Without a prefix of the layout's own, nothing tells another client's lock
     /// from any other string.
     pub(crate) fn names(&self, cursor: &str, prefix: &str) -> Call<(String, Vec<Vec<u8>>)> {
         let escape = |text: &str| {
             text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect::<String>()
         };
         call(&self.scripts.names, &[], plainly)
-            .arg(cursor)
+            .arg(if cursor.is_empty() { "0" } else { cursor })
             .arg(format!("{}{}*", escape(&self.prefix), escape(prefix)))
             .arg(if self.prefix.is_empty() { self.marks.listed } else { "" })
     }
 }
 
-pub(crate) fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
+fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
     Call::new(script, &keys.iter().map(String::as_str).collect::<Vec<_>>(), read)
 }
 
-pub(crate) fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
+fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
     redis::from_redis_value(answer).map_err(nonsense)
 }
 
@@ -321,7 +330,7 @@ fn no_counter(counter: impl ToString) -> Error {
     Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string())
 }
 
-pub(crate) fn tried(answer: Value) -> Result<Tried> {
+fn tried(answer: Value) -> Result<Tried> {
     let (what, more): (u8, Option<Value>) = match answer {
         Value::Array(mut parts) if parts.len() == 1 => (plainly(parts.remove(0))?, None),
         other => plainly(other)?,

@@ -4,30 +4,16 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::dialect::{Dialect, Found, Held, Marks, foreign_id, other_kind, read_said};
+use super::dialect::{Dialect, Held, Marks, foreign_id, read_said};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
-use crate::store::{Break, Contender, Expiry, Foreign, Grant, Owner, Page, PlaceId, Queue, Waits};
+use crate::store::{Break, Contender, Expiry, Foreign, Grant, Owner, PlaceId, Waits};
 use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
 /// How much of another client's value is shown, in characters.
 const SHOWN: usize = 64;
-
-/// Who holds the lock: nobody else is in the server.
-pub(crate) async fn queue(connection: &Connection, dialect: &Dialect, name: &Name, page: Page) -> Result<Queue> {
-    dialect.check_name("queue", name)?;
-    let everybody = match connection.run("queue", &dialect.show(name)).await? {
-        Found::Nothing => Vec::new(),
-        Found::Other(kind) => return Err(other_kind("queue", &kind, dialect).with("name", name)),
-        Found::Held(held) => vec![contender(dialect.marks, &held)?],
-        Found::Shared(holders) => holders.iter().map(|held| contender(dialect.marks, held)).collect::<Result<_>>()?,
-    };
-    let queued = everybody.len();
-    let contenders = page.of(everybody).collect();
-    Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() })
-}
 
 pub(crate) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
     let grant = Some(Grant::new(held.token));
@@ -84,7 +70,7 @@ pub(crate) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Na
 }
 
 /// Where the key is no list, nobody's break is recorded, and everything else can be said of the lock.
-pub(crate) fn no_records<T>(error: Error) -> Result<Vec<T>> {
+fn no_records<T>(error: Error) -> Result<Vec<T>> {
     if error.kind() != ErrorKind::Layout {
         return Err(error);
     }
@@ -93,12 +79,6 @@ pub(crate) fn no_records<T>(error: Error) -> Result<Vec<T>> {
 }
 
 /// Why a place is gone, if somebody broke it.
-pub(crate) async fn broken(
-    connection: &Connection,
-    dialect: &Dialect,
-    place: &PlaceId,
-    token: Option<FencingToken>,
-) -> Result<Option<Arc<str>>> {
-    let breaks = breaks(connection, dialect, &place.name).await?;
-    Ok(breaks.into_iter().rfind(|order| order.grant().is_of(place, token)).map(|order| order.reason))
+pub(crate) fn reason(breaks: Vec<Break>, place: &PlaceId, token: Option<FencingToken>) -> Option<Arc<str>> {
+    breaks.into_iter().rfind(|order| order.grant().is_of(place, token)).map(|order| order.reason)
 }

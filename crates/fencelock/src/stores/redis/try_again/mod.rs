@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
+use self::dialect::{Found, other_kind};
 pub(super) use self::session::Reader;
 use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
@@ -35,18 +36,10 @@ impl fmt::Debug for OneServer {
     }
 }
 
-/// Where the keys are listed from.
-struct Cursor(String);
-
-impl Default for Cursor {
-    fn default() -> Self {
-        Self("0".to_owned())
-    }
-}
-
 impl Server for OneServer {
     type Session = TryAgainSession<Asking>;
-    type Listed = Cursor;
+    /// Where keys are listed from.
+    type Listed = String;
 
     fn capability(&self) -> &Capability {
         self.dialect.capability
@@ -69,13 +62,22 @@ impl Server for OneServer {
         link(&self.config, Arc::new(Reader(Arc::clone(&self.dialect))), None)
     }
 
+    /// Who holds the lock: nobody else is in the server.
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        inspect::queue(connection, &self.dialect, name, page).await
+        let dialect = &self.dialect;
+        dialect.check_name("queue", name)?;
+        let everybody = match connection.run("queue", &dialect.show(name)).await? {
+            Found::Nothing => Vec::new(),
+            Found::Other(kind) => return Err(other_kind("queue", &kind, dialect).with("name", name)),
+            Found::Held(held) => vec![held],
+            Found::Shared(holders) => holders,
+        };
+        let everybody = everybody.iter().map(|held| inspect::contender(dialect.marks, held)).collect::<Result<_>>()?;
+        Ok(Queue::page_of(name.clone(), everybody, page))
     }
 
-    async fn names(&self, connection: &Connection, from: Cursor, prefix: &str) -> Result<(Vec<Name>, Option<Cursor>)> {
-        let (names, next) = inspect::names(connection, &self.dialect, &from.0, prefix).await?;
-        Ok((names, next.map(Cursor)))
+    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
+        inspect::names(connection, &self.dialect, &from, prefix).await
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {

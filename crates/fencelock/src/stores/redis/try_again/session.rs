@@ -6,11 +6,11 @@ use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
 use redis::{RedisError, Value};
 
-use super::dialect::{Dialect, said};
+use super::dialect::Dialect;
 use super::inspect;
 use crate::error::Result;
 use crate::kit::fault::Meaning;
-use crate::kit::try_again::{Asks, Next, Places, Tried, Try, TryAgainSession, Work};
+use crate::kit::try_again::{Asks, Next, Places, Prolonged, Tried, Try, TryAgainSession, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
@@ -49,15 +49,14 @@ impl Asks for Asking {
     type Dial = Dialler;
 
     fn check(&self, entry: &Entry) -> Result<String> {
-        self.dialect.check_name("enter", &entry.name)?;
-        self.dialect.check(entry.claim, self.opening.ttl).map_err(|error| error.with("name", &entry.name))?;
-        said(entry, &self.opening.owner)
+        self.dialect.check_entry(entry, &self.opening)
     }
 
     async fn take(&self, connection: &Connection, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
         let (clock, ttl) = (&self.opening.clock, self.opening.ttl);
         let operation = if is_new { "enter" } else { "next" };
-        let quick = self.dialect.quick(&due.place, &due.said, ttl);
+        let at = self.dialect.at(&due.place);
+        let quick = self.dialect.quick(&at, &due.said, ttl);
         if let Some(quick) = quick.filter(|_| is_new && due.claim == Claim::MUTEX) {
             let sent = clock.now();
             if connection.command("enter", &quick).await? == Value::Okay {
@@ -65,16 +64,18 @@ impl Asks for Asking {
             }
         }
         let sent = clock.now();
-        let call = self.dialect.acquire(&due.place, due.claim, &due.said, ttl);
+        let call = self.dialect.acquire(at, due.claim, &due.said, ttl);
         Ok((connection.run(operation, &call).await?, sent))
     }
 
-    async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Vec<usize>> {
-        connection.run("renew", &self.dialect.renew(places, self.opening.ttl)).await
+    async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Prolonged> {
+        let renew = self.dialect.renew(places.iter().map(|place| self.dialect.at(place)).collect(), self.opening.ttl);
+        connection.run("renew", &renew).await.map(Prolonged::but)
     }
 
     async fn leave(&self, connection: &Connection, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        connection.run(operation, &self.dialect.leave(places)).await
+        let leave = self.dialect.leave(places.iter().map(|place| self.dialect.at(place)).collect());
+        connection.run(operation, &leave).await
     }
 
     async fn pass(&self, connection: &Connection, place: &PlaceId, next: &Next<'_>) -> Result<(usize, Option<Tried>)> {
@@ -93,7 +94,7 @@ impl Asks for Asking {
         place: &PlaceId,
         token: Option<FencingToken>,
     ) -> Result<Option<Arc<str>>> {
-        inspect::broken(connection, &self.dialect, place, token).await
+        Ok(inspect::reason(inspect::breaks(connection, &self.dialect, &place.name).await?, place, token))
     }
 
     async fn hear(&self, connection: &Connection, places: &Places, work: &Work) {
@@ -144,7 +145,7 @@ impl LinkUser for SessionUser {
             }
             if !self.0.is_open() {
                 // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
-                connection.run("open session", &self.0.asks.dialect.renew(&[], self.0.opening.ttl)).await?;
+                connection.run("open session", &self.0.asks.dialect.renew(Vec::new(), self.0.opening.ttl)).await?;
                 if let Some(channel) = self.channel() {
                     // As releases are told.
                     connection.command("open session", redis::cmd("PUBLISH").arg(channel).arg("")).await?;

@@ -1,0 +1,135 @@
+//! Which servers have a vote: one that was started a moment ago may have forgotten what it granted.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use redis::RedisError;
+
+use super::session::Asking;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::fault::Meaning;
+use crate::kit::try_again::TryAgainSession;
+use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
+use crate::time::{Clock, Moment};
+
+/// What is known of the servers.
+pub(super) struct Votes {
+    met: Mutex<Vec<Met>>,
+    /// How long a server that was started anew has no vote.
+    rejoin: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// What is known of one server.
+#[derive(Default)]
+struct Met {
+    /// The `run_id` that was met last; `Some(None)` when it may not be asked for.
+    run_id: Option<Option<String>>,
+    /// Which stream of changes it sends to its replicas.
+    replication: Option<String>,
+    /// From when on it has a vote.
+    counts_from: u64,
+}
+
+impl Votes {
+    pub(super) fn new(servers: usize, rejoin: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { met: Mutex::new((0..servers).map(|_| Met::default()).collect()), rejoin, clock }
+    }
+
+    fn met(&self) -> MutexGuard<'_, Vec<Met>> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this server has a vote on what it was asked for at `sent`.
+    pub(super) fn counts(&self, index: usize, sent: Moment) -> bool {
+        self.met()[index].counts_from <= sent.as_nanos()
+    }
+
+    /// How long it is until this server has a vote.
+    pub(super) fn counts_in(&self, index: usize) -> Duration {
+        Moment::from_nanos(self.met()[index].counts_from).since(self.clock.now())
+    }
+
+    /// Whether every server that was met tells its `run_id`.
+    pub(super) fn sees_all_restarts(&self) -> bool {
+        self.met().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
+    }
+
+    /// Notes that `server` answers there. Says whether it may have forgotten what it knew.
+    fn meet(&self, index: usize, server: &Server) -> bool {
+        let met = &mut self.met()[index];
+        let before = met.run_id.replace(server.run_id.clone());
+        met.replication.clone_from(&server.replication);
+        let rest = match (&before, &server.run_id) {
+            (Some(before), now) if now.is_some() && before == now => return false,
+            (None, Some(_)) => server.rest_of(self.rejoin),
+            _ => self.rejoin,
+        };
+        met.counts_from = if rest.is_zero() { 0 } else { self.clock.now().after(rest).as_nanos() };
+        before.is_some()
+    }
+
+    /// Refuses one server under two names, and one that has the same data as another.
+    fn is_another(&self, index: usize, server: &Server) -> Result<()> {
+        let wrong = |message| Err(Error::new(ErrorKind::Config, "connect", message));
+        for (_, met) in self.met().iter().enumerate().filter(|(other, _)| *other != index) {
+            if server.run_id.is_some() && met.run_id.as_ref() == Some(&server.run_id) {
+                return wrong(
+                    "two of the servers are one server: name each server once, for one that is named twice has two votes",
+                );
+            }
+            if server.replication.is_some() && met.replication == server.replication {
+                return wrong("one of the servers copies another: name servers that know nothing of each other");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A session as the wire to one server sees it.
+pub(super) struct ServerUser {
+    pub(super) session: Arc<TryAgainSession<Asking>>,
+    /// Which of the servers it is.
+    pub(super) index: usize,
+}
+
+impl LinkUser for ServerUser {
+    fn scripts(&self) -> Vec<&'static Script> {
+        self.session.asks.0.dialect.scripts.all()
+    }
+
+    fn greet<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        server: &'a Server,
+    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+        Box::pin(async move {
+            let session = &self.session.asks.0;
+            if session.votes.meet(self.index, server) {
+                let server = connection.server_name();
+                tracing::warn!("Redis {server} was started anew, or is another server. It has no vote for a while.");
+                // A renewal tells which locks it forgot.
+                self.session.places.doubt();
+            }
+            // Noted first and compared then: of two that are greeted at once, one at least sees the other.
+            session.votes.is_another(self.index, server)?;
+            // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
+            connection.run("open session", &session.dialect.renew(Vec::new(), session.opening.ttl)).await?;
+            Ok(None)
+        })
+    }
+
+    fn disconnected(&self, _: u64) {
+        self.session.places.disconnected();
+    }
+
+    /// Another server decides from now on in its place, and may not know of what this one granted.
+    fn demoted(&self) {
+        self.session.places.doubt();
+    }
+
+    fn meaning(&self, error: &RedisError) -> Option<Meaning> {
+        self.session.asks.0.dialect.meaning(error)
+    }
+}
