@@ -144,7 +144,7 @@ pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
     if is_canonical && is_hex { u64::from_str_radix(field, 16).ok() } else { None }
 }
 
-/// What a ticket says for people: the target of the link, `key value` lines after the format's number.
+/// What a ticket says for people: the target of the link, `key value` lines after the format's number, the purpose last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Note {
     /// The name, when only its digest stands in the file name.
@@ -171,15 +171,11 @@ impl Note {
 
     /// Reads a target; other fields, such as `lease_ms` of earlier releases, are skipped.
     pub(super) fn decode(target: &str) -> Self {
-        let mut note = Self::default();
-        for line in target.split('\n').skip(1) {
-            match line.split_once(' ') {
-                Some(("name", value)) => note.name = Some(value.to_owned()),
-                Some(("purpose", value)) => note.purpose = Some(value.to_owned()),
-                _ => {}
-            }
-        }
-        note
+        let (fields, purpose) = target
+            .split_once("\npurpose ")
+            .map_or((target, None), |(fields, purpose)| (fields, Some(purpose.to_owned())));
+        let name = fields.split('\n').find_map(|line| line.strip_prefix("name ")).map(str::to_owned);
+        Self { name, purpose }
     }
 }
 
