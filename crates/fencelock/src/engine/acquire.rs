@@ -14,7 +14,7 @@ use self::failures::Failures;
 use self::now::Begun;
 use super::Engine;
 use super::hold::Hold;
-use super::look::Answer;
+use super::look::{Answer, LATEST};
 use super::observe::Event;
 use super::session::{Live, WaitSlot};
 use crate::error::{Error, ErrorKind, Outcome, Result};
@@ -243,6 +243,9 @@ impl Acquire {
     async fn enter(&mut self, attempt: &mut Attempt, mut first: Option<Result<Entered>>) -> Result<Option<Loss>> {
         let entry = self.entry(attempt.id.request);
         loop {
+            if first.is_none() && self.is_overdue() {
+                return Err(Box::pin(self.never_asked()).await);
+            }
             attempt.stage = Stage::Entering;
             let answer = match first.take() {
                 Some(answer) => answer,
@@ -286,7 +289,7 @@ impl Acquire {
                     continue;
                 }
             }
-            self.succeeded();
+            self.succeeded(&attempt.live);
             return Ok(None);
         }
     }
@@ -313,7 +316,7 @@ impl Acquire {
                 }
             }
             Ok(standing) => {
-                self.succeeded();
+                self.succeeded(&attempt.live);
                 let granted = matches!(standing, Standing::Granted(_));
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
@@ -334,6 +337,12 @@ impl Acquire {
 
     fn is_late(&self) -> bool {
         self.engine.clock.now() >= self.until
+    }
+
+    /// Whether the wait should have ended a while ago. Such a request is not sent: it would be taken back at once, and in a crowd
+    /// everybody whose time is over as well would wait for it.
+    fn is_overdue(&self) -> bool {
+        self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }
 
     fn granted(&self, attempt: &mut Attempt, grant: Grant, known_since: Moment) -> Arc<Hold> {

@@ -31,6 +31,8 @@ pub(crate) struct Live {
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
     sooner: Notify,
+    /// When the store answered any request of an acquire last.
+    heard: AtomicU64,
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
@@ -114,6 +116,7 @@ impl Live {
             safe_until: AtomicU64::new(timing.safe_until(opened.confirmed, opened.ttl).as_nanos()),
             next_end: AtomicU64::new(Moment::NEVER.as_nanos()),
             sooner: Notify::new(),
+            heard: AtomicU64::new(opened.confirmed.as_nanos()),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
             refusal: Mutex::default(),
@@ -136,6 +139,16 @@ impl Live {
     /// A renewal proved it: the session is certain until then.
     pub(super) fn is_safe_until(&self, end: Moment) {
         self.safe_until.store(end.as_nanos(), Ordering::Release);
+    }
+
+    /// When the store was heard of last, by anybody on the session.
+    pub(crate) fn heard(&self) -> Moment {
+        Moment::from_nanos(self.heard.load(Ordering::Acquire)).max(self.answered())
+    }
+
+    /// The store has answered a request of an acquire by now.
+    pub(crate) fn was_heard(&self, now: Moment) {
+        self.heard.fetch_max(now.as_nanos(), Ordering::AcqRel);
     }
 
     /// When the newest request was sent that the session knows to have been answered.

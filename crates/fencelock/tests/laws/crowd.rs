@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{World, on_one_thread, secs};
+use crate::support::{World, on_one_thread, secs, settle};
 use fencelock::capability::Capability;
-use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Opened, Opening, Outline, Page, Queue, RequestId, Store};
+use fencelock::memory::{MemoryStore, Operation, VirtualClock};
+use fencelock::store::{
+    Entered, Entry, Opened, Opening, Outline, Page, PlaceList, Queue, Renewal, RequestId, Session, Store,
+};
 use fencelock::time::Clock;
-use fencelock::{Client, ErrorKind, Io, Name, Result};
+use fencelock::{Client, ErrorKind, Io, Loss, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
 
@@ -95,6 +97,131 @@ fn two_thousand_that_give_up_together_look_a_few_times_and_each_is_told_its_posi
         held.release().await.unwrap();
         world.assert_no_place_is_left().await;
     });
+}
+
+/// A store each of whose requests to join keeps the thread for a while.
+#[derive(Debug)]
+struct Laborious {
+    store: MemoryStore,
+    clock: VirtualClock,
+    entered: Arc<AtomicUsize>,
+    /// How long it takes to say who is in a queue.
+    look: Duration,
+}
+
+struct LaboriousSession(Arc<dyn Session>, VirtualClock, Arc<AtomicUsize>);
+
+const LABOUR: Duration = Duration::from_millis(20);
+
+impl Session for LaboriousSession {
+    fn over(&self) -> Option<Loss> {
+        self.0.over()
+    }
+
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move {
+            self.2.fetch_add(1, Ordering::SeqCst);
+            self.1.advance(LABOUR);
+            self.0.enter(entry).await
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        self.0.withdraw(name, id)
+    }
+
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        self.0.renew(places)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.0.close()
+    }
+}
+
+impl Store for Laborious {
+    fn capability(&self) -> &Capability {
+        self.store.capability()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(async move {
+            let opened = self.store.open(opening).await?;
+            let session = LaboriousSession(opened.session, self.clock.clone(), Arc::clone(&self.entered));
+            Ok(Opened { session: Arc::new(session), ..opened })
+        })
+    }
+
+    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
+        self.store.queue(name, page)
+    }
+
+    fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
+        Box::pin(async move {
+            self.clock.sleep_until(self.clock.now().after(self.look)).await;
+            self.store.contention(name, mine).await
+        })
+    }
+
+    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
+        self.store.names(prefix)
+    }
+}
+
+/// A crowd whose limit passes while it joins, one after the other, a lock that is held; a look at it takes so long.
+fn joins_until_its_limit(look: Duration) {
+    const CROWD: usize = 200;
+    on_one_thread(async {
+        let world = World::new();
+        let holder = world.process().await;
+        let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
+        let (store, entered) = (world.store.another_process(), Arc::default());
+        let (clock, counted) = (world.clock.clone(), Arc::clone(&entered));
+        let laborious = Laborious { store: store.clone(), clock, entered: counted, look };
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(laborious)).await.unwrap();
+        // All of them wait for the next session, and then join one after the other.
+        store.expire_sessions();
+        settle().await;
+        let opening = store.delay_next(Operation::Open);
+        let end = world.clock.now().after(secs(1));
+        let crowd = (0..CROWD).map(|_| {
+            let mutex = client.mutex("a").unwrap();
+            tokio::spawn(async move { mutex.acquire_within(secs(1)).await })
+        });
+        let crowd: Vec<_> = crowd.collect();
+        settle().await;
+        assert!(opening.release(), "they wait for a session");
+        settle().await;
+        let joined = entered.load(Ordering::SeqCst);
+        let in_time = (secs(1) + LATEST).div_duration_f32(LABOUR) as usize;
+        assert!((1..=in_time + 1).contains(&joined), "{joined} of {CROWD} joined, each for {LABOUR:?}");
+        assert!(world.clock.now() <= end.after(LATEST + LABOUR));
+        world.advance(LATEST).await;
+        for (number, refused) in crowd.into_iter().enumerate() {
+            assert!(refused.is_finished(), "a wait overruns its limit");
+            let refused = refused.await.unwrap().unwrap_err();
+            if number >= joined || look > LATEST {
+                assert_eq!(refused.kind(), ErrorKind::TimedOut, "{number}: {refused}");
+                assert_eq!(refused.contention().unwrap().holder.is_some(), look < LATEST, "{number}: {refused}");
+            }
+        }
+        held.release().await.unwrap();
+        world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn of_a_crowd_that_is_still_joining_at_its_limit_nobody_joins_any_more() {
+    joins_until_its_limit(Duration::ZERO);
+}
+
+#[test]
+fn a_look_that_is_late_is_no_outage_while_others_of_the_same_session_are_answered() {
+    joins_until_its_limit(LATEST * 3);
 }
 
 #[test]

@@ -42,6 +42,10 @@ impl Failures {
     }
 
     /// The last one, if it says something.
+    pub(super) fn last(&self) -> Option<&Error> {
+        self.0.as_ref()?.last.as_ref()
+    }
+
     pub(super) fn take_last(&mut self) -> Option<Error> {
         self.0.as_mut()?.last.take()
     }
@@ -86,8 +90,10 @@ impl Acquire {
         Ok(())
     }
 
-    pub(super) fn succeeded(&mut self) {
-        self.heard = Some(self.engine.clock.now());
+    pub(super) fn succeeded(&mut self, live: &Live) {
+        let now = self.engine.clock.now();
+        live.was_heard(now);
+        self.heard = Some(now);
         self.failures = Failures::default();
     }
 

@@ -1,6 +1,7 @@
 //! Why an acquire ends without the lock: others have it, or the store was not heard of.
 
 use super::super::look::LATEST;
+use super::super::session::Live;
 use super::{Acquire, QUIET, WAIT_IS_OVER, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
@@ -28,11 +29,11 @@ impl Acquire {
     /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
         let (last, late) = (self.failures.take_last(), self.late_grants.take_last());
-        if self.engine.current().is_none_or(|live| live.is_suspect()) {
+        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
             return self.outage(last.or_else(|| self.engine.why_no_session()).or(late));
-        }
+        };
         let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last.or(late)) };
-        match (self.behind_others(heard, mine).await, late) {
+        match (self.behind_others(&live, heard, mine).await, late) {
             // The lock was had before the others had it: too late.
             (error, Some(late)) if error.is_contention() => error.caused_by(late),
             (error, _) => error,
@@ -40,21 +41,38 @@ impl Acquire {
     }
 
     /// Others have the lock, unless a look at the queue says that the store is away.
-    async fn behind_others(&mut self, heard: Moment, mine: Option<RequestId>) -> Error {
+    async fn behind_others(&mut self, live: &Live, heard: Moment, mine: Option<RequestId>) -> Error {
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
         let told = self.engine.told(look, self.until).await;
         match told {
             Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
-            None if self.is_quiet(heard) => self.outage(None),
+            None if self.is_quiet(live, heard, self.until) => self.outage(None),
             None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
             Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
         }
     }
 
-    /// Whether the store has kept still for a while, when a look that ended then was not answered.
-    fn is_quiet(&self, heard: Moment) -> bool {
+    /// Whether nobody on the session has heard of the store for a while, when a look that ended then was not answered.
+    fn is_quiet(&self, live: &Live, heard: Moment, until: Moment) -> bool {
         // Late timers are not the store's silence.
-        self.engine.clock.now().min(self.until.after(LATEST)).since(heard) > QUIET
+        let over = self.engine.clock.now().min(until.after(LATEST));
+        over.since(heard.max(live.heard())) > QUIET
+    }
+
+    /// Why the time is over before a request was sent: others of this process were in the way, and one look for all of them
+    /// tells whether the store answers, unless others of the session know.
+    pub(super) async fn never_asked(&mut self) -> Error {
+        let (look, until) = (self.engine.look(&self.wish.name, None), self.engine.clock.now());
+        let told = self.engine.told(look, until).await;
+        let live = self.engine.current().filter(|live| !live.is_suspect());
+        match (told, live) {
+            _ if self.failures.last().is_some() => self.timed_out(None).await,
+            (Some(Ok(looked)), _) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked)),
+            (None, Some(live)) if !self.is_quiet(&live, live.heard(), until) => {
+                self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone())))
+            }
+            _ => self.timed_out(None).await,
+        }
     }
 
     /// The store was not heard of, or could do nothing: nobody knows whether the lock is taken, so nobody asks who holds it.
