@@ -21,7 +21,7 @@ use crate::time::{Clock, SystemClock};
 ///
 /// When the last clone and the last guard are gone, the client closes itself in the background. No drop ever waits, so a program that ends
 /// with one may end before the store was told; what was held there then goes with the session's ttl. The end of `main` awaits
-/// [`Client::close`], or calls [`flush`](crate::flush), which waits for all that was dropped, also where the client is in a `static`.
+/// [`Client::close`], or calls [`flush`](crate::flush), which waits until no release is under way, also where the client is in a `static`.
 ///
 /// In a child that a fork made without `exec`, the clients and guards of its parent do nothing: a guard says that it is lost, with
 /// [`Loss::Closed`](crate::Loss::Closed), dropping it or the client releases nothing, and every call is an error of [`ErrorKind::Closed`]. The

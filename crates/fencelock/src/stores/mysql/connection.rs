@@ -12,7 +12,7 @@ use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::fault::{cut_short, fault, fault_of, not_sent, unknown_login};
+use super::fault::{cut_short, fault, fault_of, not_sent, panicked};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, User};
@@ -69,9 +69,8 @@ impl Connection {
         // The system counts in seconds, and knows no probe after less than one.
         let options = config.options().await?.tcp_keepalive(Some(silence.max(Duration::from_secs(1))));
         let options = options.client_found_rows(counts_found);
-        // The driver panics where an account logs in by a method that the driver was built without.
         let wire = AssertUnwindSafe(Conn::new(options)).catch_unwind().await;
-        let wire = wire.map_err(|_| unknown_login().with("server", format_args!("{config:?}")))?;
+        let wire = wire.map_err(|said| panicked(&*said).with("server", format_args!("{config:?}")))?;
         let wire = wire.map_err(|error| fault("connect", &error).with("server", format_args!("{config:?}")))?;
         let (jobs, receiver) = mpsc::unbounded_channel();
         let (chores, started) = oneshot::channel();

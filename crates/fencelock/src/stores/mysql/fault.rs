@@ -1,5 +1,7 @@
 //! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
 
+use std::any::Any;
+
 use mysql_async::{DriverError, Error as AnyError, ServerError};
 
 use crate::error::{Error, ErrorKind};
@@ -25,9 +27,13 @@ pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn
     }
 }
 
-/// The error of a connection to an account that logs in by a method that the driver was built without.
-pub(super) fn unknown_login() -> Error {
-    refused(ErrorKind::Denied, UNKNOWN_LOGIN).of("connect")
+/// The error of a connection at which the driver panicked, as it does where an account logs in by a method that the driver was built
+/// without.
+pub(super) fn panicked(said: &(dyn Any + Send)) -> Error {
+    let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref::<String>().map(String::as_str));
+    let is_login = said.is_some_and(|said| said.contains("authentication plugin"));
+    let driver = refused(ErrorKind::Internal, "the driver of the database failed while it connected");
+    if is_login { refused(ErrorKind::Denied, UNKNOWN_LOGIN) } else { driver }.of("connect")
 }
 
 /// The error of a request that was not sent, for the connection had ended.
@@ -80,7 +86,8 @@ fn meant(said: &ServerError) -> Meaning {
         (1021 | 1114 | 1041 | 1037 | 1038, _) => passing(Exhausted, "the server's disk or memory is full"),
         (1129, _) => passing(Denied, "the server blocks this host after many broken connections (FLUSH HOSTS)"),
         (3159, _) => refused(Denied, "the server asks for TLS: say sslmode=verify-full"),
-        (1251 | 1524, _) => refused(Denied, UNKNOWN_LOGIN),
+        (1251, _) => refused(Denied, UNKNOWN_LOGIN),
+        (1524, _) => refused(Denied, "the server has not loaded the plugin by which the account logs in"),
         (1317 | 1028 | 3024 | 1969, _) => ended("somebody ended the request at the server"),
         (1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 | 4031, _) => {
             ended("the server ended the connection")
