@@ -107,6 +107,14 @@ impl<A: Asks> Core<A> {
         Ok(passed.0)
     }
 
+    /// On what locks are given up.
+    async fn to_leave(&self) -> Result<Arc<Wire<A>>> {
+        match self.session.asks.at_hand() {
+            Some(connection) => Ok(connection),
+            None => self.link.connection().await,
+        }
+    }
+
     async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         self.session.alive("renew")?;
         let connection = self.link.connection().await?;
@@ -163,11 +171,12 @@ impl<A: Asks> Core<A> {
     async fn close(&self) -> Result<()> {
         let places = &self.session.places;
         let all = places.close();
+        self.session.asks.bars(&all);
         if !all.is_empty() && !matches!(places.over(), Some(Loss::Expired | Loss::Closed)) {
-            let connection = self.link.connection().await?;
+            let connection = self.to_leave().await?;
             let asks = &self.session.asks;
             let calls = all.chunks(LOCKS_PER_CALL).map(|portion| asks.leave(&connection, "close session", portion));
-            try_join_all(calls).await?;
+            join_all(calls).await.into_iter().try_for_each(|left| left.map(drop))?;
         }
         places.end(Loss::Closed);
         self.link.hang_up();
@@ -245,7 +254,8 @@ impl<A: Asks> KeepsPlaces for Core<A> {
             return Ok(false);
         }
         let was_there = if places.leaves(place.request) {
-            let connection = self.link.connection().await?;
+            self.session.asks.bars(std::slice::from_ref(place));
+            let connection = self.to_leave().await?;
             match places.next_after(place) {
                 Some(next) => self.pass(&connection, place, next).await? > 0,
                 None => self.session.asks.leave(&connection, "leave", std::slice::from_ref(place)).await? > 0,

@@ -48,7 +48,7 @@ impl Servers {
     ) -> Self {
         let (names, links): (Vec<_>, Vec<Arc<Link>>) = servers.into_iter().unzip();
         let clock = Arc::clone(&links[0].clock);
-        let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE).min(patience);
+        let grace = (ttl / PART_OF_TTL).clamp(LEAST_GRACE, MOST_GRACE).min(patience / 3);
         let missed = links.iter().map(|_| AtomicBool::new(false)).collect();
         Self { links, names: names.into(), clock, patience, grace, tasks, missed, tries: OnceLock::new() }
     }
@@ -57,6 +57,7 @@ impl Servers {
     pub(super) fn try_for(self: &Arc<Self>, session: &Arc<TryAgainSession<Asking>>) -> Result<()> {
         let tries = self.start(session.tries(self))?;
         self.tries.get_or_init(|| tries);
+        session.asks.0.servers.get_or_init(|| Arc::downgrade(self));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Times;
@@ -26,6 +26,8 @@ pub(super) struct RedlockSession {
     times: Times,
     attempts: Mutex<HashMap<RequestId, Latest>>,
     number: AtomicU64,
+    /// The servers, which keep the session themselves.
+    pub(super) servers: OnceLock<Weak<Servers>>,
 }
 
 /// The newest attempt of a request, unless it was refused.
@@ -38,7 +40,8 @@ enum Latest {
 impl RedlockSession {
     pub(super) fn new(dialect: Arc<Dialect>, opening: Opening, times: Times, servers: usize) -> Arc<Self> {
         let votes = Votes::new(servers, times.rejoin.unwrap_or(opening.ttl), Arc::clone(&opening.clock));
-        Arc::new(Self { dialect, opening, votes, times, attempts: Mutex::default(), number: AtomicU64::new(0) })
+        let (attempts, number, servers) = (Mutex::default(), AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { dialect, opening, votes, times, attempts, number, servers })
     }
 
     fn attempts(&self) -> MutexGuard<'_, HashMap<RequestId, Latest>> {
@@ -128,10 +131,19 @@ impl Asks for Asking {
         Ok(Prolonged { unknown: unknown(given), lost })
     }
 
+    fn bars(&self, places: &[PlaceId]) {
+        let mut attempts = self.0.attempts();
+        places.iter().for_each(|place| drop(attempts.insert(place.request, Latest::Leaving)));
+    }
+
+    /// Also where no majority is connected: what a minority keeps can keep others from a majority.
+    fn at_hand(&self) -> Option<Arc<Servers>> {
+        self.0.servers.get()?.upgrade()
+    }
+
     /// Of one place it is told whether a majority may have had it, where that does not take long.
     async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        // What is under way for them is not kept from here on.
-        places.iter().for_each(|place| drop(self.0.attempts().insert(place.request, Latest::Leaving)));
+        self.bars(places);
         let mut answers = self.delete(servers, places.into())?;
         let (all, quorum, is_one) = (servers.size(), servers.quorum(), places.len() == 1);
         let deleted = |given: &Given<usize>| given.iter().flatten().flatten().filter(|there| **there > 0).count();
