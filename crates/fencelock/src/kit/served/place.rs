@@ -87,7 +87,7 @@ impl<P: KeepsPlaces> AskedPlace<P> {
             poll_fn(|cx| {
                 let news = core.poll_news(slot, cx);
                 let is_alone = !core.link().is_connected() || core.alive("next").is_err();
-                if is_alone { Poll::Ready(Ok(())) } else { news }
+                if news.is_pending() && is_alone { Poll::Ready(Ok(())) } else { news }
             })
             .await?;
         }
